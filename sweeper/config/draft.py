@@ -1,0 +1,152 @@
+"""From raw TOML to the validated tables of a study, with everything that is wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweeper.config.data import CsvTable, SklearnTable
+from sweeper.config.execution import ExecutionTable
+from sweeper.config.model import MlpTable
+from sweeper.config.optimizer import AdamWTable, SgdTable
+from sweeper.config.reading import (
+    RawTable,
+    allowed_values,
+    is_table,
+    read_table,
+    settings_within,
+)
+from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
+from sweeper.config.results import ResultsTable
+from sweeper.config.rules import endless_grid, unreported_metric
+from sweeper.config.schedule import ScheduleTable
+from sweeper.config.search import SearchEntry
+from sweeper.config.space import (
+    SEARCHED_TABLES,
+    any_value,
+    flat_search,
+    read_entry,
+    repeated_columns,
+)
+from sweeper.config.study import StudyTable
+from sweeper.config.table import Fault, Table
+from sweeper.config.train import TrainTable
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """A table whose settings depend on one of them: `of` is by the value of the setting `by`."""
+
+    by: str
+    of: Mapping[str, type[Table]]
+
+
+_TABLES: dict[str, type[Table] | Variants] = {
+    "study": StudyTable,
+    "data": Variants("source", {"sklearn": SklearnTable, "csv": CsvTable}),
+    "model": MlpTable,
+    "optimizer": Variants("name", {"adamw": AdamWTable, "sgd": SgdTable}),
+    "train": TrainTable,
+    "schedule": ScheduleTable,
+    "execution": ExecutionTable,
+    "results": ResultsTable,
+}
+
+
+class Draft:
+    """A study file on its way to a `StudyConfig`; `faults` grows with every step."""
+
+    def __init__(self, raw: RawTable) -> None:
+        self.faults: list[Fault] = []
+        self._raw = raw
+        self._searched: set[str] = set()
+        self._kinds = {name: self._kind(name) for name in _TABLES}
+        self._known = [
+            setting
+            for name, kind in self._kinds.items()
+            if kind is not None
+            for setting in settings_within(kind, name)
+        ]
+
+    def read(self) -> dict[str, object]:
+        """The tables of the file by name; they are a whole study only where nothing is wrong."""
+        self._check_top_level()
+        search = self._read_search()
+        tables = {name: self._read_table(name, search) for name in _TABLES}
+        self._check_between(search)
+        return {**tables, "version": 1, "search": search}
+
+    def _check_between(self, search: Mapping[str, SearchEntry]) -> None:
+        study = allowed_values(StudyTable, self._raw.get("study"))
+        train = allowed_values(TrainTable, self._raw.get("train"))
+        if "metric" in study and "metrics" in train:
+            self.faults += unreported_metric(study["metric"], train["metrics"])
+        if "sampler" in study:
+            self.faults += endless_grid(study["sampler"], search)
+
+    def _check_top_level(self) -> None:
+        version = self._raw.get("version")
+        if version is None:
+            self.faults.append(Fault("version", MISSING, "write version = 1"))
+        elif type(version) is not int or version != 1:
+            self.faults.append(Fault("version", f"no version {shown(version)}", "write 1"))
+        known = ["version", *_TABLES, "search"]
+        self.faults += [
+            unknown_setting(name, name, known) for name in self._raw if name not in known
+        ]
+
+    def _kind(self, name: str) -> type[Table] | None:
+        """What describes the table `name`; None where it does not say."""
+        kind = _TABLES[name]
+        if not isinstance(kind, Variants):
+            return kind
+        raw = self._raw.get(name, {})
+        key, options = f"{name}.{kind.by}", ", ".join(kind.of)
+        if not is_table(raw):
+            self.faults.append(Fault(name, f"{shown(raw)} is not a table", f"write [{name}]"))
+        elif kind.by not in raw:
+            self.faults.append(Fault(key, MISSING, f"write one of {options}"))
+        elif raw[kind.by] not in tuple(kind.of):
+            self.faults.append(unknown_name(key, raw[kind.by], options))
+        else:
+            return kind.of[raw[kind.by]]
+        return None
+
+    def _read_search(self) -> dict[str, SearchEntry]:
+        raw = self._raw.get("search", {})
+        if not is_table(raw):
+            self.faults.append(Fault("search", f"{shown(raw)} is not a table", "write [search]"))
+            return {}
+        kinds = {name: self._kinds[name] for name in SEARCHED_TABLES}
+        search: dict[str, SearchEntry] = {}
+        for setting, raw_entry in flat_search(raw):
+            if setting in self._searched:
+                self.faults.append(Fault(f"search.{setting}", "given twice", "remove one"))
+            self._searched.add(setting)
+            entry, faults = read_entry(setting, raw_entry, kinds)
+            self.faults += faults
+            if entry is not None:
+                search[setting] = entry
+        self.faults += repeated_columns(search)
+        return search
+
+    def _read_table(self, name: str, search: Mapping[str, SearchEntry]) -> Table | None:
+        kind = self._kinds[name]
+        if kind is None:
+            return None
+        raw = self._raw.get(name, {})
+        if is_table(raw):
+            # a searched setting needs no value of its own
+            drawn = {
+                key.partition(".")[2]: any_value(entry)
+                for key, entry in search.items()
+                if key.startswith(f"{name}.")
+            }
+            raw = {**drawn, **raw}
+        table, faults = read_table(kind, raw, name, self._known)
+        self.faults += [
+            fault
+            for fault in faults
+            if not (fault.found == MISSING and fault.key in self._searched)
+        ]
+        return table

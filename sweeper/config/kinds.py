@@ -1,0 +1,27 @@
+"""Kinds of value that several tables take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from sweeper.trial import Scalar
+
+
+def _count_or_auto(value: object) -> object:
+    if value == "auto" or (type(value) is int and value >= 0):
+        return value
+    raise PydanticCustomError("count_or_auto", "neither a count nor auto")
+
+
+def _scalar(value: object) -> object:
+    if isinstance(value, Scalar):
+        return value
+    raise PydanticCustomError("scalar", "not a scalar")
+
+
+CountOrAuto = Annotated[int | Literal["auto"], PlainValidator(_count_or_auto)]
+Count = Annotated[int, Field(ge=1)]
+AnyScalar = Annotated[Scalar, PlainValidator(_scalar)]

@@ -1,0 +1,64 @@
+"""`--set key=value`: settings given on the command line instead of in the study file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sweeper.config.reading import RawTable, is_table
+from sweeper.config.source import COMMAND_LINE
+from sweeper.errors import Problem, StudyError
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One setting given instead of the file's."""
+
+    key: str
+    value: object
+
+
+def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
+    """What `texts` of the form `key=value` ask for; values are TOML, else the text itself.
+
+    Raises:
+        StudyError: a text has no key or no value.
+    """
+    problems = [_malformed(text) for text in texts if not all(_halves(text))]
+    if problems:
+        raise StudyError(problems)
+    return tuple(Override(key, _value(value)) for key, value in map(_halves, texts))
+
+
+def overridden(raw: RawTable, overrides: Iterable[Override]) -> RawTable:
+    """The tables of `raw` with the overrides in place; what they do not touch is shared."""
+    for override in overrides:
+        raw = _put(raw, override.key.split("."), override.value)
+    return raw
+
+
+def _put(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
+    name, *rest = path
+    if not rest:
+        return {**raw, name: value}
+    inner = raw.get(name)
+    # a setting that is no table gives way, and validation names what is then unknown
+    return {**raw, name: _put(inner if is_table(inner) else {}, rest, value)}
+
+
+def _halves(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key.strip(), value.strip()
+
+
+def _value(text: str) -> object:
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
+def _malformed(text: str) -> Problem:
+    return Problem(COMMAND_LINE, text, "not of the form key=value", "write e.g. train.epochs=5")

@@ -1,0 +1,91 @@
+"""From raw TOML to one validated table, with everything that is wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
+from typing import Any, TypeGuard, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from sweeper.config.refusals import fault_of
+from sweeper.config.table import Fault, Table, alone
+
+RawTable = dict[str, Any]
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def is_table(value: object) -> TypeGuard[RawTable]:
+    """Whether a TOML value is a table."""
+    return isinstance(value, dict)
+
+
+def settings_within(table: type[BaseModel], under: str) -> Iterator[str]:
+    """The dotted keys of every setting of `table` and of the tables in it."""
+    for name, field in table.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Table):
+            yield from settings_within(kind, f"{under}.{name}")
+        else:
+            yield f"{under}.{name}"
+
+
+def read_table(
+    table: type[AnyTable], raw: object, under: str, known: Sequence[str]
+) -> tuple[AnyTable | None, list[Fault]]:
+    """The table at the key `under`, and what is wrong in it; None where it cannot be built.
+
+    Unknown settings are left out once they are noted, so that the rest is checked all the same.
+    """
+    broken = [fault.under(under) for fault in _broken_rules(table, allowed_values(table, raw))]
+    try:
+        return table.model_validate(raw), broken
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    unknown = [error for error in errors if error["type"] == "extra_forbidden"]
+    if not unknown:
+        return None, [fault_of(error, under, known) for error in errors] + broken
+    for error in unknown:
+        raw = _without(raw, error["loc"])
+    read, faults = read_table(table, raw, under, known)
+    return read, [fault_of(error, under, known) for error in unknown] + faults
+
+
+def allowed_values(table: type[Table], raw: object) -> dict[str, Any]:
+    """The settings that are each allowed by themselves, and the defaults of those not written."""
+    written = raw if is_table(raw) else {}
+    values: dict[str, Any] = {
+        name: field.get_default()
+        for name, field in table.model_fields.items()
+        if name not in written and not field.is_required()
+    }
+    for name in table.model_fields.keys() & written.keys():
+        value, faults = read_value(table, name, written[name], "")
+        if not faults:
+            values[name] = value
+    return values
+
+
+def read_value(
+    table: type[Table], setting: str, value: object, under: str
+) -> tuple[Any, list[Fault]]:
+    """The value as one setting of `table` takes it, and what is wrong with it there."""
+    try:
+        return getattr(alone(table, setting).model_validate({setting: value}), setting), []
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    return value, [fault_of(error, under) for error in errors]
+
+
+def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fault]:
+    for rule in table.rules:
+        needed = signature(rule).parameters
+        if needed.keys() <= values.keys():
+            yield from rule(**{name: values[name] for name in needed})
+
+
+def _without(raw: Any, path: Sequence[str | int]) -> Any:
+    name, *rest = path
+    if rest:
+        return {**raw, name: _without(raw[name], rest)}
+    return {key: value for key, value in raw.items() if key != name}

@@ -1,0 +1,111 @@
+"""What pydantic refuses, in the words of this program: what was found and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, time
+from difflib import get_close_matches
+
+from pydantic_core import ErrorDetails
+
+from sweeper.config.table import Fault
+
+MISSING = "missing"
+
+# what was found, what to write; {value} is the value as in TOML, the rest is pydantic's context
+_WORDS = {
+    "missing": (MISSING, "write {name} = ..."),
+    "int_type": ("{value} is not a whole number", "write a whole number"),
+    "float_type": ("{value} is not a number", "write a number"),
+    "bool_type": ("{value} is neither true nor false", "write true or false"),
+    "string_type": ("{value} is not text", "write text in quotes"),
+    "tuple_type": ("{value} is not an array", "write an array, [...]"),
+    "model_type": ("{value} is not a table", "write a table"),
+    "too_short": ("{value} is empty", "write at least {min_length}"),
+    "greater_than": ("{value} is too small", "write a number above {gt}"),
+    "greater_than_equal": ("{value} is too small", "write {ge} or more"),
+    "less_than": ("{value} is too large", "write a number below {lt}"),
+    "less_than_equal": ("{value} is too large", "write {le} or less"),
+    "finite_number": ("{value} is not a finite number", "write a finite number"),
+    "string_too_short": ("the text is empty", "write some text"),
+    "string_too_long": ("the text is too long", "write {max_length} characters or fewer"),
+    "string_pattern_mismatch": (
+        "{value} cannot name a directory or a column",
+        "write letters, digits and '_' alone",
+    ),
+    "count_or_auto": ("{value} is no count", 'write "auto" or a whole number from 0 up'),
+    "scalar": ("{value} is no choice", "write true or false, a number or text"),
+}
+
+# settings whose own name is not what one of their values is called
+_NOUNS = {"metrics": "metric", "source": "data source"}
+
+
+def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Fault:
+    """The fault that pydantic found in the table `under`; `known` settings may be suggested."""
+    names = [part for part in error["loc"] if isinstance(part, str)]
+    key = ".".join([under, *names])
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            return unknown_setting(key, key, known)
+        case "literal_error":
+            options = str(context["expected"]).replace(" or ", ", ").replace("'", "")
+            return unknown_name(key, error["input"], options)
+        case kind if kind in _WORDS:
+            found, mend = _WORDS[kind]
+            words = {**context, "value": shown(error["input"]), "name": key.rpartition(".")[2]}
+            return Fault(key, found.format(**words), mend.format(**words))
+        case _:
+            return Fault(key, f"{shown(error['input'])} is not allowed", error["msg"])
+
+
+def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Fault:
+    """At `key` stands the name of a `setting` that there is not."""
+    near = _nearest(setting, known)
+    if near:
+        return Fault(key, "no such setting", f"did you mean '{near}'?")
+    table = setting.rpartition(".")[0]
+    there = ", ".join(_last(one) for one in known if one.rpartition(".")[0] == table)
+    listed = f"[{table}] has {there}" if there and table else f"there are {', '.join(known)}"
+    return Fault(key, "no such setting", listed)
+
+
+def unknown_name(key: str, value: object, options: str) -> Fault:
+    """At `key` stands a name that is none of `options`."""
+    return Fault(key, f"no {_noun(key)} {shown(value)}", f"write one of {options}")
+
+
+def shown(value: object) -> str:
+    """A TOML value as messages show it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float() | date() | time():
+            return str(value)
+        case str():
+            return f"'{value}'"
+        case dict():
+            return "a table"
+        case _:
+            return "an array"
+
+
+def _noun(key: str) -> str:
+    """What the value at `key` names: `study.sampler.name` names a sampler."""
+    parent, _, last = key.rpartition(".")
+    return _last(parent) if last in {"name", "kind"} else _NOUNS.get(last, last.replace("_", " "))
+
+
+def _nearest(setting: str, known: Sequence[str]) -> str | None:
+    """The setting that was probably meant, first within the table, then elsewhere."""
+    table, _, name = setting.rpartition(".")
+    siblings = {_last(one): one for one in known if one.rpartition(".")[0] == table}
+    for close in get_close_matches(name, siblings, n=1):
+        return siblings[close]
+    namesakes = [one for one in known if _last(one) == name]
+    return next(iter(namesakes or get_close_matches(setting, known, n=1, cutoff=0.8)), None)
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]

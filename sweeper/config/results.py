@@ -1,0 +1,16 @@
+"""`[results]`: where the run directory is, and what is kept in it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt
+
+from sweeper.config.table import Table
+
+
+class ResultsTable(Table):
+    """`[results]`; `dir` is seen from the current directory, by default `runs/<study.name>`."""
+
+    dir: Annotated[str, Field(min_length=1)] | None = None
+    keep_models: NonNegativeInt = 5

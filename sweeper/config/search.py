@@ -1,0 +1,133 @@
+"""`[search]`: from which values each searched setting is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sweeper.config.kinds import AnyScalar, Count
+from sweeper.config.refusals import shown
+from sweeper.config.table import Fault, Table
+from sweeper.trial import Scalar
+
+
+class _Entry(Table):
+    """What every search entry has; `name` names the column."""
+
+    name: Annotated[str, Field(pattern=r"^\w+$", max_length=100)] | None = None
+
+    def column(self, key: str) -> str:
+        """The column of the setting `key` in the results."""
+        return self.name or key.rpartition(".")[2]
+
+
+def _crossed(low: float, high: float) -> Iterable[Fault]:
+    if low > high:
+        yield Fault("low", f"low {low} is above high {high}", "exchange the two")
+
+
+def _log_of_nothing(low: float, log: bool) -> Iterable[Fault]:
+    if log and low <= 0:
+        yield Fault("low", f"log with low {low}", "write a number above 0")
+
+
+def _steps_in_log(step: float | None, log: bool) -> Iterable[Fault]:
+    if log and step not in (None, 1):
+        yield Fault("step", f"log with step {step}", "remove one of the two")
+
+
+def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Fault]:
+    if base is not None and (log or step != 1):
+        other = "log" if log else f"step {step}"
+        yield Fault("base", f"base with {other}", "remove one of the two")
+
+
+def _no_power(base: int | None, low: int, high: int) -> Iterable[Fault]:
+    for bound, value in (("low", low), ("high", high)):
+        if base is not None and (value < 1 or value & (value - 1)):
+            yield Fault(bound, f"{value} is no power of 2", "write 1, 2, 4, 8, ...")
+
+
+def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Fault]:
+    for i, choice in enumerate(choices):
+        if choice in choices[:i]:
+            yield Fault("choices", f"{shown(choice)} stands there twice", "remove one of the two")
+
+
+class IntSearch(_Entry):
+    """Whole numbers from `low` to `high`, both included; with `base` its powers alone."""
+
+    rules = (_crossed, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
+
+    type: Literal["int"]
+    low: int
+    high: int
+    step: Count = 1
+    log: bool = False
+    base: Literal[2] | None = None
+
+    def count(self) -> int:
+        """How many values there are."""
+        if self.base is not None:
+            return self.high.bit_length() - self.low.bit_length() + 1
+        return (self.high - self.low) // self.step + 1
+
+    def values(self) -> tuple[int, ...]:
+        """All values, ascending."""
+        if self.base is not None:
+            return tuple(self.low << power for power in range(self.count()))
+        return tuple(range(self.low, self.high + 1, self.step))
+
+
+class FloatSearch(_Entry):
+    """Numbers from `low` to `high`; with `step` only those at whole steps from `low`."""
+
+    rules = (_crossed, _log_of_nothing, _steps_in_log)
+
+    type: Literal["float"]
+    low: float
+    high: float
+    step: Annotated[float, Field(gt=0)] | None = None
+    log: bool = False
+
+    def count(self) -> int | None:
+        """How many values there are; None where they are a continuum."""
+        if self.step is None:
+            return None
+        # in decimals, for (0.3 - 0.0) // 0.1 is 2 in binary floats
+        return int((_decimal(self.high) - _decimal(self.low)) / _decimal(self.step)) + 1
+
+    def values(self) -> tuple[float, ...] | None:
+        """All values, ascending; None where they are a continuum."""
+        count = self.count()
+        if count is None or self.step is None:
+            return None
+        low, step = _decimal(self.low), _decimal(self.step)
+        return tuple(float(low + i * step) for i in range(count))
+
+
+class CategoricalSearch(_Entry):
+    """One of `choices`, which have no order."""
+
+    rules = (_repeated_choice,)
+
+    type: Literal["categorical"]
+    choices: Annotated[tuple[AnyScalar, ...], Field(strict=False, min_length=1)]
+
+    def count(self) -> int:
+        """How many values there are."""
+        return len(self.choices)
+
+    def values(self) -> tuple[Scalar, ...]:
+        """The choices, as written."""
+        return self.choices
+
+
+SearchEntry = IntSearch | FloatSearch | CategoricalSearch
+
+
+def _decimal(number: float) -> Decimal:
+    return Decimal(repr(number))

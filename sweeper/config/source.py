@@ -1,0 +1,124 @@
+"""The text of a study file, and on which line of it a setting stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from sweeper.config.table import Fault
+from sweeper.errors import Problem
+
+COMMAND_LINE = "--set"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A study file as read; `overridden` are the dotted keys that `--set` gave instead."""
+
+    path: Path
+    text: str
+    overridden: tuple[str, ...] = ()
+
+    def line(self, key: str) -> int | None:
+        """The line of a dotted key, else of the nearest table around it; None outside all."""
+        lines = _key_lines(self.text)
+        while key and key not in lines:
+            key = key.rpartition(".")[0]
+        return lines.get(key)
+
+    def where(self, key: str) -> str:
+        """The place of a dotted key as messages name it."""
+        if any(_holds(given, key) or _holds(key, given) for given in self.overridden):
+            return COMMAND_LINE
+        line = self.line(key)
+        return self.path.name if line is None else f"{self.path.name}:{line}"
+
+    def problem(self, fault: Fault) -> Problem:
+        """The fault, with its place."""
+        return Problem(self.where(fault.key), fault.key, fault.found, fault.mend)
+
+
+def _holds(outer: str, inner: str) -> bool:
+    return f"{inner}.".startswith(f"{outer}.")
+
+
+# tomllib gives values without lines. The text is known to be valid TOML here, so keys can be told
+# from values by brackets, commas and ends of lines alone.
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>[ \t\r]+|\#[^\n]*)
+    | (?P<text>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*')
+    | (?P<mark>[\[\]{}=,.\n])
+    | (?P<bare>[^\s\[\]{}=,."'\#]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_Path = tuple[str, ...]
+
+
+@lru_cache(maxsize=16)
+def _key_lines(text: str) -> Mapping[str, int]:
+    return _KeyReader().read(text)
+
+
+class _KeyReader:
+    """Reads TOML only as far as to know which key is written on which line."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, int] = {}
+        self.table: _Path = ()
+        self.open: list[tuple[str, _Path]] = []  # brackets, each with the key that it is value of
+        self.key: _Path = ()
+        self.value_of: _Path = ()
+        self.in_key = True
+        self.in_header = False
+
+    def read(self, text: str) -> Mapping[str, int]:
+        line = 1
+        for token in _TOKEN.finditer(text):
+            word = token.group()
+            if token.lastgroup == "mark":
+                self._mark(word, line)
+            elif token.lastgroup != "blank" and (self.in_key or self.in_header):
+                self.key += (word.strip("\"'"),)
+            line += word.count("\n")
+        self._mark("\n", line)
+        return self.lines
+
+    def _mark(self, mark: str, line: int) -> None:
+        if mark == "\n":
+            self._end_line(line)
+        elif mark == "[" and self.in_key and not self.open and not self.key:
+            self.in_header = True
+        elif mark == "=" and self.in_key:
+            self._enter_value(line)
+        elif mark in "[{" and not self.in_key:
+            self.open.append((mark, self.value_of))
+            self.in_key = mark == "{"
+        elif mark in "]}" and self.open:
+            _, self.value_of = self.open.pop()
+            self.in_key, self.key = False, ()
+        elif mark == "," and self.open:
+            bracket, self.value_of = self.open[-1]
+            self.in_key, self.key = bracket == "{", ()
+
+    def _end_line(self, line: int) -> None:
+        if self.in_header:
+            self.table, self.in_header = self.key, False
+            self._note(self.table, line)
+        if not self.open:
+            self.in_key, self.key = True, ()
+
+    def _enter_value(self, line: int) -> None:
+        outer = self.open[-1][1] if self.open else self.table
+        self.value_of = outer + self.key
+        for n in range(len(outer) + 1, len(self.value_of) + 1):
+            self._note(self.value_of[:n], line)
+        self.in_key, self.key = False, ()
+
+    def _note(self, path: _Path, line: int) -> None:
+        self.lines.setdefault(".".join(path), line)

@@ -1,0 +1,138 @@
+"""From the raw `[search]` to entries that fit the settings which they fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
+from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
+from sweeper.config.roles import is_fixed
+from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
+from sweeper.config.table import Fault, Table
+
+SEARCHED_TABLES = ("model", "optimizer", "train")
+
+_TYPES: dict[str, type[SearchEntry]] = {
+    "int": IntSearch,
+    "float": FloatSearch,
+    "categorical": CategoricalSearch,
+}
+_ENTRY_WORDS = frozenset(word for entry in _TYPES.values() for word in entry.model_fields)
+
+# what a setting of a kind takes, and the types of search that give it, the most natural first
+_TAKES: dict[object, tuple[str, tuple[str, ...]]] = {
+    int: ("a whole number", ("int", "categorical")),
+    float: ("a number", ("float", "int", "categorical")),
+    bool: ("true or false", ("categorical",)),
+}
+_TAKES_A_NAME = ("a name", ("categorical",))
+
+
+def flat_search(raw: RawTable, under: str = "") -> Iterator[tuple[str, object]]:
+    """The raw entries of `[search]` by dotted setting, however the tables were nested."""
+    for name, value in raw.items():
+        key = f"{under}.{name}" if under else name
+        if is_table(value) and not _is_entry(value):
+            yield from flat_search(value, key)
+        else:
+            yield key, value
+
+
+def read_entry(
+    setting: str, raw: object, tables: Mapping[str, type[Table] | None]
+) -> tuple[SearchEntry | None, list[Fault]]:
+    """The entry that fills `setting`, None where something is wrong; and what is wrong.
+
+    `tables` are the tables that settings are searched in; None is one whose kind is unknown.
+    """
+    key = f"search.{setting}"
+    name, _, last = setting.partition(".")
+    table = tables.get(name)
+    misplaced = list(_target_faults(setting, tables))
+    entry, faults = _read_by_type(raw, key)
+    if entry is not None and table is not None and not misplaced:
+        entry, unfit = _fitted(entry, table, last, key)
+        faults += unfit
+    faults += misplaced
+    return (None if faults else entry), faults
+
+
+def repeated_columns(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+    """Two entries may not share a column."""
+    first: dict[str, str] = {}
+    for setting, entry in search.items():
+        column = entry.column(setting)
+        if column in first:
+            found = f"the column '{column}' is that of {first[column]} already"
+            yield Fault(f"search.{setting}", found, 'write another, name = "..."')
+        first.setdefault(column, setting)
+
+
+def any_value(entry: SearchEntry) -> object:
+    """A value of the entry, the same at every call."""
+    return entry.choices[0] if isinstance(entry, CategoricalSearch) else entry.low
+
+
+def _is_entry(raw: RawTable) -> bool:
+    # a setting may be called like a word of an entry, as optimizer.name is: then it is a table
+    return not raw or any(word in raw and not is_table(raw[word]) for word in _ENTRY_WORDS)
+
+
+def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> Iterator[Fault]:
+    key = f"search.{setting}"
+    name, _, last = setting.partition(".")
+    table = tables.get(name)
+    if name in tables and table is None:
+        return
+    if table is not None and last in table.model_fields:
+        if is_fixed(table, last):
+            yield Fault(key, "the same for every trial of a study", f"write it in [{name}] alone")
+        return
+    searchable = [
+        f"{name}.{last}"
+        for name, table in tables.items()
+        if table is not None
+        for last in table.model_fields
+        if not is_fixed(table, last)
+    ]
+    fault = unknown_setting(key, setting, searchable)
+    yield fault if name in tables else replace(fault, found="no setting that can be searched")
+
+
+def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | None, list[Fault]]:
+    if not is_table(raw):
+        mend = 'write e.g. { type = "int", low = 1, high = 4 }'
+        return None, [Fault(key, f"{shown(raw)} is not a table", mend)]
+    options = ", ".join(_TYPES)
+    if "type" not in raw:
+        return None, [Fault(f"{key}.type", MISSING, f"write one of {options}")]
+    entry_type = _TYPES.get(raw["type"]) if isinstance(raw["type"], str) else None
+    if entry_type is None:
+        return None, [unknown_name(f"{key}.type", raw["type"], options)]
+    return read_table(entry_type, raw, key, list(settings_within(entry_type, key)))
+
+
+def _fitted(
+    entry: SearchEntry, table: type[Table], name: str, key: str
+) -> tuple[SearchEntry, list[Fault]]:
+    taken, types = _TAKES.get(table.model_fields[name].annotation, _TAKES_A_NAME)
+    if entry.type not in types:
+        found = f"{entry.type} for a setting that takes {taken}"
+        return entry, [Fault(f"{key}.type", found, f'write type = "{types[0]}"')]
+    if isinstance(entry, CategoricalSearch):
+        return _fitted_choices(entry, table, name, key)
+    faults: list[Fault] = []
+    for bound, value in (("low", entry.low), ("high", entry.high)):
+        _, found = read_value(table, name, value, key)
+        faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
+    return entry, faults
+
+
+def _fitted_choices(
+    entry: CategoricalSearch, table: type[Table], name: str, key: str
+) -> tuple[SearchEntry, list[Fault]]:
+    read = [read_value(table, name, choice, key) for choice in entry.choices]
+    faults = [replace(fault, key=f"{key}.choices") for _, found in read for fault in found]
+    # as the setting has them: a 0 among rates is 0.0
+    return entry.model_copy(update={"choices": tuple(value for value, _ in read)}), faults

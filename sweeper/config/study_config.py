@@ -1,0 +1,120 @@
+"""A whole study file, read and validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import PrivateAttr
+
+from sweeper.config.data import DataTable
+from sweeper.config.execution import ExecutionTable
+from sweeper.config.model import MlpTable
+from sweeper.config.optimizer import OptimizerTable
+from sweeper.config.results import ResultsTable
+from sweeper.config.roles import Role, role_of
+from sweeper.config.schedule import ScheduleTable
+from sweeper.config.search import SearchEntry
+from sweeper.config.settings import Settings
+from sweeper.config.source import Source
+from sweeper.config.study import StudyTable
+from sweeper.config.table import Fault, Table
+from sweeper.config.train import TrainTable
+from sweeper.errors import Problem
+from sweeper.trial import Scalar
+
+
+class StudyConfig(Table):
+    """What a study file asks for; built by `load` and `parse` alone, which check it as a whole.
+
+    `search` is by the dotted key of the setting that an entry fills, in the order of the file.
+    """
+
+    version: Literal[1]
+    study: StudyTable
+    data: DataTable
+    model: MlpTable
+    optimizer: OptimizerTable
+    train: TrainTable
+    search: dict[str, SearchEntry]
+    schedule: ScheduleTable
+    execution: ExecutionTable
+    results: ResultsTable
+
+    _source: Source = PrivateAttr()
+
+    @classmethod
+    def of(cls, tables: Mapping[str, object], source: Source) -> Self:
+        """The study of validated `tables`, which `source` is the text of."""
+        config = cls.model_validate(tables)
+        config._source = source
+        return config
+
+    @property
+    def source(self) -> Source:
+        """The text that the study was read from."""
+        return self._source
+
+    def problem(self, key: str, found: str, mend: str) -> Problem:
+        """Something to mend at the dotted `key` of this file."""
+        return self._source.problem(Fault(key, found, mend))
+
+    def filled(self, params: Mapping[str, Scalar]) -> Settings:
+        """The settings of a trial that drew `params`, by column.
+
+        A searched setting that `params` leaves out keeps the file's own value.
+        """
+        keys = {entry.column(key): key for key, entry in self.search.items()}
+        drawn: dict[str, dict[str, Scalar]] = {"model": {}, "optimizer": {}, "train": {}}
+        for column, value in params.items():
+            table, _, setting = keys[column].partition(".")
+            drawn[table][setting] = value
+        return Settings(
+            model=self.model.model_copy(update=drawn["model"]),
+            optimizer=self.optimizer.model_copy(update=drawn["optimizer"]),
+            train=self.train.model_copy(update=drawn["train"]),
+            has_dropout="model.dropout" in self.search or self.model.dropout > 0,
+        )
+
+    @property
+    def columns(self) -> dict[str, SearchEntry]:
+        """What is searched, by the name of its column."""
+        return {entry.column(key): entry for key, entry in self.search.items()}
+
+    @property
+    def structural(self) -> dict[str, bool]:
+        """For every searched setting, whether its values are trained by different programs."""
+        return {key: self._role(key) is Role.STRUCTURAL for key in self.search}
+
+    @property
+    def n_structures(self) -> int | None:
+        """How many structures the search holds; None where they are a continuum."""
+        counts = [self.search[key].count() for key, splits in self.structural.items() if splits]
+        return None if None in counts else prod(count for count in counts if count is not None)
+
+    @property
+    def max_epochs(self) -> int:
+        """The most epochs that any trial trains."""
+        entry = self.search.get("train.epochs")
+        return self.train.epochs if entry is None else int(max(entry.values() or (0,)))
+
+    @property
+    def run_dir(self) -> Path:
+        """Where everything of the study is written."""
+        return Path(self.results.dir or f"runs/{self.study.name}")
+
+    @property
+    def base_dir(self) -> Path:
+        """The study file's directory, where the paths in it are looked up first."""
+        return self._source.path.parent
+
+    def canonical(self) -> dict[str, Any]:
+        """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
+        return self.model_dump(mode="json")
+
+    def _role(self, key: str) -> Role:
+        name, _, setting = key.partition(".")
+        table: Table = getattr(self, name)
+        return role_of(type(table), setting)

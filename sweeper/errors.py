@@ -1,0 +1,69 @@
+"""What can be refused, and the exit code that each refusal ends the program with.
+
+SweeperError                 1
+├── StudyError               2   the study file, or how it was asked for
+├── SetupError               3   the machine: device, data, disk
+│   ├── DataError
+│   └── LedgerError
+└── StudyHeldError           4   another process holds the study
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend: where it stands, what was found there, what to write instead."""
+
+    where: str
+    key: str
+    found: str
+    mend: str
+
+    def __str__(self) -> str:
+        place = ": ".join(part for part in (self.where, self.key) if part)
+        return f"{place}: {self.found}; {self.mend}" if self.mend else f"{place}: {self.found}"
+
+
+class SweeperError(Exception):
+    """The root of everything that sweeper refuses; its message names the place and the mend."""
+
+    exit_code = 1
+
+    def __init__(self, problems: Problem | Iterable[Problem] | str) -> None:
+        if isinstance(problems, str):
+            problems = Problem("", "", problems, "")
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem).removeprefix(": ") for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type[SweeperError], tuple[tuple[Problem, ...]]]:
+        return type(self), (self.problems,)
+
+
+class StudyError(SweeperError):
+    """The study file, or the way it was asked for, cannot be run as it stands."""
+
+    exit_code = 2
+
+
+class SetupError(SweeperError):
+    """The machine cannot run the study: a device, the data or the disk."""
+
+    exit_code = 3
+
+
+class DataError(SetupError):
+    """The data that a study names is missing or unfit for it."""
+
+
+class LedgerError(SetupError):
+    """The ledger of a study is damaged or of another version."""
+
+
+class StudyHeldError(SweeperError):
+    """Another process is running this study."""
+
+    exit_code = 4

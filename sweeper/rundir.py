@@ -1,0 +1,82 @@
+"""Every path of a run directory, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The directory `root` that holds everything of one study."""
+
+    root: Path
+
+    @property
+    def study_file(self) -> Path:
+        """The study file as first run."""
+        return self.root / "study.toml"
+
+    @property
+    def ledger(self) -> Path:
+        """The SQLite file that is the truth of the study."""
+        return self.root / "ledger.db"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that runs the study."""
+        return self.root / "ledger.lock"
+
+    @property
+    def status(self) -> Path:
+        """What `status` reads; rewritten atomically."""
+        return self.root / "status.json"
+
+    @property
+    def trials(self) -> Path:
+        """One row a finished trial; replaced atomically."""
+        return self.root / "trials.parquet"
+
+    @property
+    def buckets(self) -> Path:
+        """One row a bucket and round; replaced atomically."""
+        return self.root / "buckets.parquet"
+
+    @property
+    def metrics(self) -> Path:
+        """The directory of immutable parts; nothing but whole parts is ever in it."""
+        return self.root / "metrics"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Unfinished lanes of the last round."""
+        return self.root / "checkpoints"
+
+    @property
+    def models(self) -> Path:
+        """The weights of the best trials."""
+        return self.root / "models"
+
+    def model(self, number: int) -> Path:
+        """The weights of trial `number`, if they are kept."""
+        return self.models / f"trial-{number:06d}.eqx"
+
+    @property
+    def data(self) -> Path:
+        """The prepared data of the study, for workers."""
+        return self.staging / "data.npz"
+
+    @property
+    def logs(self) -> Path:
+        """Log files, one a start of the program."""
+        return self.root / "logs"
+
+    @property
+    def staging(self) -> Path:
+        """Half-written files, to be renamed into place."""
+        return self.root / ".staging"
+
+    def make(self) -> None:
+        """Create every directory of the run."""
+        for path in (self.metrics, self.checkpoints, self.models, self.logs, self.staging):
+            path.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,83 @@
+"""The nouns of a sweep: what a trial was asked, what a lane measured, how a trial ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scalar = bool | int | float | str
+
+
+class TrialState(StrEnum):
+    """States of a finished trial, as in Optuna."""
+
+    COMPLETE = "COMPLETE"
+    PRUNED = "PRUNED"
+    FAIL = "FAIL"
+
+
+class Reason(StrEnum):
+    """Why a trial ended before its last epoch."""
+
+    PRUNED = "pruned"
+    DIVERGED = "diverged"
+    ERROR = "error"
+    WORKER_DIED = "worker_died"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSpec:
+    """One trial as proposed: with the study file, all that a worker needs to train it.
+
+    `params` are by column name, integers as integers; `drawn` are the sampler's own numbers for
+    them, before rounding; `told_through_round` is the last round whose results the sampler knew.
+    """
+
+    number: int
+    params: Mapping[str, Scalar]
+    drawn: Mapping[str, Scalar]
+    told_through_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a lane has no result: the `reason`, and the error as its author would know it."""
+
+    reason: Reason
+    error_type: str
+    error_message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What one lane measured in one round: `values[i]` are the metrics after `first_epoch + i`.
+
+    Epochs count from 1; `values` is float64, shaped (epochs, metrics).
+    """
+
+    number: int
+    first_epoch: int
+    values: NDArray[np.float64]
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch of the curve; `first_epoch - 1` where it is empty."""
+        return self.first_epoch + len(self.values) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CurveBlock:
+    """The curves of one closed round; column `j` of each curve's values is `metrics[j]`.
+
+    `elapsed_s` counts from the start of the program to the end of the round.
+    """
+
+    round: int
+    metrics: tuple[str, ...]
+    curves: tuple[Curve, ...]
+    steps_per_epoch: int
+    elapsed_s: float

@@ -1,0 +1,82 @@
+"""A study file becomes frozen values, defaults filled in."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from sweeper.config import load, parse
+from sweeper.config.search import FloatSearch, IntSearch
+from tests.config.conftest import VALID, Read
+
+DIGITS = Path(__file__).parents[2] / "studies" / "digits.toml"
+
+
+def test_the_digits_study_loads() -> None:
+    config = load(DIGITS)
+    assert config.columns == {
+        "depth": IntSearch(type="int", low=1, high=4),
+        "width": IntSearch(type="int", low=16, high=128, base=2),
+        "lr": FloatSearch(type="float", low=1e-4, high=1e-2, log=True),
+        "weight_decay": FloatSearch(type="float", low=1e-6, high=1e-1, log=True),
+    }
+    assert config.n_structures == 16
+    assert config.study.pruner.options == {"n_startup_trials": 16, "n_warmup_steps": 4}
+    assert config.train.metric_names == ("train_loss", "val_loss", "val_accuracy")
+    assert config.train.test_metric_names == ("test_loss", "test_accuracy")
+    assert config.base_dir == DIGITS.parent
+
+
+def test_a_study_is_its_tables_in_json(read: Read) -> None:
+    canonical = read("n_trials = 8", "n_trials = 8\nsampler.multivariate = false").canonical()
+    assert canonical["study"]["sampler"] == {"name": "tpe", "multivariate": False}
+    assert canonical["train"]["metrics"] == ["accuracy"]
+    assert canonical["data"]["split"] == {"val": 0.2, "test": 0.1, "stratify": False}
+    assert "source" not in canonical
+
+
+def test_layout_and_comments_do_not_change_a_study(read: Read) -> None:
+    spread = read(
+        "model.depth = {",
+        "# by hand\nmodel.depth.low = 1\nmodel.depth.high = 3\nmodel.depth.type = 'int' #{",
+    )
+    assert spread.canonical() == read().canonical()
+
+
+def test_a_study_survives_its_way_to_a_worker(read: Read) -> None:
+    config = read()
+    sent = pickle.loads(pickle.dumps(config))
+    assert sent == config
+    assert sent.source == config.source
+
+
+def test_a_study_is_frozen(read: Read) -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        read().train.epochs = 3
+
+
+def test_the_run_directory_is_named_after_the_study(read: Read) -> None:
+    assert read().run_dir == Path("runs/small")
+    assert read("", "", "results.dir=elsewhere").run_dir == Path("elsewhere")
+
+
+def test_a_searched_setting_needs_no_value_of_its_own(read: Read) -> None:
+    without = read("depth = 1\n", "")
+    assert without.filled({"depth": 3}) == read().filled({"depth": 3})
+
+
+def test_other_parts_find_the_place_of_a_problem(read: Read) -> None:
+    problem = read().problem("data.name", "too small", "take another")
+    assert str(problem) == "study.toml:11: data.name: too small; take another"
+
+
+def test_whole_numbers_serve_as_numbers(read: Read) -> None:
+    assert read("lr = 1e-3", "lr = 1").optimizer.lr == 1.0
+
+
+def test_a_study_without_search_is_one_structure() -> None:
+    config = parse(VALID.partition("[search]")[0], Path("study.toml"))
+    assert (config.search, config.n_structures) == ({}, 1)

@@ -1,0 +1,86 @@
+"""`--set key=value` gives a setting in place of the file's."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeper.errors import Problem
+from tests.config.conftest import Read, Refused
+
+
+def test_an_override_is_the_file_with_that_value(read: Read) -> None:
+    overridden = read("", "", "train.epochs=9", "model.activation='tanh'")
+    written = read("width = 8", 'width = 8\nactivation = "tanh"').canonical()
+    written["train"]["epochs"] = 9
+    assert overridden.canonical() == written
+
+
+@pytest.mark.parametrize("value", ["gelu", '"gelu"', " 'gelu' "])
+def test_text_needs_no_quotes(value: str, read: Read) -> None:
+    assert read("", "", f"model.activation={value}").model.activation == "gelu"
+
+
+def test_a_value_may_hold_an_equals_sign(read: Read) -> None:
+    text = 'search.model.width={ type = "int", low = 8, high = 32, base = 2 }'
+    assert read("", "", text).columns["width"].values() == (8, 16, 32)
+
+
+def test_the_last_of_two_overrides_wins(read: Read) -> None:
+    assert read("", "", "study.seed=1", "study.seed=2").study.seed == 2
+
+
+def test_an_override_reaches_into_a_search_entry(read: Read) -> None:
+    assert read("", "", "search.model.depth.high=6").columns["depth"].values() == tuple(range(1, 7))
+
+
+def test_an_override_makes_the_table_that_it_needs(read: Read) -> None:
+    assert read("", "", "execution.workers=2").execution.workers == 2
+
+
+def test_a_line_break_smuggles_no_second_setting(refused: Refused) -> None:
+    (problem,) = refused("", "", "study.seed=1\nother = 2")
+    assert problem.key == "study.seed"
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        (
+            "train.epocks=3",
+            Problem("--set", "train.epocks", "no such setting", "did you mean 'train.epochs'?"),
+        ),
+        (
+            "train.epochs=few",
+            Problem("--set", "train.epochs", "'few' is not a whole number", "write a whole number"),
+        ),
+        (
+            "study.name.first=1",
+            Problem("--set", "study.name", "a table is not text", "write text in quotes"),
+        ),
+        (
+            "data.split.val=0.95",
+            Problem(
+                "--set",
+                "data.split",
+                "val 0.95 and test 0.1 leave nothing to train on",
+                "write parts that sum to less than 1",
+            ),
+        ),
+        (
+            "epochs",
+            Problem("--set", "epochs", "not of the form key=value", "write e.g. train.epochs=5"),
+        ),
+        (
+            "=3",
+            Problem("--set", "=3", "not of the form key=value", "write e.g. train.epochs=5"),
+        ),
+    ],
+)
+def test_a_wrong_override_is_refused_as_such(
+    override: str, expected: Problem, refused: Refused
+) -> None:
+    assert refused("", "", override) == (expected,)
+
+
+def test_a_key_that_is_mended_is_not_refused(read: Read) -> None:
+    assert read("epochs = 4", "epochs = 0", "train.epochs=2").train.epochs == 2

@@ -1,0 +1,312 @@
+"""What is wrong in a study file is named by line and key, with the mend, and all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import load, parse
+from sweeper.errors import Problem, StudyError
+from tests.config.conftest import VALID, Refused
+
+OPTIMIZER_HAS = "[optimizer] has name, lr, weight_decay, b1, b2, eps"
+ACTIVATIONS = "relu, tanh, gelu, silu, elu, sigmoid, leaky_relu"
+
+# what is replaced, by what; then line, key, found and mend of the one problem
+BROKEN = {
+    "unknown key": (
+        ("width = 8", "width = 8\ndropuot = 0.1"),
+        (17, "model.dropuot", "no such setting", "did you mean 'model.dropout'?"),
+    ),
+    "unknown key of another table": (
+        ("epochs = 4", "epochs = 4\nweight_decay = 0.1"),
+        (26, "train.weight_decay", "no such setting", "did you mean 'optimizer.weight_decay'?"),
+    ),
+    "unknown key like no other": (
+        ("lr = 1e-3", "lr = 1e-3\nmomentum = 0.9"),
+        (21, "optimizer.momentum", "no such setting", OPTIMIZER_HAS),
+    ),
+    "unknown table": (
+        ("[search]", "[serach]"),
+        (28, "serach", "no such setting", "did you mean 'search'?"),
+    ),
+    "missing key": (
+        ("batch_size = 16", ""),
+        (22, "train.batch_size", "missing", "write batch_size = ..."),
+    ),
+    "missing kind of table": (
+        ('source = "sklearn"', ""),
+        (9, "data.source", "missing", "write one of sklearn, csv"),
+    ),
+    "wrong version": (
+        ("version = 1", "version = 2"),
+        (1, "version", "no version 2", "write 1"),
+    ),
+    "text for a number": (
+        ("n_trials = 8", 'n_trials = "8"'),
+        (7, "study.n_trials", "'8' is not a whole number", "write a whole number"),
+    ),
+    "truth for a number": (
+        ("epochs = 4", "epochs = true"),
+        (25, "train.epochs", "true is not a whole number", "write a whole number"),
+    ),
+    "number out of range": (
+        ("n_trials = 8", "n_trials = 0"),
+        (7, "study.n_trials", "0 is too small", "write 1 or more"),
+    ),
+    "not a number": (
+        ("lr = 1e-3", "lr = nan"),
+        (20, "optimizer.lr", "nan is not a finite number", "write a finite number"),
+    ),
+    "value for a table": (
+        ("n_trials = 8", "n_trials = 8\npruner = 'median'"),
+        (8, "study.pruner", "'median' is not a table", "write a table"),
+    ),
+    "unknown sampler": (
+        ("n_trials = 8", "n_trials = 8\n[study.sampler]\nname = 'tep'"),
+        (9, "study.sampler.name", "no sampler 'tep'", "write one of tpe, random, grid"),
+    ),
+    "pruner of a later version": (
+        ("n_trials = 8", "n_trials = 8\npruner = { name = 'hyperband' }"),
+        (8, "study.pruner.name", "no pruner 'hyperband'", "write one of none, median, asha"),
+    ),
+    "unknown optimizer": (
+        ('"adamw"', '"lion"'),
+        (19, "optimizer.name", "no optimizer 'lion'", "write one of adamw, sgd"),
+    ),
+    "unknown metric": (
+        ('["accuracy"]', '["acuracy"]'),
+        (24, "train.metrics", "no metric 'acuracy'", "write one of accuracy, r2"),
+    ),
+    "name with a slash": (
+        ('"small"', '"a/b"'),
+        (
+            4,
+            "study.name",
+            "'a/b' cannot name a directory or a column",
+            "write letters, digits and '_' alone",
+        ),
+    ),
+    "metric that is not reported": (
+        ('"val_loss"', '"val_r2"'),
+        (
+            5,
+            "study.metric",
+            "'val_r2' is not reported",
+            "the program reports train_loss, val_loss, val_accuracy",
+        ),
+    ),
+    "metric of another loss": (
+        ('["accuracy"]', '["r2"]'),
+        (
+            24,
+            "train.metrics",
+            "r2 does not go with the loss cross_entropy",
+            'remove it, or write loss = "mse"',
+        ),
+    ),
+    "parts that leave nothing": (
+        ('name = "iris"', 'name = "iris"\nsplit = { val = 0.6, test = 0.4 }'),
+        (
+            12,
+            "data.split",
+            "val 0.6 and test 0.4 leave nothing to train on",
+            "write parts that sum to less than 1",
+        ),
+    ),
+    "nowhere to train": (
+        ("[search]", "[execution]\nthreads = 0\nworkers = 0\n[search]"),
+        (
+            30,
+            "execution.workers",
+            "0 workers and 0 threads leave nowhere to train",
+            "write at least one of either",
+        ),
+    ),
+    "neither count nor auto": (
+        ("[search]", "[execution]\nthreads = 'all'\n[search]"),
+        (
+            29,
+            "execution.threads",
+            "'all' is no count",
+            'write "auto" or a whole number from 0 up',
+        ),
+    ),
+}
+
+# the same of one entry of [search], on line 29
+BROKEN_SEARCH = {
+    "unknown setting": (
+        'model.widht = { type = "int", low = 1, high = 4 }',
+        ("model.widht", "no such setting", "did you mean 'model.width'?"),
+    ),
+    "no table named": (
+        'width = { type = "int", low = 1, high = 4 }',
+        ("width", "no setting that can be searched", "did you mean 'model.width'?"),
+    ),
+    "unknown word": (
+        'model.width = { type = "int", low = 1, hihg = 4, high = 4 }',
+        ("model.width.hihg", "no such setting", "did you mean 'search.model.width.high'?"),
+    ),
+    "no type": (
+        "model.width = { low = 1, high = 4 }",
+        ("model.width.type", "missing", "write one of int, float, categorical"),
+    ),
+    "unknown type": (
+        'model.width = { type = "integer", low = 1, high = 4 }',
+        ("model.width.type", "no type 'integer'", "write one of int, float, categorical"),
+    ),
+    "no table": (
+        "model.width = [1, 4]",
+        (
+            "model.width",
+            "an array is not a table",
+            'write e.g. { type = "int", low = 1, high = 4 }',
+        ),
+    ),
+    "low above high": (
+        'model.width = { type = "int", low = 9, high = 4 }',
+        ("model.width.low", "low 9 is above high 4", "exchange the two"),
+    ),
+    "log from zero": (
+        'optimizer.weight_decay = { type = "float", low = 0, high = 1, log = true }',
+        ("optimizer.weight_decay.low", "log with low 0.0", "write a number above 0"),
+    ),
+    "log in steps": (
+        'optimizer.b1 = { type = "float", low = 0.1, high = 0.9, log = true, step = 0.1 }',
+        ("optimizer.b1.step", "log with step 0.1", "remove one of the two"),
+    ),
+    "base and log": (
+        'model.width = { type = "int", low = 2, high = 4, base = 2, log = true }',
+        ("model.width.base", "base with log", "remove one of the two"),
+    ),
+    "base without a power": (
+        'model.width = { type = "int", low = 3, high = 4, base = 2 }',
+        ("model.width.low", "3 is no power of 2", "write 1, 2, 4, 8, ..."),
+    ),
+    "bound that the setting refuses": (
+        'model.dropout = { type = "float", low = 0.0, high = 1.5 }',
+        ("model.dropout.high", "1.5 is too large", "write a number below 1.0"),
+    ),
+    "choice that the setting refuses": (
+        'model.activation = { type = "categorical", choices = ["relu", "rleu"] }',
+        ("model.activation.choices", "no activation 'rleu'", f"write one of {ACTIVATIONS}"),
+    ),
+    "choice of another kind": (
+        'model.layer_norm = { type = "categorical", choices = [true, 0] }',
+        ("model.layer_norm.choices", "0 is neither true nor false", "write true or false"),
+    ),
+    "no choice": (
+        'model.activation = { type = "categorical", choices = [] }',
+        ("model.activation.choices", "an array is empty", "write at least 1"),
+    ),
+    "choice twice": (
+        'model.width = { type = "categorical", choices = [8, 16, 8] }',
+        ("model.width.choices", "8 stands there twice", "remove one of the two"),
+    ),
+    "float for a whole number": (
+        'model.width = { type = "float", low = 1, high = 4 }',
+        (
+            "model.width.type",
+            "float for a setting that takes a whole number",
+            'write type = "int"',
+        ),
+    ),
+    "setting that trials share": (
+        'optimizer.name = { type = "categorical", choices = ["adamw", "sgd"] }',
+        (
+            "optimizer.name",
+            "the same for every trial of a study",
+            "write it in [optimizer] alone",
+        ),
+    ),
+    "column of another entry": (
+        'model.width = { type = "int", low = 1, high = 4, name = "lr" }',
+        (
+            "optimizer.lr",
+            "the column 'lr' is that of model.width already",
+            'write another, name = "..."',
+        ),
+    ),
+    "setting twice, once in quotes": (
+        '"optimizer.lr" = { type = "float", low = 1e-4, high = 1e-2 }',
+        ("optimizer.lr", "given twice", "remove one"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_problem_has_its_line_its_key_and_its_mend(name: str, refused: Refused) -> None:
+    (old, new), (line, key, found, mend) = BROKEN[name]
+    assert refused(old, new) == (Problem(f"study.toml:{line}", key, found, mend),)
+
+
+@pytest.mark.parametrize("name", BROKEN_SEARCH)
+def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) -> None:
+    entry, (key, found, mend) = BROKEN_SEARCH[name]
+    (problem,) = refused("model.depth = { type", f"{entry}\nmodel.depth = {{ type")
+    line = 31 if name == "column of another entry" else 29
+    assert problem == Problem(f"study.toml:{line}", f"search.{key}", found, mend)
+
+
+def test_a_grid_needs_an_end(refused: Refused) -> None:
+    expected = Problem(
+        "study.toml:31",
+        "search.optimizer.lr",
+        "endlessly many values under the sampler grid",
+        "write a step, or choices",
+    )
+    assert refused("n_trials = 8", 'n_trials = 8\nsampler.name = "grid"') == (expected,)
+
+
+def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
+    text = VALID
+    for old, new in (
+        ('"val_loss"', '"val_r2"'),
+        ("n_trials = 8", "n_trials = 0"),
+        ("depth = 1", "dpeth = 1"),
+        ('"adamw"', '"lion"'),
+        ("epochs = 4", "epochs = 0"),
+        ("model.depth = { type", "model.dpeth = { type"),
+    ):
+        assert old in text
+        text = text.replace(old, new, 1)
+    with pytest.raises(StudyError) as refusal:
+        parse(text, Path("study.toml"))
+    assert [problem.key for problem in refusal.value.problems] == [
+        "study.metric",
+        "study.n_trials",
+        "model.depth",
+        "model.dpeth",
+        "optimizer.name",
+        "train.epochs",
+        "search.model.dpeth",
+    ]
+
+
+def test_a_refusal_reads_as_one_line(refused: Refused) -> None:
+    (problem,) = refused("width = 8", "width = 0")
+    assert str(problem) == "study.toml:16: model.width: 0 is too small; write 1 or more"
+
+
+def test_what_is_no_toml_is_refused_with_its_line(refused: Refused) -> None:
+    (problem,) = refused('name = "iris"', "name = iris")
+    assert (problem.where, problem.found) == ("study.toml:11", "not TOML: Invalid value")
+
+
+def test_an_unfinished_file_is_refused_at_its_end() -> None:
+    with pytest.raises(StudyError, match=r"study\.toml:2: not TOML: "):
+        parse("version = 1\nname = [", Path("study.toml"))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="no such file"):
+        load(tmp_path / "study.toml")
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_bytes(b"\xff\xfe")
+    for path in (tmp_path, tmp_path / "study.toml"):
+        with pytest.raises(StudyError, match="cannot be read"):
+            load(path)

@@ -1,0 +1,152 @@
+"""What is compiled in and what is traced is split the same way for every trial of a study."""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.config import StudyConfig, parse
+from sweeper.trial import Scalar
+from tests.config.conftest import VALID, Read
+
+ENTRIES = {
+    "model.depth": '{ type = "int", low = 0, high = 2 }',
+    "model.width": '{ type = "int", low = 4, high = 8, base = 2 }',
+    "model.activation": '{ type = "categorical", choices = ["relu", "tanh"] }',
+    "model.layer_norm": '{ type = "categorical", choices = [false, true] }',
+    "model.dropout": '{ type = "float", low = 0.0, high = 0.5 }',
+    "optimizer.lr": '{ type = "float", low = 1e-4, high = 1e-2, log = true }',
+    "optimizer.weight_decay": '{ type = "categorical", choices = [0, 1e-4] }',
+    "optimizer.b1": '{ type = "float", low = 0.8, high = 0.9, step = 0.05, name = "beta" }',
+    "train.epochs": '{ type = "int", low = 1, high = 4 }',
+    "train.batch_size": '{ type = "int", low = 8, high = 16, step = 8 }',
+}
+
+
+def study_of(keys: set[str]) -> StudyConfig:
+    entries = "\n".join(f"{key} = {ENTRIES[key]}" for key in sorted(keys))
+    head = VALID.partition("[search]")[0]
+    return parse(f"{head}[search]\n{entries}\n", Path("study.toml"))
+
+
+STUDIES = st.sets(st.sampled_from(sorted(ENTRIES))).map(study_of)
+
+
+def draws(config: StudyConfig) -> st.SearchStrategy[dict[str, Scalar]]:
+    """Parameters that a sampler could propose."""
+
+    def values(column: str) -> st.SearchStrategy[Scalar]:
+        entry = config.columns[column]
+        finite = entry.values()
+        if finite is not None:
+            return st.sampled_from(finite)
+        assert entry.type == "float"
+        return st.floats(entry.low, entry.high)
+
+    return st.fixed_dictionaries({column: values(column) for column in config.columns})
+
+
+def structural_part(config: StudyConfig, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    splits = config.structural
+    return {
+        key: params[column]
+        for key, column in zip(config.search, config.columns, strict=True)
+        if splits[key]
+    }
+
+
+@given(data=st.data(), config=STUDIES)
+def test_trials_share_a_structure_if_they_share_structural_parameters(
+    data: st.DataObject, config: StudyConfig
+) -> None:
+    one, other = data.draw(draws(config)), data.draw(draws(config))
+    same_params = structural_part(config, one) == structural_part(config, other)
+    same_structure = config.filled(one).structure() == config.filled(other).structure()
+    assert same_params == same_structure
+
+
+@given(data=st.data(), config=STUDIES)
+def test_traced_settings_are_the_same_for_every_trial_of_a_study(
+    data: st.DataObject, config: StudyConfig
+) -> None:
+    settings = config.filled(data.draw(draws(config)))
+    traced = settings.traced()
+    assert list(traced) == list(config.filled({}).traced())
+    assert all(type(value) is float for value in traced.values())
+
+
+@given(data=st.data(), config=STUDIES)
+def test_a_trial_is_the_study_file_with_its_parameters_written_in(
+    data: st.DataObject, config: StudyConfig
+) -> None:
+    params = data.draw(draws(config))
+    overrides = [
+        f"{key}={str(params[column]).lower()}"
+        for column, key in zip(config.columns, config.search, strict=True)
+    ]
+    written = parse(VALID.partition("[search]")[0], Path("study.toml"), overrides)
+    filled = config.filled(params)
+    assert (filled.model, filled.optimizer, filled.train) == (
+        written.model,
+        written.optimizer,
+        written.train,
+    )
+
+
+@given(config=STUDIES)
+def test_structures_are_counted_as_they_differ(config: StudyConfig) -> None:
+    counts = [config.search[key].count() for key, splits in config.structural.items() if splits]
+    product = 1
+    for count in counts:
+        assert count is not None
+        product *= count
+    assert config.n_structures == product
+
+
+@pytest.mark.parametrize("optimizer", ['name = "adamw"', 'name = "sgd"\nnesterov = true'])
+def test_every_setting_of_a_trial_has_its_side(optimizer: str, read: Read) -> None:
+    settings = read('name = "adamw"', optimizer).filled({})
+    sides = settings.structure().keys() | settings.traced().keys()
+    written = {
+        f"{table}.{name}"
+        for table in ("model", "optimizer", "train")
+        for name in type(getattr(settings, table)).model_fields
+    }
+    assert sides == written - {"train.epochs"}
+    assert settings.structure().keys() & settings.traced().keys() == {"model.dropout"}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "searched", "expected"),
+    [("0.0", False, False), ("0.2", False, True), ("0.0", True, True)],
+)
+def test_dropout_is_compiled_in_for_all_trials_or_for_none(
+    fixed: str, searched: bool, expected: bool
+) -> None:
+    head, _, _ = VALID.partition("[search]")
+    text = head.replace("width = 8", f"width = 8\ndropout = {fixed}") + "[search]\n"
+    text += f"model.dropout = {ENTRIES['model.dropout']}" if searched else ""
+    config = parse(text, Path("study.toml"))
+    drawn = {"dropout": 0.0} if searched else {}
+    assert config.filled(drawn).structure()["model.dropout"] is expected
+
+
+def test_choices_are_of_the_kind_of_their_setting() -> None:
+    (entry,) = study_of({"optimizer.weight_decay"}).search.values()
+    assert [type(value) for value in entry.values() or ()] == [float, float]
+
+
+def test_an_unknown_column_is_not_taken_for_a_setting(read: Read) -> None:
+    with pytest.raises(KeyError):
+        read().filled({"model.depth": 2})
+
+
+def test_filling_in_is_quick_enough_for_ten_thousand_trials(read: Read) -> None:
+    config, params = read(), {"depth": 2, "lr": 1e-3}
+    seconds = min(timeit.repeat(lambda: config.filled(params), number=200, repeat=5)) / 200
+    assert seconds < 50e-6
