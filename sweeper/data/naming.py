@@ -1,0 +1,23 @@
+"""How refusals of data write names and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """The names as a sentence has them: "a, b and c"."""
+    return f" {last} ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def counted(count: int, word: str) -> str:
+    """The count with its word: "1 row", "2 rows"."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """A question that offers the nearest of `names`; empty where none is near."""
+    by_lower = {candidate.lower(): candidate for candidate in names}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f"did you mean '{by_lower[near[0]]}'?" if near else ""

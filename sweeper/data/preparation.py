@@ -1,0 +1,24 @@
+"""From the data that a study names to a dataset: read, check, split, encode."""
+
+from __future__ import annotations
+
+from sweeper.config import StudyConfig
+from sweeper.data import sources
+from sweeper.data.checks import problems
+from sweeper.data.dataset import Dataset
+from sweeper.data.encode import encode
+from sweeper.data.split import split
+from sweeper.errors import DataError
+
+
+def prepare(config: StudyConfig) -> Dataset:
+    """The dataset that every trial of the study trains on; a function of the file and its seed.
+
+    Raises:
+        DataError: the data is missing or unfit; the message has every problem, and its mend.
+    """
+    raw = sources.read(config)
+    found = tuple(problems(config, raw))
+    if found:
+        raise DataError(found)
+    return encode(config, raw, split(config, raw.frame[raw.target].to_numpy()))

@@ -1,0 +1,102 @@
+"""Where the rows of a study come from: a data set of scikit-learn, or a CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from sklearn import datasets
+
+from sweeper.config import StudyConfig
+from sweeper.config.data import CsvTable, SklearnTable
+from sweeper.data.naming import did_you_mean, listed
+from sweeper.data.raw import RawData
+from sweeper.errors import DataError
+
+_LOADERS: dict[str, Callable[..., Any]] = {
+    "breast_cancer": datasets.load_breast_cancer,
+    "diabetes": datasets.load_diabetes,
+    "digits": datasets.load_digits,
+    "iris": datasets.load_iris,
+    "wine": datasets.load_wine,
+}
+
+
+def read(config: StudyConfig) -> RawData:
+    """The rows that the study names.
+
+    Raises:
+        DataError: there is none, or it cannot be read as a table.
+    """
+    match config.data:
+        case SklearnTable() as data:
+            return _read_sklearn(data)
+        case CsvTable() as data:
+            return _read_csv(config, data)
+
+
+def _read_sklearn(data: SklearnTable) -> RawData:
+    bunch = _LOADERS[data.name](as_frame=True)
+    class_names = tuple(str(name) for name in getattr(bunch, "target_names", ()))
+    return RawData(data.name, "data.name", bunch.frame, "target", class_names=class_names)
+
+
+def _read_csv(config: StudyConfig, data: CsvTable) -> RawData:
+    path = _find(config, data.path)
+    try:
+        header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
+        frame = pd.read_csv(path, low_memory=False)
+    except (OSError, ValueError) as error:
+        found, mend = _unreadable(error)
+        raise DataError(config.problem("data.path", f"{path.name} {found}", mend)) from error
+    fault = _misshapen(header, frame)
+    if fault:
+        found, mend = fault
+        raise DataError(config.problem("data.path", f"{path.name} {found}", mend))
+    return RawData(path.name, "data.path", frame, data.target, tuple(data.drop), path=path)
+
+
+def _find(config: StudyConfig, name: str) -> Path:
+    """The file `name`, looked up beside the study file first, then in the current directory."""
+    folders = list(dict.fromkeys([config.base_dir.resolve(), Path.cwd()]))
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    neighbours = [path.name for folder in folders for path in (folder / name).parent.glob("*.csv")]
+    found = f"no file '{name}' in {listed([str(folder) for folder in folders], 'or')}"
+    mend = did_you_mean(Path(name).name, neighbours) or "write the path of a CSV file"
+    raise DataError(config.problem("data.path", found, mend))
+
+
+def _unreadable(error: OSError | ValueError) -> tuple[str, str]:
+    """What was found, and what to write instead, where pandas could not read a file."""
+    match error:
+        case OSError():
+            return f"cannot be read: {error.strerror}", ""
+        case UnicodeDecodeError():
+            return "is not text in UTF-8", "save it as UTF-8"
+        case pd.errors.EmptyDataError():
+            return "is empty", "write a line of column names, then a line a row"
+        case _:
+            what = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+            return f"is no table: {what}", "write one field a column in every row"
+
+
+def _misshapen(header: pd.Series[str], frame: pd.DataFrame) -> tuple[str, str] | None:
+    """The same for a file that pandas reads, but not as it was meant."""
+    nameless = [str(place) for place, name in enumerate(header, 1) if not name]
+    if nameless:
+        mend = "give each column a name, and drop it if it only numbers the rows"
+        return f"has no name for column {listed(nameless)}", mend
+    twice = [f"'{name}'" for name in header[header.duplicated()].unique()]
+    if twice:
+        # pandas would call the second one 'name.1'
+        return f"has several columns {listed(twice)}", "give each column its own name"
+    if not isinstance(frame.index, pd.RangeIndex):
+        # pandas would take the first field for the name of the row
+        return "has more fields in its rows than in its header", "name every column"
+    if frame.empty:
+        return "has a header and no rows", "write a line a row"
+    return None

@@ -1,0 +1,284 @@
+"""Every refusal of data, with its whole message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.data.preparation import prepare
+from sweeper.errors import DataError
+
+CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'  # lines 10 to 12
+STRATIFIED = CSV + "split = { val = 0.2, test = 0.1, stratify = true }\n"  # line 13
+HEADER = "size,colour,kind\n"
+ROWS = "".join(
+    f"{i},{'red' if i % 3 else 'blue'},{'pear' if i % 2 else 'fig'}\n" for i in range(12)
+)
+GOOD = HEADER + ROWS  # lines 1 to 13, so the training part has 7 rows
+
+
+def refusal(config) -> list[str]:
+    with pytest.raises(DataError) as caught:
+        prepare(config)
+    return str(caught.value).splitlines()
+
+
+def test_good_rows_are_accepted(make_study) -> None:
+    assert prepare(make_study(STRATIFIED, GOOD)).x_train.shape == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ("", "rows.csv is empty; write a line of column names, then a line a row"),
+        (HEADER, "rows.csv has a header and no rows; write a line a row"),
+        (
+            "a,kind\n1,2\n\n1,2,3\n",
+            "rows.csv is no table: Expected 2 fields in line 4, saw 3; "
+            "write one field a column in every row",
+        ),
+        (
+            "a,kind\n1,2,3\n1,2,3\n",
+            "rows.csv has more fields in its rows than in its header; name every column",
+        ),
+        (
+            "a,kind,a\n1,2,3\n",
+            "rows.csv has several columns 'a'; give each column its own name",
+        ),
+        (
+            ",a,,kind\n0,1,2,3\n",
+            "rows.csv has no name for column 1 and 3; "
+            "give each column a name, and drop it if it only numbers the rows",
+        ),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(make_study, table: str, problem: str) -> None:
+    assert refusal(make_study(CSV, table)) == [f"study.toml:11: data.path: {problem}"]
+
+
+def test_a_file_in_another_encoding_is_refused(make_study, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes("größe,kind\n1,2\n".encode("latin-1"))
+
+    assert refusal(make_study(CSV)) == [
+        "study.toml:11: data.path: rows.csv is not text in UTF-8; save it as UTF-8"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "mend"),
+    [
+        ("row.csv", "did you mean 'rows.csv'?"),
+        ("elsewhere/apples.parquet", "write the path of a CSV file"),
+    ],
+)
+def test_a_missing_file_is_refused(
+    make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, mend: str
+) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    config = make_study(CSV.replace("rows.csv", path), GOOD)
+
+    assert refusal(config) == [
+        f"study.toml:11: data.path: no file '{path}' in {tmp_path} or {folder}; {mend}"
+    ]
+
+
+def test_a_path_is_looked_up_beside_the_study_file_then_in_the_current_directory(
+    make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "rows.csv").write_text(GOOD + "99,green,fig\n")
+
+    here = prepare(make_study(CSV))
+    beside = prepare(make_study(CSV, GOOD))
+    sizes = [len(data.x_train) + len(data.x_val) + len(data.x_test) for data in (here, beside)]
+    assert sizes == [13, 12]
+
+
+def test_columns_that_are_not_there_are_refused(make_study) -> None:
+    data = CSV.replace('"kind"', '"Kinds"') + 'drop = ["color", "weight"]\n'
+
+    assert refusal(make_study(data, GOOD)) == [
+        "study.toml:12: data.target: rows.csv has no column 'Kinds'; did you mean 'kind'?",
+        "study.toml:13: data.drop: rows.csv has no column 'color'; did you mean 'colour'?",
+        "study.toml:13: data.drop: rows.csv has no column 'weight'; "
+        "its columns are size, colour and kind",
+    ]
+
+
+def test_a_dropped_target_and_no_features_are_refused(make_study) -> None:
+    data = CSV + 'drop = ["size", "kind", "colour"]\n'
+
+    assert refusal(make_study(data, GOOD)) == [
+        "study.toml:13: data.drop: 'kind' is the target; leave it out of data.drop",
+        "study.toml:13: data.drop: rows.csv has no column but the target and what is dropped; "
+        "leave at least one to learn from",
+    ]
+
+
+def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> None:
+    # a blank line is no row, and a quoted field may run over lines
+    bad = '\n"1",,fig\n,"two\nlines",fig\ninf,red,\n1e999,red,fig\n' + ",red,fig\n" * 6
+
+    assert refusal(make_study(CSV, GOOD + bad)) == [
+        "study.toml:11: data.path: column 'size' of rows.csv: 7 values are missing "
+        "(lines 16, 20, 21, 22, 23, ...); mend the file or add 'size' to data.drop",
+        "study.toml:11: data.path: column 'size' of rows.csv: 2 values are infinite or too large "
+        "for float64 (lines 18, 19); mend the file or add 'size' to data.drop",
+        "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing "
+        "(line 15); mend the file or add 'colour' to data.drop",
+        "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is missing "
+        "(line 18); mend the file or remove the rows",
+    ]
+
+
+def test_a_mended_file_runs(make_study) -> None:
+    assert refusal(make_study(CSV, GOOD + "12,,fig\n"))
+    assert prepare(make_study(CSV + 'drop = ["colour"]\n', GOOD + "12,,fig\n")).n_features == 1
+    assert prepare(make_study(CSV, GOOD + "12,red,fig\n")).n_features == 3
+
+
+def test_numbers_too_large_for_the_precision_are_refused(make_study) -> None:
+    assert refusal(make_study(CSV, GOOD + "1e39,red,fig\n", precision="float32")) == [
+        "study.toml:11: data.path: column 'size' of rows.csv: 1 value is infinite or too large "
+        "for float32 (line 14); mend the file or add 'size' to data.drop",
+    ]
+
+
+def test_text_among_numbers_is_refused(make_study) -> None:
+    table = "size,kind\n" + "1,0\n2,1\n" * 4 + "?,1\n3,unknown\n"
+
+    assert refusal(make_study(CSV, table)) == [
+        "study.toml:11: data.path: column 'size' of rows.csv: 1 value is text among numbers "
+        "(line 10); mend the file or add 'size' to data.drop",
+        "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text among numbers "
+        "(line 11); mend the file or remove the rows",
+    ]
+
+
+def test_text_that_never_comes_twice_is_refused(make_study) -> None:
+    table = "size,name,kind\n" + "".join(f"{i},name {i},{i % 2}\n" for i in range(101))
+
+    assert refusal(make_study(CSV, table)) == [
+        "study.toml:11: data.path: column 'name' of rows.csv is text with 101 different values; "
+        "add 'name' to data.drop",
+    ]
+
+
+def test_a_text_target_is_refused_where_numbers_are_needed(make_study) -> None:
+    table = "size,kind\n" + "1,0.5\n2,1.5\n" * 4 + "1,low\n"
+
+    assert refusal(make_study(CSV, table, loss="mse")) == [
+        "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text, and mse needs "
+        "numbers (line 10); write numbers, or train.loss = 'cross_entropy'",
+    ]
+
+
+def test_a_measured_target_is_refused_where_classes_are_needed(make_study) -> None:
+    assert refusal(make_study('source = "sklearn"\nname = "diabetes"\n')) == [
+        "study.toml:5: train.loss: cross_entropy needs classes, and 'target' has 214 different "
+        "numbers; write train.loss = 'mse', or whole numbers or text as classes",
+    ]
+
+
+def test_a_single_class_is_refused(make_study) -> None:
+    table = HEADER + "1,red,fig\n2,blue,fig\n" * 10
+
+    assert refusal(make_study(CSV, table)) == [
+        "study.toml:11: data.path: column 'kind' of rows.csv is 'fig' in every row; "
+        "add rows of another class",
+    ]
+
+
+def test_a_class_too_small_for_every_part_is_refused(make_study) -> None:
+    table = GOOD + ROWS + "1,red,kiwi\n1,red,plum\n2,red,plum\n"
+
+    assert refusal(make_study(STRATIFIED, table)) == [
+        "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, "
+        "and class 'kiwi' has 1 (line 26) and 'plum' has 2 (lines 27, 28); "
+        "add rows, remove the class or write stratify = false",
+        "study.toml:13: data.split.test: the test part has 3 rows for 4 classes; "
+        "write another share, add rows or write stratify = false",
+    ]
+
+
+def test_of_many_small_classes_the_first_are_named(make_study) -> None:
+    table = GOOD + "".join(f"{i},red,rare{i}\n" for i in range(8))
+
+    first, *_ = refusal(make_study(STRATIFIED.replace("test = 0.1", "test = 0"), table))
+    assert first == (
+        "study.toml:13: data.split.stratify: a class needs 2 rows to be in each part, and class "
+        "'rare0' has 1 (line 14), 'rare1' has 1 (line 15), 'rare2' has 1 (line 16), "
+        "'rare3' has 1 (line 17) and 'rare4' has 1 (line 18) and 3 more; "
+        "add rows, remove the class or write stratify = false"
+    )
+
+
+def test_shares_that_break_a_class_are_refused(make_study) -> None:
+    data = STRATIFIED.replace("test = 0.1", "test = 0.6")
+
+    assert refusal(make_study(data, GOOD + "1,red,kiwi\n2,red,kiwi\n3,red,kiwi\n")) == [
+        "study.toml:13: data.split: the shares leave a class too few rows to be kept in "
+        "proportion; write other shares or stratify = false",
+    ]
+
+
+def test_stratified_numbers_are_refused(make_study) -> None:
+    data = STRATIFIED.replace('"kind"', '"size"')
+
+    assert refusal(make_study(data, GOOD, loss="mse")) == [
+        "study.toml:13: data.split.stratify: mse has no classes to keep in proportion; "
+        "write stratify = false",
+    ]
+
+
+def test_a_training_part_without_rows_is_refused(make_study) -> None:
+    assert refusal(make_study(CSV, HEADER + "1,red,fig\n2,red,pear\n")) == [
+        "study.toml:9: data.split: of 2 rows validation takes 1 and testing 1, so none are left "
+        "to train on; add rows or write smaller shares",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("search", "place"),
+    [
+        ('model.depth = { type = "int", low = 1, high = 2 }', "study.toml:5: train.batch_size"),
+        (
+            'train.batch_size = { type = "int", low = 2, high = 8, base = 2 }',
+            "study.toml:8: search.train.batch_size",
+        ),
+        (
+            'train.batch_size = { type = "categorical", choices = [8, 4] }',
+            "study.toml:8: search.train.batch_size",
+        ),
+    ],
+)
+def test_a_batch_larger_than_the_training_part_is_refused(
+    make_study, search: str, place: str
+) -> None:
+    assert prepare(make_study(CSV, GOOD, batch=7)).x_train.shape == (7, 3)
+    assert refusal(make_study(CSV, GOOD, batch=8, search=search)) == [
+        f"{place}: a batch of 8 rows, and the training part has 7; write 7 at most"
+    ]
+
+
+def test_all_problems_come_at_once(make_study) -> None:
+    data = STRATIFIED + 'drop = ["sizes"]\n'
+
+    assert refusal(make_study(data, GOOD + ",,kiwi\n", batch=64)) == [
+        "study.toml:14: data.drop: rows.csv has no column 'sizes'; did you mean 'size'?",
+        "study.toml:11: data.path: column 'size' of rows.csv: 1 value is missing (line 14); "
+        "mend the file or add 'size' to data.drop",
+        "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
+        "mend the file or add 'colour' to data.drop",
+        "study.toml:5: train.batch_size: a batch of 64 rows, and the training part has 8; "
+        "write 8 at most",
+        "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, and class "
+        "'kiwi' has 1 (line 14); add rows, remove the class or write stratify = false",
+        "study.toml:13: data.split.test: the test part has 2 rows for 3 classes; "
+        "write another share, add rows or write stratify = false",
+    ]
