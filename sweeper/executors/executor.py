@@ -1,0 +1,86 @@
+"""What trains buckets, and what comes back from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sweeper.scheduler.plan import Bucket, ProgramClass
+from sweeper.trial import Curve, Failure, TrialSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A bucket of a round, with all that training it takes: plain values, cheap to send.
+
+    `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints its lanes name.
+    """
+
+    round: int
+    bucket: Bucket
+    program: ProgramClass
+    specs: tuple[TrialSpec, ...]
+    digests: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneResult:
+    """What one lane came to: a curve that ends where it diverged, or why there is none.
+
+    `checkpoint` is the file, in the run's directory of checkpoints, that holds its state; empty
+    where it failed. `retrained` says that its checkpoint was damaged and it began anew. `test`
+    holds the test metrics after the last epoch, in the program's order.
+    """
+
+    number: int
+    curve: Curve
+    checkpoint: str
+    test: tuple[float, ...]
+    diverged_epoch: int | None = None
+    retrained: bool = False
+    failure: Failure | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a bucket ran. `memory_fraction` is what the environment carried when JAX started."""
+
+    place: str
+    device: str
+    host: str
+    worker_pid: int
+    memory_fraction: float | None
+    bytes_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One bucket's round: a result a lane, the digests of its checkpoints, and what it took.
+
+    Times are seconds, `started_at` seconds since 1970, UTC.
+    """
+
+    bucket: Bucket
+    lanes: tuple[LaneResult, ...]
+    digests: Mapping[str, str]
+    place: Place
+    started_at: float
+    compile_s: float
+    cache_hit: bool
+    train_s: float
+    peak_memory_bytes: int | None
+    attempt: int
+
+
+class Executor(Protocol):
+    """Trains the buckets of a round; outcomes come in any order, one for each."""
+
+    def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
+        """The outcome of each of `works`, as it comes."""
+        ...
+
+    def close(self) -> None:
+        """End every thread and process."""
+        ...

@@ -1,0 +1,343 @@
+"""The ledger: one SQLite file that is the truth of a study.
+
+A round is written in two transactions: `open_round` with its trials and plan before it trains,
+`close_round` with everything it brought. Rows are only ever added. Each carries a digest of its
+content, each closed round a digest chained to the one before it, and all of them are checked when
+the ledger is opened: SQLite's own integrity check does not see a flipped bit in a value.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweeper.errors import LedgerError
+from sweeper.trial import Curve, CurveBlock, TrialSpec
+
+SCHEMA_VERSION = 1
+
+_TABLES = """
+CREATE TABLE meta    (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE session (session INTEGER PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE round   (round INTEGER PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE closing (round INTEGER PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL,
+                      chain BLOB NOT NULL);
+CREATE TABLE trial   (number INTEGER PRIMARY KEY, round INTEGER NOT NULL, body TEXT NOT NULL,
+                      digest BLOB NOT NULL);
+CREATE TABLE ending  (number INTEGER PRIMARY KEY, round INTEGER NOT NULL, body TEXT NOT NULL,
+                      digest BLOB NOT NULL);
+CREATE TABLE bucket  (round INTEGER NOT NULL, bucket INTEGER NOT NULL, body TEXT NOT NULL,
+                      curves BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (round, bucket));
+"""
+_MEND = "put back a copy of ledger.db, or start over with --fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRecord:
+    """What a bucket brought to its round: its row of buckets.parquet, and its lanes' curves."""
+
+    row: Mapping[str, Any]
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What a round decided.
+
+    `live` maps each unfinished trial to the checkpoint file that holds its state, `digests` each
+    checkpoint file to its digest, `attributes` a trial to what sampler and pruner keep with it.
+    `metrics` names the columns of every curve of the round.
+    """
+
+    metrics: tuple[str, ...]
+    steps_per_epoch: int
+    elapsed_s: float
+    live: Mapping[int, str]
+    digests: Mapping[str, str]
+    attributes: Mapping[int, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRound:
+    """A round that was planned and not closed, with the trials that it adds."""
+
+    round: int
+    specs: tuple[TrialSpec, ...]
+    plan: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """A round from its plan to its end; `ended` maps the trials that it finished to their rows."""
+
+    round: int
+    specs: tuple[TrialSpec, ...]
+    plan: Mapping[str, Any]
+    records: tuple[BucketRecord, ...]
+    closing: Closing
+    ended: Mapping[int, Mapping[str, Any]]
+
+
+class Ledger:
+    """The rows of one study; the process that opened it is the only one that can."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str = "ledger.db") -> None:
+        self._db = connection
+        self._name = name
+        if not self._tables():
+            with self._transaction():
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    self._db.execute(statement)
+                self._insert("meta", {"key": "schema_version"}, {"schema_version": SCHEMA_VERSION})
+        self._check()
+
+    @staticmethod
+    def open(path: Path) -> Ledger:
+        """The ledger at `path`, made where there is none; every row is checked.
+
+        Raises:
+            LedgerError: it is damaged, emptied, or of another version.
+        """
+        if path.exists() and path.stat().st_size == 0:
+            raise LedgerError(f"{path}: the ledger is empty; {_MEND}")
+        try:
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
+                connection.execute(f"PRAGMA {pragma}")
+            return Ledger(connection, str(path))
+        except sqlite3.DatabaseError as error:
+            raise LedgerError(f"{path}: SQLite says: {error}; {_MEND}") from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    # -- what was written ---------------------------------------------------------------------
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """What each start of the program recorded, oldest first."""
+        return [json.loads(body) for (body,) in self._rows("SELECT body FROM session ORDER BY 1")]
+
+    def closed_rounds(self) -> int:
+        """How many rounds are closed; rounds count from 1."""
+        return int(self._rows("SELECT count(*) FROM closing")[0][0])
+
+    def rounds(self) -> Iterator[ClosedRound]:
+        """Every closed round with all that belongs to it, in order."""
+        specs, records, ended = self._specs(), self._records(), self._endings()
+        query = "SELECT round, round.body, closing.body FROM round JOIN closing USING (round)"
+        for number, plan, closing in self._rows(f"{query} ORDER BY round"):
+            yield ClosedRound(
+                number,
+                tuple(specs.get(number, ())),
+                json.loads(plan),
+                tuple(records.get(number, ())),
+                _closing(json.loads(closing)),
+                ended.get(number, {}),
+            )
+
+    def opened_round(self) -> OpenRound | None:
+        """The round that was opened and never closed, if there is one."""
+        query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"
+        for number, plan in self._rows(query):
+            return OpenRound(number, tuple(self._specs().get(number, ())), json.loads(plan))
+        return None
+
+    def trial_rows(self) -> list[dict[str, Any]]:
+        """The row of each finished trial, by number."""
+        return [json.loads(body) for (body,) in self._rows("SELECT body FROM ending ORDER BY 1")]
+
+    def bucket_rows(self) -> list[dict[str, Any]]:
+        """The row of each bucket of the closed rounds."""
+        rows = self._rows("SELECT body FROM bucket ORDER BY round, bucket")
+        return [json.loads(body) for (body,) in rows]
+
+    def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
+        """What was measured in each closed round from `first_round` to `last_round`."""
+        query = "SELECT round, body FROM closing WHERE round BETWEEN ? AND ? ORDER BY round"
+        for number, body in self._rows(query, first_round, last_round):
+            closing = _closing(json.loads(body))
+            rows = self._rows("SELECT curves FROM bucket WHERE round = ? ORDER BY bucket", number)
+            yield CurveBlock(
+                number,
+                closing.metrics,
+                tuple(curve for (packed,) in rows for curve in _unpack(packed)),
+                closing.steps_per_epoch,
+                closing.elapsed_s,
+            )
+
+    # -- what is written ----------------------------------------------------------------------
+
+    def add_session(self, session: Mapping[str, Any]) -> None:
+        """Record a start of the program: the study as it was asked for, versions, machine."""
+        number = int(self._rows("SELECT count(*) FROM session")[0][0]) + 1
+        with self._transaction():
+            self._insert("session", {"session": number}, session)
+
+    def open_round(self, number: int, specs: Iterable[TrialSpec], plan: Mapping[str, Any]) -> None:
+        """Record round `number` before it trains: the trials it adds, and its plan."""
+        with self._transaction():
+            for spec in specs:
+                self._insert("trial", {"number": spec.number, "round": number}, asdict(spec))
+            self._insert("round", {"round": number}, plan)
+
+    def close_round(
+        self,
+        number: int,
+        closing: Closing,
+        buckets: Sequence[BucketRecord],
+        ended: Mapping[int, Mapping[str, Any]],
+    ) -> None:
+        """Record what round `number` brought: `ended` maps a finished trial to its row."""
+        with self._transaction():
+            digests = [
+                self._insert(
+                    "bucket",
+                    {"round": number, "bucket": record.row["bucket_id"]},
+                    record.row,
+                    _pack(record.curves),
+                )
+                for record in sorted(buckets, key=lambda record: record.row["bucket_id"])
+            ]
+            digests += [
+                self._insert("ending", {"number": trial, "round": number}, row)
+                for trial, row in sorted(ended.items())
+            ]
+            body = _dumps(asdict(closing))
+            digest = _digest(number, body)
+            chain = blake2b(b"".join([self._last_chain(), digest, *digests])).digest()
+            self._db.execute(
+                "INSERT INTO closing VALUES (?, ?, ?, ?)", (number, body, digest, chain)
+            )
+
+    # -- inside -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _insert(
+        self, table: str, keys: Mapping[str, int | str], body: Mapping[str, Any], *blobs: bytes
+    ) -> bytes:
+        values = (*keys.values(), _dumps(body), *blobs)
+        digest = _digest(*values)
+        marks = ", ".join("?" * (len(values) + 1))
+        self._db.execute(f"INSERT INTO {table} VALUES ({marks})", (*values, digest))
+        return digest
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._db.execute(query, values).fetchall()
+
+    def _specs(self) -> dict[int, list[TrialSpec]]:
+        found: dict[int, list[TrialSpec]] = {}
+        for number, body in self._rows("SELECT round, body FROM trial ORDER BY number"):
+            found.setdefault(number, []).append(TrialSpec(**json.loads(body)))
+        return found
+
+    def _records(self) -> dict[int, list[BucketRecord]]:
+        found: dict[int, list[BucketRecord]] = {}
+        query = "SELECT round, body, curves FROM bucket ORDER BY round, bucket"
+        for number, body, packed in self._rows(query):
+            record = BucketRecord(json.loads(body), tuple(_unpack(packed)))
+            found.setdefault(number, []).append(record)
+        return found
+
+    def _endings(self) -> dict[int, dict[int, Mapping[str, Any]]]:
+        found: dict[int, dict[int, Mapping[str, Any]]] = {}
+        for trial, number, body in self._rows("SELECT number, round, body FROM ending ORDER BY 1"):
+            found.setdefault(number, {})[trial] = json.loads(body)
+        return found
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._rows("SELECT name FROM sqlite_master")}
+
+    def _last_chain(self) -> bytes:
+        rows = self._rows("SELECT chain FROM closing ORDER BY round DESC LIMIT 1")
+        return rows[0][0] if rows else b""
+
+    def _check(self) -> None:
+        """Refuse a ledger in which any row is not what was written, or a round is missing."""
+        rows = self._rows("SELECT body FROM meta WHERE key = 'schema_version'")
+        version = json.loads(rows[0][0])["schema_version"] if rows else None
+        if version != SCHEMA_VERSION:
+            raise LedgerError(
+                f"{self._name}: the ledger has version {version}, this program reads "
+                f"{SCHEMA_VERSION}; run it with the version of sweeper that wrote it"
+            )
+        for table in ("meta", "session", "round", "trial", "ending", "bucket"):
+            for *values, digest in self._rows(f"SELECT * FROM {table}"):
+                if _digest(*values) != digest:
+                    raise self._damaged(table, values[0])
+        self._check_chain()
+
+    def _check_chain(self) -> None:
+        chain = b""
+        query = "SELECT round, body, digest, chain FROM closing ORDER BY round"
+        for expected, (number, body, digest, written) in enumerate(self._rows(query), 1):
+            parts = [chain, digest]
+            for table, order in (("bucket", "bucket"), ("ending", "rowid")):
+                select = f"SELECT digest FROM {table} WHERE round = ? ORDER BY {order}"
+                parts += [row for (row,) in self._rows(select, number)]
+            chain = blake2b(b"".join(parts)).digest()
+            if number != expected or digest != _digest(number, body) or chain != written:
+                raise self._damaged("closing", number)
+
+    def _damaged(self, table: str, key: object) -> LedgerError:
+        return LedgerError(f"{self._name}: row {key} of table {table} is damaged; {_MEND}")
+
+
+def _dumps(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(*values: int | str | bytes) -> bytes:
+    hashed = blake2b(digest_size=16)
+    for value in values:
+        raw = value if isinstance(value, bytes) else str(value).encode()
+        hashed.update(len(raw).to_bytes(8, "little") + raw)
+    return hashed.digest()
+
+
+def _closing(body: Mapping[str, Any]) -> Closing:
+    return Closing(
+        metrics=tuple(body["metrics"]),
+        steps_per_epoch=body["steps_per_epoch"],
+        elapsed_s=body["elapsed_s"],
+        live={int(number): file for number, file in body["live"].items()},
+        digests=body["digests"],
+        attributes={int(number): kept for number, kept in body["attributes"].items()},
+    )
+
+
+def _pack(curves: Sequence[Curve]) -> bytes:
+    """One blob a bucket: the number of lanes and of metrics, an index row a lane, the values."""
+    width = max((curve.values.shape[1] for curve in curves), default=0)
+    head = [len(curves), width]
+    for curve in curves:
+        head += [curve.number, curve.first_epoch, len(curve.values)]
+    values = (np.ascontiguousarray(curve.values, "<f8").tobytes() for curve in curves)
+    return b"".join([np.array(head, "<i8").tobytes(), *values])
+
+
+def _unpack(packed: bytes) -> Iterator[Curve]:
+    count, width = np.frombuffer(packed, "<i8", 2).tolist()
+    index = np.frombuffer(packed, "<i8", 3 * count, offset=16).reshape(count, 3)
+    values = np.frombuffer(packed, "<f8", offset=16 + 24 * count).reshape(-1, max(width, 1))
+    start = 0
+    for number, first_epoch, epochs in index.tolist():
+        yield Curve(number, first_epoch, values[start : start + epochs])
+        start += epochs

@@ -1,0 +1,157 @@
+"""The rows of trials.parquet and buckets.parquet, from what rounds brought."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweeper.executors.executor import LaneResult, Outcome, Work
+from sweeper.ledger import BucketRecord
+from sweeper.scheduler.plan import ProgramClass
+from sweeper.state import Running
+from sweeper.trial import Reason, TrialState
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a trial ended: in Optuna's words, and why before its time."""
+
+    state: TrialState
+    reason: Reason | None
+    value: float | None
+
+
+def bucket_record(work: Work, outcome: Outcome) -> BucketRecord:
+    """What the ledger keeps of a bucket; `lanes` in its row is for the trials' own rows."""
+    bucket, program = work.bucket, work.program
+    epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
+    row = {
+        "round": work.round,
+        "bucket_id": bucket.bucket,
+        "class_id": program.class_id,
+        "strategy": program.strategy,
+        "lane_loop": program.lane_loop,
+        "capacity": program.capacity,
+        "lanes_live": len(bucket.lanes),
+        "trials": json.dumps(list(bucket.numbers)),
+        "place": outcome.place.place,
+        "device": outcome.place.device,
+        "started_at": outcome.started_at,
+        "compile_s": outcome.compile_s,
+        "cache_hit": outcome.cache_hit,
+        "train_s": outcome.train_s,
+        "waste_fraction": 1.0 - sum(epochs) / (program.capacity * max(epochs)),
+        "epochs_from": min(lane.epoch_from for lane in bucket.lanes),
+        "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
+        "memory_peak_bytes": outcome.peak_memory_bytes,
+        "attempt": outcome.attempt,
+        "outcome": _outcome(outcome.lanes),
+        "host": outcome.place.host,
+        "worker_pid": outcome.place.worker_pid,
+        "memory_fraction": outcome.place.memory_fraction,
+        "bytes_limit": outcome.place.bytes_limit,
+        "lanes": [_lane(lane, outcome, sum(epochs)) for lane in outcome.lanes],
+    }
+    return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))
+
+
+def _outcome(lanes: Sequence[LaneResult]) -> str:
+    """What became of a bucket, in words; nothing but "trained" is a fallback."""
+    failed = sum(lane.failure is not None for lane in lanes)
+    retrained = sum(lane.retrained for lane in lanes)
+    said = [f"{failed} of {len(lanes)} lanes failed"] if failed else ["trained"]
+    if retrained:
+        said.append(f"{retrained} from epoch 1 again, their checkpoint being damaged")
+    return "; ".join(said)
+
+
+def _lane(lane: LaneResult, outcome: Outcome, epochs: int) -> dict[str, Any]:
+    share = len(lane.curve.values) / max(epochs, 1)
+    return {
+        "number": lane.number,
+        "test": [finite(value) for value in lane.test],
+        "diverged_epoch": lane.diverged_epoch,
+        "attempts": lane.attempts,
+        "failure": None if lane.failure is None else asdict(lane.failure),
+        "lane_s": outcome.train_s * share,
+        "compile_share_s": outcome.compile_s / len(outcome.lanes),
+    }
+
+
+def trial_row(
+    trial: Running,
+    verdict: Verdict,
+    program: ProgramClass,
+    *,
+    metrics: Sequence[str],
+    test_metrics: Sequence[str],
+    metric: str,
+    maximize: bool,
+    seed: int,
+    run_id: str,
+    finished_at: float,
+) -> dict[str, Any]:
+    """The row of a finished trial; columns that are not named here are null."""
+    spec, lane, last = trial.spec, trial.lane, trial.rows[-1]
+    failure: Mapping[str, Any] = lane["failure"] or {}
+    final = trial.curves[-1].values[-1] if trial.curves else [math.nan] * len(metrics)
+    best_value, best_epoch = _best(trial.column(metrics.index(metric)), maximize)
+    mine = [own for row in trial.rows for own in row["lanes"] if own["number"] == spec.number]
+    return {
+        "run_id": run_id,
+        "trial_number": spec.number,
+        "state": verdict.state.value,
+        "reason": verdict.reason and verdict.reason.value,
+        "value": verdict.value,
+        "best_value": best_value,
+        "best_epoch": best_epoch,
+        "epochs_done": trial.epochs_done,
+        **{f"params_{name}": value for name, value in spec.params.items()},
+        "params_json": json.dumps(dict(spec.params)),
+        **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
+        **dict(zip(test_metrics, lane["test"], strict=False)),
+        "n_replicates": 1,
+        "n_folds": 1,
+        "n_parameters": program.n_parameters,
+        "strategy": program.strategy,
+        "class_id": program.class_id,
+        "lane_loop": program.lane_loop,
+        "capacity": program.capacity,
+        "structure_id": program.structure_id,
+        "told_through_round": spec.told_through_round,
+        "first_round": trial.rows[0]["round"],
+        "last_round": last["round"],
+        "seed": seed,
+        "diverged_epoch": lane["diverged_epoch"],
+        "error_type": failure.get("error_type"),
+        "error_message": failure.get("error_message"),
+        "attempts": sum(own["attempts"] for own in mine) - len(mine) + 1,
+        "started_at": trial.rows[0]["started_at"],
+        "finished_at": finished_at,
+        "train_s": sum(row["train_s"] for row in trial.rows),
+        "compile_share_s": sum(own["compile_share_s"] for own in mine),
+        "lane_s": sum(own["lane_s"] for own in mine),
+        "peak_memory_bytes": last["memory_peak_bytes"],
+        **{key: last[key] for key in _PLACE},
+    }
+
+
+_PLACE = ("device", "place", "host", "worker_pid", "memory_fraction", "bytes_limit")
+
+
+def finite(value: float) -> float | None:
+    """`value` as a column holds it: null where it is not a number or not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _best(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:
+    """The best value over epochs and the first epoch that had it."""
+    sign = 1 if maximize else -1
+    ranked = [(sign * v, -epoch) for epoch, v in enumerate(values, 1) if math.isfinite(v)]
+    if not ranked:
+        return None, None
+    value, epoch = max(ranked)
+    return sign * value, -epoch

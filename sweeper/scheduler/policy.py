@@ -1,0 +1,36 @@
+"""What a study file and a backend fix about planning, before the first trial is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sweeper.config import StudyConfig
+from sweeper.scheduler.plan import LaneLoop, Policy
+
+
+def policy_of(config: StudyConfig, rungs: Iterable[int], backend: str) -> Policy:
+    """The policy of a study on `backend` ("cpu", "gpu", ...); `rungs` are the pruner's own."""
+    structures = config.n_structures
+    return Policy(
+        strategy=config.execution.strategy,
+        lane_loop=_lane_loop(config, backend),
+        precision=config.execution.precision,
+        trials_a_structure=config.study.n_trials / structures if structures else 0.0,
+        stops=_stops(config, tuple(rungs)),
+    )
+
+
+def _lane_loop(config: StudyConfig, backend: str) -> LaneLoop:
+    """On a CPU `map`: its bits do not depend on capacity, and absent lanes cost nothing there."""
+    if config.execution.lane_loop != "auto":
+        return config.execution.lane_loop
+    return "map" if backend == "cpu" else "vmap"
+
+
+def _stops(config: StudyConfig, rungs: tuple[int, ...]) -> tuple[int, ...]:
+    """The epochs at which a round may end: the pruner's rungs, else a quarter of the epochs."""
+    epochs, every = config.max_epochs, config.schedule.round_epochs
+    if every is None and rungs:
+        return rungs
+    every = every or max(1, epochs // 4)
+    return tuple(sorted({*rungs, *range(every, epochs, every)}))

@@ -1,0 +1,93 @@
+"""What a sweep knows: a fold over closed rounds.
+
+The running program and a resume feed it the same records in the same order, so it cannot differ
+between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeper.ledger import BucketRecord, Closing
+from sweeper.scheduler.plan import LiveTrial, Plan, ProgramClass
+from sweeper.trial import Curve, TrialSpec
+
+
+@dataclass(slots=True)
+class Running:
+    """A trial from its first round on: what it was asked, and what its buckets brought so far.
+
+    `rows` are the rows of buckets.parquet that it was part of, with its own share in `lanes`.
+    """
+
+    spec: TrialSpec
+    class_id: str = ""
+    checkpoint: str = ""
+    curves: list[Curve] = field(default_factory=list[Curve])
+    rows: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def epochs_done(self) -> int:
+        """The last epoch that is committed."""
+        return self.curves[-1].last_epoch if self.curves else 0
+
+    @property
+    def lane(self) -> Mapping[str, Any]:
+        """What its last bucket said of this trial's lane."""
+        lanes = self.rows[-1]["lanes"]
+        return next(lane for lane in lanes if lane["number"] == self.spec.number)
+
+    def live(self, epochs: int) -> LiveTrial:
+        """The trial as the scheduler sees it."""
+        return LiveTrial(self.spec, epochs, self.epochs_done, self.class_id, self.checkpoint)
+
+    def column(self, index: int) -> list[float]:
+        """The metric `index` after each epoch, from epoch 1 on."""
+        return [float(row[index]) for curve in self.curves for row in curve.values]
+
+
+@dataclass(slots=True)
+class SweepState:
+    """Every class, every live trial and the rows of the ended ones, after `rounds` rounds."""
+
+    rounds: int = 0
+    asked: int = 0
+    classes: dict[str, ProgramClass] = field(default_factory=dict[str, ProgramClass])
+    running: dict[int, Running] = field(default_factory=dict[int, Running])
+    ended: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def open(self, specs: Iterable[TrialSpec], plan: Plan) -> None:
+        """Take up a round's new trials, classes and lanes."""
+        for spec in specs:
+            self.running[spec.number] = Running(spec)
+            self.asked += 1
+        for program in plan.classes:
+            self.classes[program.class_id] = program
+        for bucket in plan.buckets:
+            for number in bucket.numbers:
+                self.running[number].class_id = bucket.class_id
+
+    def absorb(self, records: Iterable[BucketRecord]) -> None:
+        """Add what the buckets of the open round brought to their trials."""
+        for record in records:
+            for curve in record.curves:
+                trial = self.running[curve.number]
+                trial.rows.append(record.row)
+                if len(curve.values):
+                    trial.curves.append(curve)
+
+    def close(self, closing: Closing, ended: Mapping[int, Mapping[str, Any]]) -> None:
+        """End the round: `ended` trials leave with their rows, the others keep a checkpoint."""
+        self.rounds += 1
+        self.checkpoint_digests = closing.digests
+        for number, kept in closing.attributes.items():
+            self.running[number].attributes = kept
+        for number, checkpoint in closing.live.items():
+            self.running[number].checkpoint = checkpoint
+        for number, row in ended.items():
+            del self.running[number]
+            self.ended[number] = row

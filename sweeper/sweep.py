@@ -1,0 +1,200 @@
+"""The round loop: ask, plan, train to the next decision, decide, commit, publish.
+
+What decides is in `Study` and `scheduler`, what trains in an executor. This file says in which
+order, so that a crash at any instant loses nothing that was committed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sweeper.config import StudyConfig
+from sweeper.executors.executor import Executor, LaneResult, Outcome, Work
+from sweeper.ledger import Closing, Ledger
+from sweeper.resume import reports, restore
+from sweeper.rows import Verdict, bucket_record, trial_row
+from sweeper.scheduler import plan as scheduler
+from sweeper.scheduler.plan import Bucket, Plan, Policy
+from sweeper.scheduler.signature import StructureOf
+from sweeper.state import Running, SweepState
+from sweeper.study import Study, n_proposals
+from sweeper.trial import Reason, TrialSpec, TrialState
+
+
+class Store(Protocol):
+    """The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
+
+    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
+        """Save the weights of a trial from the checkpoint of its last round."""
+        ...
+
+    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
+        """Remove every checkpoint and model that is not named."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a sweep is made of; tests put a fake executor and store here."""
+
+    config: StudyConfig
+    ledger: Ledger
+    executor: Executor
+    store: Store
+    structure_of: StructureOf
+    policy: Policy
+    metrics: tuple[str, ...]
+    test_metrics: tuple[str, ...]
+    steps_per_epoch: int
+    run_id: str
+    clock: Callable[[], float] = time.time
+
+
+class Sweep:
+    """A study in training, round by round; a round is committed when `close` returns."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._started = parts.clock()
+        restored = restore(parts.ledger, parts.config.study.metric)
+        self.state: SweepState = restored.state
+        self._open_plan = restored.open_plan
+        self._study = Study(parts.config, restored.past)
+        self._n_trials = n_proposals(parts.config)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every trial of the study has ended."""
+        return not self.state.running and self.state.asked >= self._n_trials
+
+    def advance(self) -> None:
+        """One whole round."""
+        self.close(self.open())
+
+    def open(self) -> Plan:
+        """The plan of the round to train: the one that a crash left open, or the next."""
+        plan = self._open_plan or self._plan_next(self.state.rounds + 1)
+        self._open_plan = None
+        return plan
+
+    def close(self, plan: Plan) -> None:
+        """Train the open round, decide which of its trials end, and commit it."""
+        number = self.state.rounds + 1
+        works = [self._work(number, bucket) for bucket in plan.buckets]
+        outcomes = sorted(self._parts.executor.train(works), key=lambda o: o.bucket.bucket)
+        self._commit(number, works, outcomes)
+
+    def _plan_next(self, number: int) -> Plan:
+        state, parts = self.state, self._parts
+        room = max(0, parts.config.schedule.parallel - len(state.running))
+        specs = self._study.ask(min(room, self._n_trials - state.asked), state.rounds)
+        live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
+        live += [Running(spec).live(self._epochs(spec)) for spec in specs]
+        plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
+        parts.ledger.open_round(number, specs, plan.as_dict())
+        state.open(specs, plan)
+        return plan
+
+    def _commit(self, number: int, works: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+        state, parts = self.state, self._parts
+        records = [bucket_record(*pair) for pair in zip(works, outcomes, strict=True)]
+        state.absorb(records)
+        lanes = [lane for outcome in outcomes for lane in outcome.lanes]
+        checkpoints = {lane.number: lane.checkpoint for lane in lanes}
+        ended = self._decide(lanes)
+        best = self._best(ended)
+        digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
+        for trial in sorted(best & ended.keys()):
+            file = checkpoints[trial]
+            parts.store.keep_model(state.running[trial].spec, file, digests[file])
+        live = {n: file for n, file in checkpoints.items() if n not in ended}
+        closing = Closing(
+            metrics=parts.metrics,
+            steps_per_epoch=parts.steps_per_epoch,
+            elapsed_s=parts.clock() - self._started,
+            live=live,
+            digests={file: digests[file] for file in set(live.values())},
+            attributes=self._study.attributes(checkpoints),
+        )
+        parts.ledger.close_round(number, closing, records, ended)
+        state.close(closing, ended)
+        parts.store.tidy(set(closing.digests), best)
+
+    def _decide(self, lanes: Sequence[LaneResult]) -> dict[int, Mapping[str, Any]]:
+        """The rows of the trials that end in this round.
+
+        Every value is reported before any trial is judged, and judgement goes by trial number:
+        with successive halving the verdicts depend on the order.
+        """
+        lanes = sorted(lanes, key=lambda lane: lane.number)
+        for lane in (lane for lane in lanes if lane.failure is None):
+            column = lane.curve.values[:, self._objective].tolist()
+            self._study.report(lane.number, lane.curve.first_epoch, reports(column))
+        verdicts = {lane.number: self._judge(lane) for lane in lanes}
+        ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
+        for number, verdict in ended.items():
+            self._study.tell(number, verdict.state, verdict.value)
+        return {number: self._row(number, verdict) for number, verdict in ended.items()}
+
+    def _judge(self, lane: LaneResult) -> Verdict | None:
+        trial = self.state.running[lane.number]
+        if lane.failure is not None:
+            return Verdict(TrialState.FAIL, lane.failure.reason, None)
+        value = float(lane.curve.values[-1, self._objective])
+        if lane.diverged_epoch is not None or not math.isfinite(value):
+            return Verdict(TrialState.PRUNED, Reason.DIVERGED, None)
+        if trial.epochs_done >= self._epochs(trial.spec):
+            return Verdict(TrialState.COMPLETE, None, value)
+        if self._study.should_prune(lane.number):
+            return Verdict(TrialState.PRUNED, Reason.PRUNED, value)
+        return None
+
+    def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
+        parts, trial = self._parts, self.state.running[number]
+        return trial_row(
+            trial,
+            verdict,
+            self.state.classes[trial.class_id],
+            metrics=parts.metrics,
+            test_metrics=parts.test_metrics,
+            metric=parts.config.study.metric,
+            maximize=self._maximize,
+            seed=parts.config.study.seed,
+            run_id=parts.run_id,
+            finished_at=parts.clock(),
+        )
+
+    def _best(self, ended: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        """The best `keep_models` of all complete trials, those of this round included."""
+        rows = [*self.state.ended.values(), *ended.values()]
+        complete = [row for row in rows if row["state"] == TrialState.COMPLETE]
+        sign = -1 if self._maximize else 1
+        complete.sort(key=lambda row: (sign * row["value"], row["trial_number"]))
+        return {row["trial_number"] for row in complete[: self._parts.config.results.keep_models]}
+
+    def _work(self, number: int, bucket: Bucket) -> Work:
+        specs = tuple(self.state.running[trial].spec for trial in bucket.numbers)
+        digests = self.state.checkpoint_digests
+        needed = {lane.checkpoint for lane in bucket.lanes if lane.checkpoint}
+        return Work(
+            number,
+            bucket,
+            self.state.classes[bucket.class_id],
+            specs,
+            {file: digests[file] for file in needed},
+        )
+
+    def _epochs(self, spec: TrialSpec) -> int:
+        return self._parts.config.filled(spec.params).train.epochs
+
+    @property
+    def _objective(self) -> int:
+        return self._parts.metrics.index(self._parts.config.study.metric)
+
+    @property
+    def _maximize(self) -> bool:
+        return self._parts.config.study.direction == "maximize"

@@ -1,0 +1,152 @@
+"""A study over formulas instead of networks, with a ledger that can crash at any call."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweeper.config import StudyConfig, parse
+from sweeper.executors.simulated import SimulatedExecutor
+from sweeper.ledger import Ledger
+from sweeper.randomness import generator
+from sweeper.scheduler.policy import policy_of
+from sweeper.scheduler.signature import Structures, canonical
+from sweeper.study import rungs
+from sweeper.sweep import Parts, Sweep
+from sweeper.trial import TrialSpec
+
+STUDY = """
+version = 1
+[study]
+name = "machine"
+metric = "val_accuracy"
+direction = "maximize"
+n_trials = 12
+[data]
+source = "sklearn"
+name = "digits"
+[model]
+kind = "mlp"
+depth = 2
+width = 16
+[optimizer]
+name = "adamw"
+lr = 1e-3
+[train]
+program = "supervised"
+loss = "cross_entropy"
+metrics = ["accuracy"]
+epochs = 8
+batch_size = 64
+[search]
+model.depth = { type = "int", low = 1, high = 3 }
+model.width = { type = "int", low = 8, high = 64, base = 2 }
+optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = true }
+"""
+
+
+class Crash(BaseException):
+    """The process is gone; nothing after this line ran."""
+
+
+class CrashingLedger:
+    """The ledger `inner`, dead at its `at`-th call, before or after that call took effect."""
+
+    def __init__(self, inner: Ledger, at: int, after: bool) -> None:
+        self._inner = inner
+        self._left = at
+        self._after = after
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._inner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and not self._after:
+                raise Crash
+            result = method(*args, **kwargs)
+            if self._left == 0:
+                raise Crash
+            return result
+
+        return call
+
+
+class NoStore:
+    """No files at all."""
+
+    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
+        """Nothing to keep."""
+
+    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
+        """Nothing to remove."""
+
+
+def study(overrides: Iterable[str] = ()) -> StudyConfig:
+    """The study above with `overrides`."""
+    return parse(STUDY, Path("study.toml"), list(overrides))
+
+
+def new_ledger() -> Ledger:
+    """An empty ledger in memory; it outlives a `Crash`, as a file outlives a process."""
+    return Ledger(sqlite3.connect(":memory:", isolation_level=None))
+
+
+def formula(diverging: frozenset[int]) -> Callable[[TrialSpec, int], tuple[float, ...]]:
+    """Metrics that are a function of (number, epoch), NaN from epoch 3 on for some trials."""
+
+    def measure(spec: TrialSpec, epoch: int) -> tuple[float, ...]:
+        if spec.number in diverging and epoch >= 3:
+            return (np.nan, np.nan, np.nan)
+        noise = generator("formula", spec.number, epoch).random(3)
+        return tuple(float(v) for v in noise * 0.2 + 1 - 1 / (epoch + 1))
+
+    return measure
+
+
+def run(
+    config: StudyConfig,
+    ledger: Ledger | CrashingLedger,
+    diverging: frozenset[int] = frozenset(),
+    killing: frozenset[int] = frozenset(),
+) -> Sweep:
+    """Run the study to its end on `ledger`."""
+    sweep = Sweep(
+        Parts(
+            config=config,
+            ledger=ledger,  # type: ignore[arg-type]
+            executor=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing),
+            store=NoStore(),
+            structure_of=Structures(
+                lambda spec: config.filled(spec.params),
+                lambda settings: (canonical(settings.structure()), 100),
+            ),
+            policy=policy_of(config, rungs(config), "cpu"),
+            metrics=config.train.metric_names,
+            test_metrics=(),
+            steps_per_epoch=1,
+            run_id="test",
+        )
+    )
+    while not sweep.finished:
+        sweep.advance()
+    return sweep
+
+
+_TIMES = ("finished_at", "started_at")
+
+
+def contents(ledger: Ledger) -> list[Mapping[str, Any]]:
+    """All that a study ended with: rows without times, curves, plans."""
+    rows = [{k: v for k, v in row.items() if k not in _TIMES} for row in ledger.trial_rows()]
+    curves = [
+        {"number": c.number, "first": c.first_epoch, "values": c.values.tobytes()}
+        for block in ledger.curves(1, ledger.closed_rounds())
+        for c in block.curves
+    ]
+    plans = [dict(closed.plan) for closed in ledger.rounds()]
+    return [*rows, *curves, *plans]

@@ -1,0 +1,108 @@
+"""The round machine: refill, pruning, retries, growth and crashes, over an executor of formulas."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.round_machine import Crash, CrashingLedger, contents, new_ledger, run, study
+
+SAMPLERS = ["random", "tpe", "grid"]
+PRUNERS = ["none", "median", "asha"]
+
+histories = st.fixed_dictionaries(
+    {
+        "n_trials": st.integers(1, 16),
+        "grown_to": st.integers(0, 20),
+        "parallel": st.integers(1, 8),
+        "round_epochs": st.integers(1, 8),
+        "sampler": st.sampled_from(SAMPLERS),
+        "pruner": st.sampled_from(PRUNERS),
+        "strategy": st.sampled_from(["auto", "exact", "process"]),
+        "diverging": st.frozensets(st.integers(0, 15), max_size=4),
+        "killing": st.frozensets(st.integers(0, 15), max_size=3),
+        "crashes": st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=12),
+    }
+)
+
+
+def overrides(history: dict, n_trials: int) -> list[str]:
+    space = ["search.optimizer.lr.log=false", "search.optimizer.lr.step=3.3e-3"]
+    return [
+        f"study.n_trials={n_trials}",
+        f"schedule.parallel={history['parallel']}",
+        f"schedule.round_epochs={history['round_epochs']}",
+        f"study.sampler.name={history['sampler']}",
+        f"study.pruner.name={history['pruner']}",
+        f"execution.strategy={history['strategy']}",
+        *(space if history["sampler"] == "grid" else []),
+    ]
+
+
+@given(histories)
+@settings(
+    max_examples=1000,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
+    faults = history["diverging"], history["killing"]
+    sizes = sorted({history["n_trials"], max(history["n_trials"], history["grown_to"])})
+    studies = [study(overrides(history, size)) for size in sizes]
+
+    unbroken = new_ledger()
+    for config in studies:
+        run(config, unbroken, *faults)
+
+    broken = new_ledger()
+    crashes = list(history["crashes"])
+    for config in studies:
+        while True:
+            at, after = crashes.pop() if crashes else (0, False)
+            try:
+                run(config, CrashingLedger(broken, at, after), *faults)
+                break
+            except Crash:
+                continue
+
+    assert contents(broken) == contents(unbroken)
+
+
+@given(histories)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_each_live_trial_is_in_exactly_one_bucket_a_round(history: dict) -> None:
+    ledger = new_ledger()
+    run(study(overrides(history, history["n_trials"])), ledger, history["diverging"])
+
+    live: set[int] = set()
+    for closed in ledger.rounds():
+        live |= {spec.number for spec in closed.specs}
+        lanes = Counter(
+            lane["number"] for bucket in closed.plan["buckets"] for lane in bucket["lanes"]
+        )
+        assert lanes == Counter(live)
+        live -= closed.ended.keys()
+    assert not live
+
+
+def test_a_trial_that_kills_its_worker_fails_alone() -> None:
+    ledger = new_ledger()
+    run(study(["execution.strategy=exact"]), ledger, killing=frozenset({3}))
+
+    states = {row["trial_number"]: (row["state"], row["reason"]) for row in ledger.trial_rows()}
+
+    assert states.pop(3) == ("FAIL", "worker_died")
+    assert set(states.values()) == {("COMPLETE", None)}
+
+
+def test_a_diverged_trial_is_pruned_with_its_epoch() -> None:
+    ledger = new_ledger()
+    run(study(), ledger, diverging=frozenset({0}))
+
+    row = ledger.trial_rows()[0]
+
+    assert (row["state"], row["reason"], row["value"]) == ("PRUNED", "diverged", None)
+    assert (row["diverged_epoch"], row["epochs_done"]) == (3, 3)
