@@ -1,0 +1,70 @@
+"""Compiles a class, with a cache on disk that later starts of the program read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from platformdirs import user_cache_path
+
+from sweeper.programs.program import Program
+from sweeper.programs.segment import Lanes, Parts, Segment, segment
+from sweeper.scheduler.plan import ProgramClass
+
+_CACHE_HIT = "/jax/compilation_cache/cache_hits"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A class's program; `cache_hit` where it came from disk."""
+
+    run: Callable[[Lanes, Parts], Segment]
+    cache_hit: bool
+
+
+class _CacheHits(threading.local):
+    """How many programs this thread took from the cache; JAX tells in the compiling thread."""
+
+    count = 0
+
+    def __call__(self, event: str, **_: Any) -> None:
+        self.count += event == _CACHE_HIT
+
+
+_cache_hits = _CacheHits()
+jax.monitoring.register_event_listener(_cache_hits)
+
+
+def cache_directory() -> Path:
+    """Where compiled programs are kept: `SWEEPER_CACHE_DIR`, or the user's cache directory."""
+    chosen = os.environ.get("SWEEPER_CACHE_DIR")
+    return (Path(chosen) if chosen else user_cache_path("sweeper")) / "xla"
+
+
+def configure_jax(precision: str) -> None:
+    """Set up JAX for a study, before the first array of this process.
+
+    Every program is cached, however quick it was to compile; the paths of XLA's own caches would
+    become part of the key, so they stay off.
+    """
+    jax.config.update("jax_enable_x64", precision == "float64")
+    jax.config.update("jax_compilation_cache_dir", str(cache_directory()))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+
+
+def compile_class(
+    program_class: ProgramClass, program: Program, lanes: Lanes, parts: Parts
+) -> Compiled:
+    """Compile `program` for a class; the function is named for it, as profilers show it."""
+    function = segment(program, program_class.lane_loop)
+    function.__name__ = function.__qualname__ = f"segment_{program_class.class_id}"
+    hits = _cache_hits.count
+    run = jax.jit(function).lower(lanes, parts).compile()
+    return Compiled(run, _cache_hits.count > hits)

@@ -1,0 +1,101 @@
+"""Buckets in worker processes: one single-worker loky pool a slot.
+
+A pool of several workers would not do: when one of them dies, loky fails every pending task and
+kills the others. With one pool a slot a death is known by its slot, and the neighbours go on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
+
+from sweeper import worker
+from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.inline import finished, started
+from sweeper.executors.retry import WorkerDiedError, train_surviving
+from sweeper.progress import Observer
+from sweeper.worker import WorkerSetup
+
+
+@dataclass(slots=True)
+class Slot:
+    """One worker's place: its environment, and its pool while it lives."""
+
+    index: int
+    setup: WorkerSetup
+    environment: dict[str, str]
+    pool: ProcessPoolExecutor | None = field(default=None)
+
+    @property
+    def place(self) -> str:
+        """Its name in the results."""
+        return f"worker {self.index}"
+
+    def attempt(self, work: Work) -> Outcome:
+        """Train `work` in this slot's worker, which is started if there is none.
+
+        Raises:
+            WorkerDiedError: the process ended before it gave an outcome.
+        """
+        started_at = time.time()
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(
+                max_workers=1,
+                env=self.environment,
+                initializer=worker.start,
+                initargs=(self.setup,),
+            )
+        pool = self.pool
+        try:
+            return pool.submit(worker.train, work, self.place).result()
+        except BrokenProcessPool as death:
+            self.close()
+            place = Place(self.place, "", os.uname().nodename, 0, None, None)
+            raise WorkerDiedError(str(death).strip(), place, started_at) from death
+
+    def close(self) -> None:
+        """End the worker at once."""
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, kill_workers=True)
+            self.pool = None
+
+
+class ProcessExecutor:
+    """Trains buckets in the workers of `slots`, which start when they are first needed."""
+
+    def __init__(self, slots: Iterable[Slot], retries: int, observer: Observer) -> None:
+        self._slots = tuple(slots)
+        self._retries = retries
+        self._observer = observer
+        # One thread a slot, alive as long as the executor: a worker's life is bound to the
+        # thread that started it.
+        self._threads = ThreadPoolExecutor(len(self._slots), thread_name_prefix="slot")
+        self._free: SimpleQueue[Slot] = SimpleQueue()
+        for slot in self._slots:
+            self._free.put(slot)
+
+    def submit(self, work: Work) -> Future[Outcome]:
+        """Queue `work`; the first slot that is free takes it."""
+        return self._threads.submit(self._train, work)
+
+    def close(self) -> None:
+        """End every worker, whatever it is doing."""
+        for slot in self._slots:
+            slot.close()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _train(self, work: Work) -> Outcome:
+        slot = self._free.get()
+        try:
+            self._observer(started(work, slot.place))
+            outcome = train_surviving(work, slot.attempt, self._retries)
+            self._observer(finished(outcome))
+            return outcome
+        finally:
+            self._free.put(slot)

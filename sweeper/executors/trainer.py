@@ -1,0 +1,216 @@
+"""Trains one bucket on the device of this process: in a thread of the parent, or in a worker."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from sweeper.config import Settings, StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.order import epoch_order
+from sweeper.executors.compiling import Compiled, compile_class
+from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.executors.retry import failed
+from sweeper.programs.build import program_of
+from sweeper.programs.checkpoint import CheckpointError, read_lane, write_lanes
+from sweeper.programs.program import Batch, Lane, Program, State
+from sweeper.programs.segment import Lanes, Parts, Segment
+from sweeper.programs.supervised import Problem
+from sweeper.randomness import words
+from sweeper.scheduler import plan
+from sweeper.trial import Curve, Failure, Reason, TrialSpec
+
+
+def problem_of(config: StudyConfig, data: Dataset) -> Problem:
+    """What a program needs to know of a study's data."""
+    return Problem(
+        in_size=data.n_features,
+        out_size=data.out_size,
+        y_scale=data.y_scale,
+        has_test=len(data.x_test) > 0,
+        dtype=config.execution.precision,
+        seed=config.study.seed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A lane about to train: its state, and the epoch that the state is at the end of."""
+
+    state: State
+    epoch: int
+    retrained: bool = False
+
+
+class Trainer:
+    """Compiles each class once and trains its buckets; safe to use from several threads."""
+
+    def __init__(self, config: StudyConfig, data: Dataset, checkpoints: Path) -> None:
+        self._config = config
+        self._data = data
+        self._checkpoints = checkpoints
+        self._problem = problem_of(config, data)
+        self._parts: dict[int, Parts] = {}
+        self._compiled: dict[str, Compiled] = {}
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
+        """The outcome of `work`; an exception in a program fails its lanes and nothing else."""
+        started_at = time.time()
+        where = self._place(place, memory_fraction)
+        try:
+            return self._train(work, where, started_at)
+        except Exception as error:
+            failure = Failure(Reason.ERROR, type(error).__name__, traceback.format_exc())
+            return failed(work, failure, where, started_at)
+
+    def _train(self, work: Work, place: Place, started_at: float) -> Outcome:
+        settings = [self._config.filled(spec.params) for spec in work.specs]
+        program = program_of(settings[0], self._problem)
+        parts = self._parts_for(settings[0].train.batch_size)
+        starts = [self._start(program, lane, work.digests) for lane in work.bucket.lanes]
+        lanes = _stack(work, starts, settings, self._problem)
+        compiled, compile_s = self._compiled_for(work, program, lanes, parts)
+        before = time.perf_counter()
+        segment: Segment = jax.device_get(compiled.run(lanes, parts))
+        train_s = time.perf_counter() - before
+        file, digest = self._write(work, segment)
+        return Outcome(
+            bucket=work.bucket,
+            lanes=tuple(
+                replace(_result(lane, index, segment, file), retrained=starts[index].retrained)
+                for index, lane in enumerate(work.bucket.lanes)
+            ),
+            digests={file: digest},
+            place=place,
+            started_at=started_at,
+            compile_s=compile_s,
+            cache_hit=compiled.cache_hit and compile_s > 0,
+            train_s=train_s,
+            peak_memory_bytes=_memory().get("peak_bytes_in_use"),
+            attempt=1,
+        )
+
+    def _start(self, program: Program, lane: plan.Lane, digests: Any) -> _Start:
+        """Where the lane goes on; from the first epoch again where its checkpoint is bad.
+
+        A trial is a function of its parameters, so training it again gives the same state.
+        """
+        if lane.checkpoint:
+            path = self._checkpoints / lane.checkpoint
+            try:
+                state = read_lane(path, digests[lane.checkpoint], lane.number, program.abstract())
+                return _Start(state, lane.epoch_from)
+            except CheckpointError:
+                return _Start(program.init(lane.number), 0, retrained=True)
+        return _Start(program.init(lane.number), 0)
+
+    def _compiled_for(
+        self, work: Work, program: Program, lanes: Lanes, parts: Parts
+    ) -> tuple[Compiled, float]:
+        """The class's program, and the seconds that this bucket waited for it."""
+        class_id = work.program.class_id
+        before = time.perf_counter()
+        with self._lock:
+            lock = self._locks.setdefault(class_id, threading.Lock())
+        with lock:
+            if class_id in self._compiled:
+                return self._compiled[class_id], 0.0
+            compiled = compile_class(work.program, program, lanes, parts)
+            self._compiled[class_id] = compiled
+            return compiled, time.perf_counter() - before
+
+    def _parts_for(self, batch_size: int) -> Parts:
+        with self._lock:
+            if batch_size not in self._parts:
+                self._parts[batch_size] = self._make_parts(batch_size)
+            return self._parts[batch_size]
+
+    def _make_parts(self, batch_size: int) -> Parts:
+        data, config = self._data, self._config
+        order = epoch_order(config.study.seed, 0, config.max_epochs, len(data.x_train), batch_size)
+        return jax.device_put(
+            Parts(
+                train=Batch(data.x_train, data.y_train),
+                val=Batch(data.x_val, data.y_val),
+                test=Batch(data.x_test, data.y_test),
+                order=order,
+            )
+        )
+
+    def _write(self, work: Work, segment: Segment) -> tuple[str, str]:
+        lanes = work.bucket.lanes
+        file = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}.safetensors"
+        states = {
+            lane.number: jax.tree.map(lambda leaf, i=index: leaf[i], segment.state)
+            for index, lane in enumerate(lanes)
+        }
+        return file, write_lanes(self._checkpoints / file, states)
+
+    def _place(self, place: str, memory_fraction: float | None) -> Place:
+        device = jax.devices()[0]
+        return Place(
+            place=place,
+            device=f"{device.platform}:{device.id}",
+            host=socket.gethostname(),
+            worker_pid=os.getpid(),
+            memory_fraction=memory_fraction,
+            bytes_limit=_memory().get("bytes_limit"),
+        )
+
+
+def _memory() -> dict[str, int]:
+    """What the device says of its memory; a CPU says nothing."""
+    return jax.devices()[0].memory_stats() or {}
+
+
+def _stack(
+    work: Work, starts: Sequence[_Start], settings: Sequence[Settings], problem: Problem
+) -> Lanes:
+    """The lanes side by side, filled up to the capacity with lanes that stop where they start."""
+    spare = work.program.capacity - len(starts)
+
+    def stacked(values: Sequence[Any]) -> Any:
+        padded = [*values, *[values[0]] * spare]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+
+    stops = [lane.epoch_to for lane in work.bucket.lanes]
+    return Lanes(
+        state=stacked([start.state for start in starts]),
+        lane=stacked([_lane(*pair, problem) for pair in zip(work.specs, settings, strict=True)]),
+        start=np.array([start.epoch for start in starts] + [0] * spare, np.int32),
+        stop=np.array(stops + [0] * spare, np.int32),
+    )
+
+
+def _lane(spec: TrialSpec, settings: Settings, problem: Problem) -> Lane:
+    dtype = np.dtype(problem.dtype)
+    return Lane(
+        hparams={key: dtype.type(value) for key, value in settings.traced().items()},
+        key=words(problem.seed, "dropout", spec.number, 0)[:2],
+    )
+
+
+def _result(lane: plan.Lane, index: int, segment: Segment, file: str) -> LaneResult:
+    """What a lane measured in this round, up to the first epoch that is not finite."""
+    rows = np.asarray(segment.curves[index, lane.epoch_from : lane.epoch_to], np.float64)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    length = int(bad[0]) + 1 if len(bad) else len(rows)
+    return LaneResult(
+        number=lane.number,
+        curve=Curve(lane.number, lane.epoch_from + 1, rows[:length]),
+        checkpoint=file,
+        test=tuple(float(value) for value in segment.test[index]),
+        diverged_epoch=lane.epoch_from + length if len(bad) else None,
+    )

@@ -1,0 +1,85 @@
+"""Checkpoints: the states of a bucket's lanes in one safetensors file, each leaf by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+_State = TypeVar("_State", bound=PyTree)
+
+
+class CheckpointError(Exception):
+    """The file is missing, is not what was written, or does not fit the state it is read into."""
+
+
+def write_lanes(path: Path, states: Mapping[int, PyTree[NDArray[Any]]]) -> str:
+    """Write the state of each trial to `path`, synced to disk; gives the digest of the file."""
+    tensors = {
+        f"{number}/{name}": np.asarray(leaf, order="C")
+        for number, state in states.items()
+        for name, leaf in _named(state).items()
+    }
+    versions = {library: version(library) for library in ("jax", "equinox", "optax")}
+    content = save(tensors, metadata=versions)
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return _digest(content)
+
+
+def read_lane(path: Path, digest: str, number: int, like: _State) -> _State:
+    """The state of trial `number`, with the structure, shapes and dtypes of `like`.
+
+    Raises:
+        CheckpointError: the file's digest is another, or a leaf is missing or of another shape.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    if _digest(content) != digest:
+        raise CheckpointError(f"{path}: its content is not what was written")
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    leaves = [
+        _leaf(tensors, f"{number}/{name}", expected) for name, expected in _named(like).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _named(tree: PyTree) -> dict[str, Any]:
+    """The leaves of `tree` by path, such as `model/layers/0/weight`."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def _leaf(tensors: Mapping[str, NDArray[Any]], name: str, expected: Any) -> NDArray[Any]:
+    if name not in tensors:
+        raise CheckpointError(f"there is no leaf {name}")
+    found = tensors[name]
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        raise CheckpointError(
+            f"leaf {name} is {found.dtype}{list(found.shape)}, "
+            f"the state wants {expected.dtype}{list(expected.shape)}"
+        )
+    return found
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()

@@ -1,0 +1,40 @@
+"""Losses and metrics over a batch of outputs, in the data's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from sweeper.programs.program import AnyArray
+
+Outputs = Float[Array, "batch out"]
+Measure = Callable[[Outputs, AnyArray], Float[Array, ""]]
+
+
+def cross_entropy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Mean negative log-likelihood of the class indices `y` (batch,) under logits `outputs`."""
+    return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+
+def mse(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Mean squared error over examples and targets; `y` is (batch, out)."""
+    return jnp.mean(jnp.square(outputs - y))
+
+
+def accuracy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Share of examples whose largest logit is at the class index `y` (batch,)."""
+    return jnp.mean(jnp.argmax(outputs, axis=-1) == y, dtype=outputs.dtype)
+
+
+def r2(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Coefficient of determination, the mean over targets; 1 is exact, 0 the mean's own."""
+    left = jnp.sum(jnp.square(outputs - y), axis=0)
+    spread = jnp.sum(jnp.square(y - jnp.mean(y, axis=0)), axis=0)
+    return jnp.mean(1 - left / spread)
+
+
+LOSSES: dict[str, Measure] = {"cross_entropy": cross_entropy, "mse": mse}
+METRICS: dict[str, Measure] = {"accuracy": accuracy, "r2": r2}

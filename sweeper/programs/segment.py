@@ -1,0 +1,113 @@
+"""A segment of training as one compiled program: lanes, in each epochs, in each steps.
+
+Start and stop epoch are traced, so that one program serves every round of a class; lanes that are
+empty stop where they start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PyTree
+
+from sweeper.programs.program import AnyArray, Batch, Lane, Program, State
+
+
+class Parts(eqx.Module):
+    """The data of a study, the same for all lanes."""
+
+    train: Batch
+    val: Batch
+    test: Batch
+    order: Int[AnyArray, "epochs steps batch"]
+
+
+class Lanes(eqx.Module):
+    """The lanes of a bucket, stacked: every leaf has a leading axis of the class's capacity.
+
+    Lane `i` trains from the end of epoch `start[i]` to the end of epoch `stop[i]`.
+    """
+
+    state: State
+    lane: Lane
+    start: Int[AnyArray, " lane"]
+    stop: Int[AnyArray, " lane"]
+
+
+class Segment(eqx.Module):
+    """What came of the lanes: states, `curves[i, e]` after epoch e + 1, scores on the test part."""
+
+    state: State
+    curves: Float[Array, "lane epochs metrics"]
+    test: Float[Array, "lane test_metrics"]
+
+
+def segment(
+    program: Program, lane_loop: Literal["map", "vmap"]
+) -> Callable[[Lanes, Parts], Segment]:
+    """The function to be compiled for a class: it trains every lane of a bucket.
+
+    `map` trains one lane after the other in the same compiled loop: an empty lane costs nothing
+    and a lane's bits are those of the trial alone. `vmap` trains them side by side.
+    """
+
+    def lanes(lanes: Lanes, parts: Parts) -> Segment:
+        def one(lane: Lanes) -> Segment:
+            return train_lane(program, lane, parts)
+
+        return lax.map(one, lanes) if lane_loop == "map" else jax.vmap(one)(lanes)
+
+    return lanes
+
+
+def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
+    """One lane, unstacked, from its start to its stop."""
+    dtype = parts.train.x.dtype
+    curve = jnp.zeros((len(parts.order), len(program.metrics)), dtype)
+
+    def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
+        state, curve = carry
+        state, trained = train_epoch(program, state, lane.lane, parts, index)
+        row = (*trained, *program.evaluate(state, parts.val, lane.lane))
+        return state, curve.at[index].set(jnp.stack(row))
+
+    state = _begun(program, lane)
+    state, curve = lax.fori_loop(lane.start, lane.stop, epoch, (state, curve))
+    return Segment(state, curve, _test(program, state, lane, parts))
+
+
+def train_epoch(
+    program: Program, state: State, lane: Lane, parts: Parts, epoch: Int[Array, ""]
+) -> tuple[State, tuple[Array, ...]]:
+    """One pass over the training part in the order of `epoch`, and the means of its steps."""
+
+    def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
+        batch = Batch(parts.train.x[rows], parts.train.y[rows])
+        return program.step(state, batch, lane)
+
+    state, measured = lax.scan(step, state, parts.order[epoch])
+    return state, tuple(jnp.mean(values) for values in measured)
+
+
+def _begun(program: Program, lane: Lanes) -> State:
+    """The lane's state, begun inside the program where it has not trained yet."""
+    begun = program.begin(lane.state, lane.lane)
+    is_new = lane.state.step == 0
+    return jax.tree.map(lambda new, old: jnp.where(is_new, new, old), begun, lane.state)
+
+
+def _test(program: Program, state: State, lane: Lanes, parts: Parts) -> Float[Array, " metrics"]:
+    """The scores on the test part; an empty lane has none to compute."""
+    dtype = parts.train.x.dtype
+    if not program.test_metrics:
+        return jnp.zeros(0, dtype)
+    return lax.cond(
+        lane.start < lane.stop,
+        lambda: jnp.stack(program.evaluate(state, parts.test, lane.lane)),
+        lambda: jnp.zeros(len(program.test_metrics), dtype),
+    )
