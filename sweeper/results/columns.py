@@ -1,0 +1,154 @@
+"""The columns of the published Parquet: a contract with whoever reads it.
+
+One line a column: its name, type, meaning and marks. A column marked D is deterministic: equal
+between an unbroken and a resumed run, and between numbers of threads and workers. One marked R
+is never null. Adding a column keeps `SCHEMA_VERSION`; the order stands for good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag, auto
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+INT32 = pa.int32()
+INT64 = pa.int64()
+DOUBLE = pa.float64()
+STRING = pa.string()
+BOOL = pa.bool_()
+TIME = pa.timestamp("us", tz="UTC")
+
+
+class Mark(Flag):
+    """What a column promises."""
+
+    NOTHING = 0
+    DETERMINISTIC = auto()
+    REQUIRED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a published table."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    mark: Mark = Mark.NOTHING
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether it is equal between any two runs of the study."""
+        return Mark.DETERMINISTIC in self.mark
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it may be null."""
+        return Mark.REQUIRED not in self.mark
+
+    @property
+    def unit(self) -> str | None:
+        """What the numbers count, told by the end of the name."""
+        units = {"_s": "seconds", "_bytes": "bytes", "_at": "time, UTC"}
+        return next((unit for end, unit in units.items() if self.name.endswith(end)), None)
+
+
+D, R = Mark.DETERMINISTIC, Mark.REQUIRED
+
+OUTCOME = (
+    Column("schema_version", INT32, "version of these columns", D | R),
+    Column("study", STRING, "study.name", D | R),
+    Column("run_id", STRING, "the start of the program that finished it", R),
+    Column("trial_number", INT64, "Optuna's number; the key", D | R),
+    Column("state", STRING, "COMPLETE, PRUNED or FAIL", D | R),
+    Column(
+        "reason",
+        STRING,
+        "why it ended early: pruned, diverged, early_stop, error, oom, "
+        "timeout, worker_died or max_failures",
+        D,
+    ),
+    Column("value", DOUBLE, "the objective, in the user's sign", D),
+    Column("best_value", DOUBLE, "the best of the objective over epochs", D),
+    Column("best_epoch", INT32, "the epoch of best_value; epochs count from 1", D),
+    Column("epochs_done", INT32, "epochs trained", D | R),
+)
+
+PARAMS_JSON = Column("params_json", STRING, "the parameters, exact", D | R)
+
+CIRCUMSTANCES = (
+    Column("value_std", DOUBLE, "standard deviation of value over replicates and folds", D),
+    Column("n_replicates", INT32, "replicates that value is the mean of", D),
+    Column("n_folds", INT32, "folds that value is the mean of", D),
+    Column("n_parameters", INT64, "numbers in the exact model", D | R),
+    Column("strategy", STRING, "exact, padded, switch or process", D | R),
+    Column("class_id", STRING, "the class it was trained in", D),
+    Column("lane_loop", STRING, "how the class runs its lanes: vmap or map", D),
+    Column("capacity", INT32, "lanes of the class", D),
+    Column("padded_width", INT32, "width of the class, where it is padded", D),
+    Column("padded_depth", INT32, "depth of the class, where it is padded", D),
+    Column("structure_id", STRING, "hash of the structural hyperparameters", D | R),
+    Column("told_through_round", INT64, "the last round that the sampler knew", D | R),
+    Column("first_round", INT64, "the first round that trained it", D | R),
+    Column("last_round", INT64, "the last round that trained it", D | R),
+    Column("seed", INT64, "the trial's own seed", D | R),
+    Column("diverged_epoch", INT32, "the epoch whose loss was not finite", D),
+    Column("error_type", STRING, "the class of the error that ended it"),
+    Column("error_message", STRING, "the message of that error"),
+    Column("attempts", INT32, "how many times it was tried", R),
+    Column("device", STRING, "the device that trained it last"),
+    Column("place", STRING, "the thread or worker that trained it last"),
+    Column("host", STRING, "the machine that trained it last"),
+    Column("worker_pid", INT64, "the process that trained it last"),
+    Column("memory_fraction", DOUBLE, "share of the device's memory set for the worker"),
+    Column("bytes_limit", INT64, "memory that the device granted"),
+    Column("started_at", TIME, "start of its training"),
+    Column("finished_at", TIME, "end of its training"),
+    Column("train_s", DOUBLE, "its share of its buckets' training"),
+    Column("compile_share_s", DOUBLE, "its share of its buckets' compiling"),
+    Column("lane_s", DOUBLE, "its share of its buckets' lanes"),
+    Column("peak_memory_bytes", INT64, "the most memory that its buckets used"),
+    Column("model_path", STRING, "its weights, relative to the run directory"),
+)
+
+METRICS = (
+    Column("study", STRING, "study.name", D | R),
+    Column("trial_number", INT64, "the trial", D | R),
+    Column("replicate", INT32, "counts from 0", D | R),
+    Column("fold", INT32, "counts from 0", D | R),
+    Column("epoch", INT32, "counts from 1", D | R),
+    Column("step", INT64, "optimizer steps taken by the end of the epoch", D | R),
+    Column("metric", STRING, "name of the metric", D | R),
+    Column("phase", STRING, "phase of the training, where there are several", D),
+    Column("value", DOUBLE, "null where it is not finite", D),
+    Column("elapsed_s", DOUBLE, "from the start of the program to the end of the round"),
+)
+
+BUCKETS = (
+    Column("round", INT64, "counts from 1", R),
+    Column("bucket_id", INT64, "the bucket, in its round", R),
+    Column("class_id", STRING, "the class of its program"),
+    Column("strategy", STRING, "exact, padded, switch or process"),
+    Column("lane_loop", STRING, "vmap or map"),
+    Column("capacity", INT32, "lanes of the class"),
+    Column("lanes_live", INT32, "lanes that held a trial"),
+    Column("trials", STRING, "trial numbers by lane, a list as JSON", R),
+    Column("place", STRING, "the thread or worker that ran it"),
+    Column("device", STRING, "the device that ran it"),
+    Column("started_at", TIME, "when it was taken up"),
+    Column("compile_s", DOUBLE, "compiling, or loading from the cache"),
+    Column("cache_hit", BOOL, "whether its program was in the compile cache"),
+    Column("train_s", DOUBLE, "training"),
+    Column("predicted_compile_s", DOUBLE, "compile_s as the cost model foresaw it"),
+    Column("predicted_train_s", DOUBLE, "train_s as the cost model foresaw it"),
+    Column("waste_fraction", DOUBLE, "share of the work in padding and empty lanes"),
+    Column("epochs_from", INT32, "first epoch of the segment, counted from 1"),
+    Column("epochs_to", INT32, "last epoch of the segment"),
+    Column("memory_predicted_bytes", INT64, "memory as predicted before launch"),
+    Column("memory_peak_bytes", INT64, "memory as measured"),
+    Column("attempt", INT32, "counts from 1"),
+    Column("outcome", STRING, "how the bucket ended"),
+)

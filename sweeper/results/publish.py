@@ -1,0 +1,150 @@
+"""Shows what a ledger has committed as Parquet that anybody can read at any time.
+
+Every file is a view of the ledger and could be deleted. A part of metrics/ never changes; its
+name says which rounds it holds, so a new start goes on after the last one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from sweeper.config import StudyConfig
+from sweeper.results.columns import SCHEMA_VERSION
+from sweeper.results.replace import replacing
+from sweeper.results.schema import buckets_schema, metrics_schema, trials_schema
+from sweeper.results.table_file import TableFile
+from sweeper.results.tables import metrics_table, n_values, rows_table
+from sweeper.rundir import RunDir
+from sweeper.trial import CurveBlock
+
+_PART_ROWS = 64 * 1024
+_PART_AGE_S = 30.0
+_TABLES_SHARE = 0.05
+_PART_NAME = re.compile(r"part-(\d{6,})-(\d{6,})\.parquet")
+
+
+class Committed(Protocol):
+    """What a ledger tells of closed rounds; rounds count from 1."""
+
+    def trial_rows(self) -> list[dict[str, Any]]:
+        """The finished trials by number: columns of trials.parquet, times as seconds since 1970.
+
+        The publisher adds `schema_version` and `study`; what else is missing is null.
+        """
+        ...
+
+    def bucket_rows(self) -> list[dict[str, Any]]:
+        """One row a bucket and round: columns of buckets.parquet, a missing one is null."""
+        ...
+
+    def closed_rounds(self) -> int:
+        """How many rounds are closed."""
+        ...
+
+    def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
+        """What the rounds from the first to the last measured, in order."""
+        ...
+
+
+class Publisher:
+    """Writes the Parquet files of one study; one thread of one process may use it."""
+
+    def __init__(
+        self,
+        run_dir: RunDir,
+        config: StudyConfig,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run_dir = run_dir
+        self._clock = clock
+        self._study = config.study.name
+        self._trials_schema = trials_schema(config)
+        self._metrics_schema = metrics_schema(config)
+        self._buckets_schema = buckets_schema(config)
+        self._trials = TableFile(run_dir.trials, run_dir.staging)
+        self._buckets = TableFile(run_dir.buckets, run_dir.staging)
+        self._waiting: list[CurveBlock] = []
+        self._published_rounds: int | None = None
+        self._part_at = self._tables_at = -math.inf
+        self._tables_cost_s = 0.0
+        run_dir.metrics.mkdir(parents=True, exist_ok=True)
+        for stale in run_dir.staging.glob("*.parquet"):
+            stale.unlink()
+
+    def publish(self, ledger: Committed, *, final: bool = False) -> None:
+        """Show what is committed, as far as it is worth its cost now; `final` shows all of it.
+
+        The first call writes every file, if only with its columns, so that readers can start
+        before the first round is closed.
+        """
+        self._publish_metrics(ledger, final)
+        since_s = self._clock() - self._tables_at
+        if final or self._tables_cost_s <= _TABLES_SHARE * since_s:
+            self._publish_tables(ledger)
+
+    def _publish_tables(self, ledger: Committed) -> None:
+        started = self._clock()
+        constants = {"schema_version": SCHEMA_VERSION, "study": self._study}
+        trials = [constants | row for row in ledger.trial_rows()]
+        self._trials.write(rows_table(trials, self._trials_schema))
+        self._buckets.write(rows_table(ledger.bucket_rows(), self._buckets_schema))
+        self._tables_at = self._clock()
+        self._tables_cost_s = self._tables_at - started
+
+    def _publish_metrics(self, ledger: Committed, final: bool) -> None:
+        closed = ledger.closed_rounds()
+        if self._published_rounds is None:
+            self._published_rounds = self._find_published(closed)
+        for block in ledger.curves(self._published_rounds + len(self._waiting) + 1, closed):
+            self._waiting.append(block)
+            if sum(map(n_values, self._waiting)) >= _PART_ROWS:
+                self._write_part()
+        if self._waiting and (final or self._clock() - self._part_at >= _PART_AGE_S):
+            self._write_part()
+
+    def _find_published(self, closed: int) -> int:
+        """The last round that parts hold, after parts that fit no ledger of `closed` rounds went.
+
+        Part 0 holds no round: it gives readers the columns before the first round is closed.
+        """
+        parts = sorted(self._run_dir.metrics.glob("part-*.parquet"))
+        published = last_round(parts)
+        if published is not None and published <= closed:
+            return published
+        for part in parts:
+            part.unlink()
+        self._write_once(self._metrics_schema.empty_table(), self._part(0, 0))
+        return 0
+
+    def _write_part(self) -> None:
+        first, last = self._waiting[0].round, self._waiting[-1].round
+        values = metrics_table(self._waiting, self._study, self._metrics_schema)
+        self._write_once(values, self._part(first, last))
+        self._published_rounds = last
+        self._waiting.clear()
+        self._part_at = self._clock()
+
+    def _part(self, first: int, last: int) -> Path:
+        return self._run_dir.metrics / f"part-{first:06d}-{last:06d}.parquet"
+
+    def _write_once(self, rows: pa.Table, target: Path) -> None:
+        with replacing(target, self._run_dir.staging) as staged:
+            parquet.write_table(rows, staged)
+
+
+def last_round(parts: Sequence[Path]) -> int | None:
+    """The last round that `parts` hold by their names; None unless they hold all from 0 to it."""
+    names = [_PART_NAME.fullmatch(part.name) for part in parts]
+    spans = sorted((int(name[1]), int(name[2])) for name in names if name)
+    firsts = [first for first, _ in spans]
+    lasts = [last for _, last in spans]
+    whole = all(names) and firsts == [0, *(last + 1 for last in lasts[:-1])]
+    return lasts[-1] if whole else None

@@ -1,0 +1,72 @@
+"""Published results as pandas reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
+
+from sweeper.errors import Problem, SetupError
+from sweeper.results.schema import study_metadata
+from sweeper.rundir import RunDir
+
+# pandas would turn whole numbers and booleans into floats and objects where one of them is null.
+_PANDAS_TYPES = {
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of one study, read anew at each call, so also while it runs.
+
+    `study` is what the files say of it: study, metric, direction, search, versions, and the
+    meaning and unit of each column of trials().
+    """
+
+    run_dir: RunDir
+    study: dict[str, Any]
+
+    def trials(self) -> pd.DataFrame:
+        """One row a finished trial, by trial number."""
+        return _frame(self.run_dir.trials)
+
+    def metrics(self) -> pd.DataFrame:
+        """One row a trial, epoch and metric."""
+        return _frame(self.run_dir.metrics)
+
+    def buckets(self) -> pd.DataFrame:
+        """One row a bucket and round."""
+        return _frame(self.run_dir.buckets)
+
+    def best(self, n: int = 1) -> pd.DataFrame:
+        """The `n` best rows of trials() that are COMPLETE, best first; of equals the earliest."""
+        trials = self.trials()
+        complete = trials[trials["state"] == "COMPLETE"]
+        ascending = [self.study["direction"] == "minimize", True]
+        ranked = complete.sort_values(["value", "trial_number"], ascending=ascending)
+        return ranked.head(n).reset_index(drop=True)
+
+
+def open_results(path: Path | str) -> Results:
+    """The results in the run directory `path`.
+
+    Raises:
+        SetupError: nothing was published there.
+    """
+    run_dir = RunDir(Path(path))
+    if not run_dir.trials.is_file():
+        found = f"no {run_dir.trials.name} there"
+        mend = "name the run directory of a study that was started, such as runs/digits"
+        raise SetupError(Problem(str(path), "", found, mend))
+    return Results(run_dir, study_metadata(parquet.read_schema(run_dir.trials)))
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    return parquet.read_table(path).to_pandas(types_mapper=_PANDAS_TYPES.get)

@@ -1,0 +1,24 @@
+"""How a published file changes: whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(target: Path, staging: Path) -> Iterator[Path]:
+    """A path in `staging` to write to; the file there becomes `target` when the block ends well.
+
+    `staging` must be on the disk of `target`, and none of its readers may look there.
+    """
+    staging.mkdir(parents=True, exist_ok=True)
+    staged = staging / target.name
+    yield staged
+    # Without this a power cut may leave the new name on an empty file.
+    with staged.open("rb+") as file:
+        os.fsync(file.fileno())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged.replace(target)

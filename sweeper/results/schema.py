@@ -1,0 +1,134 @@
+"""The schemas of the published files of one study, and what they say of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import pyarrow as pa
+
+from sweeper.config import StudyConfig
+from sweeper.results.columns import (
+    BOOL,
+    BUCKETS,
+    CIRCUMSTANCES,
+    DOUBLE,
+    INT64,
+    METRICS,
+    OUTCOME,
+    PARAMS_JSON,
+    SCHEMA_VERSION,
+    STRING,
+    Column,
+    D,
+)
+
+METADATA_KEY = b"sweeper"
+
+_PACKAGES = (
+    "sweeper",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "optuna",
+    "joblib",
+    "numpy",
+    "scikit-learn",
+    "pyarrow",
+)
+
+
+def trials_schema(config: StudyConfig) -> pa.Schema:
+    """The schema of trials.parquet: one row a finished trial, sorted by trial_number."""
+    return _schema(config, _trials_columns(config))
+
+
+def metrics_schema(config: StudyConfig) -> pa.Schema:
+    """The schema of each part of metrics/: one row a value."""
+    return _schema(config, METRICS)
+
+
+def buckets_schema(config: StudyConfig) -> pa.Schema:
+    """The schema of buckets.parquet: one row a bucket and round."""
+    return _schema(config, BUCKETS)
+
+
+def deterministic_columns(schema: pa.Schema) -> list[str]:
+    """The deterministic columns of a published file, in their order."""
+    columns = study_metadata(schema)["columns"]
+    return [name for name in schema.names if columns[name]["deterministic"]]
+
+
+def study_metadata(schema: pa.Schema) -> dict[str, Any]:
+    """What a published file says of its study: search space, versions, meaning of the columns."""
+    return json.loads(schema.metadata[METADATA_KEY])
+
+
+def _schema(config: StudyConfig, columns: Sequence[Column]) -> pa.Schema:
+    fields = [pa.field(c.name, c.type, nullable=c.nullable) for c in columns]
+    metadata = json.dumps(_metadata(config, columns))
+    return pa.schema(fields, metadata={METADATA_KEY: metadata.encode()})
+
+
+def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:
+    canonical = config.canonical()
+    text = json.dumps(canonical, sort_keys=True)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "study": config.study.name,
+        "study_hash": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
+        "metric": config.study.metric,
+        "direction": config.study.direction,
+        "search": canonical["search"],
+        "versions": _versions(),
+        "columns": {
+            c.name: {"meaning": c.meaning, "unit": c.unit, "deterministic": c.deterministic}
+            for c in columns
+        },
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """The version of each package that results depend on, where it is installed."""
+    found: dict[str, str] = {}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
+    params = (
+        Column(f"params_{name}", _param_type(entry), f"the parameter {name}", D)
+        for name, entry in config.columns.items()
+    )
+    final = (
+        Column(f"final_{metric}", DOUBLE, f"{metric} after the last epoch", D)
+        for metric in config.train.metric_names
+    )
+    test = (
+        Column(metric, DOUBLE, "on the test part, after the last epoch", D)
+        for metric in config.train.test_metric_names
+    )
+    return (*OUTCOME, *params, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
+
+
+def _param_type(entry: Any) -> pa.DataType:
+    """The column type that holds every value of a search entry; choices of mixed kinds as text."""
+    if entry.type == "int":
+        return INT64
+    if entry.type == "float":
+        return DOUBLE
+    kinds = {type(choice) for choice in entry.choices}
+    if kinds == {bool}:
+        return BOOL
+    if kinds == {int}:
+        return INT64
+    return DOUBLE if kinds <= {int, float} else STRING

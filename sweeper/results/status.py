@@ -1,0 +1,97 @@
+"""How a study stands, in one small file that anybody can read while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from sweeper.errors import Problem, SetupError
+from sweeper.results.replace import replacing
+from sweeper.rundir import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a study stands after `round` closed rounds.
+
+    Times are seconds since 1970, UTC. `counts` are trials by state, RUNNING and WAITING among
+    them. `best` has trial_number, value and params, and is None before a trial is COMPLETE.
+    `running` has bucket, place, class_id and trials, one entry a bucket. `eta_s` and
+    `trials_per_minute` are None where there is too little to tell them from.
+    """
+
+    study: str
+    run_id: str
+    pid: int
+    host: str
+    state: Literal["running", "finished", "interrupted", "failed"]
+    started_at: float
+    updated_at: float
+    round: int
+    n_trials: int
+    counts: Mapping[str, int]
+    best: Mapping[str, Any] | None
+    metric: str
+    direction: str
+    trials_per_minute: float | None
+    eta_s: float | None
+    running: Sequence[Mapping[str, Any]]
+    compile_s: float
+    train_s: float
+    committed_at: float | None
+
+
+def write_status(run_dir: RunDir, status: Status) -> None:
+    """Replace the status file of the run by `status`."""
+    text = json.dumps(asdict(status), indent=2, allow_nan=False)
+    with replacing(run_dir.status, run_dir.staging) as staged:
+        staged.write_text(text + "\n", encoding="utf-8")
+
+
+def read_status(run_dir: RunDir) -> Status:
+    """How the study of `run_dir` stands; interrupted where its process of this host is gone.
+
+    Raises:
+        SetupError: there is no status file, or it is not one of this version.
+    """
+    try:
+        status = Status(**json.loads(run_dir.status.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise SetupError(
+            Problem(
+                str(run_dir.root),
+                "",
+                "no study has been run here",
+                "start one with 'python -m sweeper run study.toml', or name its run directory",
+            )
+        ) from None
+    except (OSError, ValueError, TypeError) as error:
+        raise SetupError(
+            Problem(
+                str(run_dir.status),
+                "",
+                f"not a status of this version ({error})",
+                "go on with the study, which writes it anew",
+            )
+        ) from error
+    # A killed process could not write that it ended.
+    if status.state == "running" and status.host == socket.gethostname() and _is_gone(status.pid):
+        return replace(status, state="interrupted")
+    return status
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether no process has the number `pid`; never true where asking would harm it."""
+    if os.name != "posix":
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

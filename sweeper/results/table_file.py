@@ -1,0 +1,88 @@
+"""A Parquet file that is replaced while others read it.
+
+Readers open a path more than once: pandas, Polars and DuckDB look at its size, its footer and its
+pages through different handles, and a rename between two of them mixes two files. Renaming alone
+is therefore not enough: each version also keeps, at their old offsets, the bytes of the versions
+before it, so that whoever began with an older footer ends with the older table.
+
+    slot 0      slot 1      slot 2      tail
+    [version 3] [version 4] [version 2] [footer of version 4]
+
+A version goes into the slot of the oldest. Where it does not fit, the file grows: new slots and a
+new tail come after all that was there, so that an older size finds its footer. What no kept
+version needs is a hole in the file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from sweeper.results.replace import replacing
+
+_SLOTS = 3
+_MAGIC = b"PAR1"
+_TRAILER = 8  # the length of the footer, and the magic
+_MOST_DEAD = 32  # times the new version, that a new start takes over from the one before it
+
+Pieces = tuple[tuple[int, bytes], ...]
+
+
+class TableFile:
+    """The Parquet file `target`; only one may write to it at a time."""
+
+    def __init__(self, target: Path, staging: Path) -> None:
+        self._target = target
+        self._staging = staging
+        self._kept: deque[Pieces] = deque(maxlen=_SLOTS)
+        self._size = self._first_slot = len(_MAGIC)
+        self._room = self._tail = 0
+        self._turn = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Make `rows` the content of the file."""
+        data, footer = _encoded(rows, self._slot())
+        if len(data) > self._room or len(footer) > self._tail:
+            self._grow(len(data), len(footer))
+            data, footer = _encoded(rows, self._slot())
+        self._kept.append(((self._slot(), data), (self._size - len(footer), footer)))
+        self._turn = (self._turn + 1) % _SLOTS
+        with replacing(self._target, self._staging) as staged, staged.open("wb") as file:
+            file.truncate(self._size)
+            file.write(_MAGIC)
+            for offset, content in (piece for pieces in self._kept for piece in pieces):
+                file.seek(offset)
+                file.write(content)
+
+    def _slot(self) -> int:
+        return self._first_slot + self._turn * self._room
+
+    def _grow(self, data_bytes: int, footer_bytes: int) -> None:
+        if not self._kept and self._target.exists():
+            self._take_over(_MOST_DEAD * (data_bytes + footer_bytes))
+        self._room, self._tail = 2 * data_bytes, 2 * footer_bytes
+        self._first_slot = self._size
+        self._size += _SLOTS * self._room + self._tail
+        self._turn = 0
+
+    def _take_over(self, most_bytes: int) -> None:
+        """Keep the file of an earlier start, unless many starts have made it larger than that."""
+        if self._target.stat().st_size <= most_bytes:
+            content = self._target.read_bytes()
+            self._kept.append(((0, content),))
+            self._size = len(content)
+
+
+def _encoded(rows: pa.Table, offset: int) -> tuple[bytes, bytes]:
+    """The data and the footer of `rows` as Parquet whose data begin at `offset` of their file."""
+    sink = pa.BufferOutputStream()
+    with parquet.ParquetWriter(sink, rows.schema) as writer:
+        # The writer has begun the file; what it writes next counts from where the sink stands.
+        sink.write(bytes(offset - len(_MAGIC)))
+        writer.write_table(rows)
+    content = sink.getvalue().to_pybytes()[offset:]
+    footer_bytes = _TRAILER + int.from_bytes(content[-_TRAILER:-4], "little")
+    return content[:-footer_bytes], content[-footer_bytes:]

@@ -1,0 +1,82 @@
+"""Arrow tables of the published files, from what a ledger holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sweeper.results.columns import DOUBLE, STRING, TIME
+from sweeper.trial import CurveBlock
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """`rows` as a table of `schema`: what a row lacks is null, what the schema lacks is left out.
+
+    Times are seconds since 1970, UTC; a number that is not finite is null.
+    """
+    columns = [_column([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def metrics_table(blocks: Iterable[CurveBlock], study: str, schema: pa.Schema) -> pa.Table:
+    """One row a value of the curves, by round, lane, epoch and metric."""
+    tables = [_block_table(block, study, schema) for block in blocks]
+    return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+
+
+def n_values(block: CurveBlock) -> int:
+    """How many rows of metrics the block is."""
+    return sum(curve.values.size for curve in block.curves)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    convert = _CONVERSIONS.get(kind)
+    if convert is not None:
+        values = [None if value is None else convert(value) for value in values]
+    return pa.array(values, kind)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+# Choices of mixed kinds share a column of text.
+_CONVERSIONS: dict[pa.DataType, Callable[[Any], Any]] = {
+    DOUBLE: _finite,
+    TIME: _microseconds,
+    STRING: str,
+}
+
+
+def _block_table(block: CurveBlock, study: str, schema: pa.Schema) -> pa.Table:
+    curves = [curve for curve in block.curves if curve.values.size]
+    if not curves:
+        return schema.empty_table()
+    values = np.concatenate([curve.values for curve in curves])
+    lengths = [len(curve.values) for curve in curves]
+    trials = np.repeat([curve.number for curve in curves], lengths)
+    epochs = np.concatenate([np.arange(c.first_epoch, c.last_epoch + 1) for c in curves])
+    n_epochs, n_metrics = values.shape
+    zeros = np.zeros(values.size, np.int32)
+    columns = {
+        "study": pa.repeat(study, values.size),
+        "trial_number": np.repeat(trials, n_metrics),
+        "replicate": zeros,
+        "fold": zeros,
+        "epoch": np.repeat(epochs, n_metrics),
+        "step": np.repeat(epochs * block.steps_per_epoch, n_metrics),
+        "metric": list(block.metrics) * n_epochs,
+        "phase": pa.nulls(values.size, STRING),
+        "value": pa.array(values.ravel(), mask=~np.isfinite(values).ravel()),
+        "elapsed_s": np.full(values.size, block.elapsed_s),
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,74 @@
+"""Results come back as pandas, as they were published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from sweeper.errors import SetupError
+from sweeper.ledger import Ledger
+from sweeper.results.publish import Publisher
+from sweeper.results.read import Results, open_results
+from sweeper.rundir import RunDir
+from tests.results.committed import STUDY, close_rounds, curve, study
+
+
+def published(run_dir: RunDir, ledger: Ledger, direction: str = "maximize") -> Results:
+    """Ten trials; number 5 diverged."""
+    close_rounds(ledger, 5)
+    config = study(STUDY.replace("maximize", direction))
+    Publisher(run_dir, config).publish(ledger, final=True)
+    return open_results(run_dir.root)
+
+
+@pytest.mark.parametrize(("direction", "sign"), [("maximize", -1), ("minimize", 1)])
+def test_the_best_are_complete_and_by_direction(
+    run_dir: RunDir, ledger: Ledger, direction: str, sign: int
+) -> None:
+    results = published(run_dir, ledger, direction)
+    complete = [number for number in range(10) if number != 5]
+    order = sorted(complete, key=lambda number: sign * curve(number, 3).values[-1, -1])
+    assert results.best(100)["trial_number"].tolist() == order
+    assert results.best()["trial_number"].tolist() == order[:1]
+
+
+def test_of_equals_the_earliest_is_best(run_dir: RunDir, ledger: Ledger) -> None:
+    results = published(run_dir, ledger)
+    rows = parquet.read_table(run_dir.trials)
+    equal = pa.array([0.5] * len(rows))
+    index = rows.schema.get_field_index("value")
+    reversed_rows = rows.set_column(index, "value", equal).take(list(range(len(rows)))[::-1])
+    parquet.write_table(reversed_rows, run_dir.trials)
+    assert results.best(3)["trial_number"].tolist() == [0, 1, 2]
+
+
+def test_whole_numbers_stay_whole_where_some_are_null(run_dir: RunDir, ledger: Ledger) -> None:
+    trials = published(run_dir, ledger).trials()
+    assert trials["diverged_epoch"].dtype == "Int32"
+    assert trials["diverged_epoch"].dropna().tolist() == [3]
+    assert trials["started_at"].dt.tz is not None
+
+
+def test_tables_have_a_row_a_trial_a_value_a_bucket(run_dir: RunDir, ledger: Ledger) -> None:
+    results = published(run_dir, ledger)
+    assert (len(results.trials()), len(results.metrics()), len(results.buckets())) == (10, 90, 5)
+
+
+def test_results_say_what_study_they_are_of(run_dir: RunDir, ledger: Ledger) -> None:
+    results = published(run_dir, ledger)
+    assert (results.study["study"], results.study["metric"]) == ("small", "val_accuracy")
+
+
+def test_results_can_be_opened_before_a_trial_ends(run_dir: RunDir, ledger: Ledger) -> None:
+    Publisher(run_dir, study()).publish(ledger)
+    results = open_results(str(run_dir.root))
+    assert results.best().empty
+    assert results.metrics().empty
+
+
+def test_a_directory_without_results_is_refused_with_the_mend(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"no trials\.parquet there; name the run directory"):
+        open_results(tmp_path)
