@@ -1,0 +1,238 @@
+"""The commands. This module, `live` and `answers` are the only ones that print.
+
+Progress and errors go to standard error, answers to standard output. What is slow to import
+(JAX, Optuna, pandas) is imported by the commands that need it: `status` needs none of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from sweeper import answers
+from sweeper.errors import Problem, SetupError, StudyError, SweeperError
+from sweeper.live import QuietView, View, view_for
+from sweeper.results.status import Status, read_status
+from sweeper.rundir import RunDir
+
+INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+BEST_SHOWN = 10
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Hyperparameter sweeps for JAX networks whose architectures differ from trial to trial.",
+)
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another value for one setting; repeatable."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
+
+@app.command()
+def run(
+    study: StudyFile,
+    overrides: Overrides = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study, or go on with it where it was left.
+
+    Ctrl-C once stops at the end of the round, with everything committed; twice at once.
+    """
+    from sweeper import api, config
+
+    loaded = config.load(study, overrides or ())
+    view: View = QuietView() if quiet else view_for(_console(sys.stderr))
+    with view, _interruptible(view) as stop:
+        status = api.run(loaded, fresh=fresh, observer=view, stop=stop)
+    run_dir = RunDir(loaded.run_dir)
+    if as_json:
+        _print_json(_status_record(run_dir, status))
+    elif not quiet:
+        _print_results(run_dir, status)
+    raise typer.Exit(exit_code(status))
+
+
+@app.command()
+def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check a study file, its data and its run directory; train nothing."""
+    from sweeper import api, config
+
+    checked = asdict(api.check(config.load(study, overrides or ())))
+    if as_json:
+        _print_json(checked)
+    else:
+        _console(sys.stdout).print(answers.pairs({"study_file": study, **checked}))
+
+
+@app.command()
+def plan(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show how the trials of a study would be placed; train nothing."""
+    from sweeper import api, config
+
+    preview = api.plan(config.load(study, overrides or ())).as_dict()
+    if as_json:
+        _print_json(preview)
+    else:
+        _console(sys.stdout).print(*answers.plan(preview), sep="\n")
+
+
+@app.command()
+def status(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="A run directory; the newest under runs/ if left out."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a study stands, while it runs or afterwards."""
+    run_dir = RunDir(directory or newest_run(Path("runs")))
+    standing = read_status(run_dir)
+    if as_json:
+        _print_json(_status_record(run_dir, standing))
+    else:
+        _console(sys.stdout).print(answers.standing(run_dir, standing))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        _console(sys.stdout).print(f"sweeper {version('sweeper')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> NoReturn:
+    """Run a command; a refusal ends the program with its message and its exit code."""
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        app(prog_name="sweeper")
+    except SweeperError as error:
+        _refuse(error)
+    except OSError as error:  # what no command foresaw of disks and permissions
+        _refuse(SetupError(Problem("", "", str(error), "")))
+    sys.exit(0)
+
+
+def _refuse(error: SweeperError) -> NoReturn:
+    _console(sys.stderr).print(str(error), soft_wrap=True)
+    sys.exit(error.exit_code)
+
+
+def exit_code(status: Status) -> int:
+    """What a run that ended as `status` says ends the program with."""
+    if status.state == "interrupted":
+        return INTERRUPTED
+    return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1
+
+
+def newest_run(directory: Path) -> Path:
+    """The run directory below `directory` whose status was written last.
+
+    Raises:
+        StudyError: there is none.
+    """
+    written = [(path.stat().st_mtime_ns, path.parent) for path in directory.glob("*/status.json")]
+    if not written:
+        raise StudyError(
+            Problem(
+                f"{directory}/",
+                "",
+                "no study has been run here",
+                "name a run directory, or start a study: python -m sweeper run study.toml",
+            )
+        )
+    return max(written)[1]
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(INTERRUPTED)
+
+
+@contextmanager
+def _interruptible(view: View) -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second ends the program where it stands."""
+    stop = threading.Event()
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            if sys.stderr.isatty():
+                os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
+            os._exit(INTERRUPTED)
+        stop.set()
+
+    def announce() -> None:
+        stop.wait()
+        view.say("stopping at the end of this round; Ctrl-C again leaves at once")
+
+    # The signal may come amid a line, or a lock, of the main thread: let another one print.
+    threading.Thread(target=announce, name="announce", daemon=True).start()
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _console(file: Any) -> Console:
+    """A console that prints text as it is: names and messages are the user's, not markup."""
+    console = Console(file=file, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 200  # nothing to fit into, so cut no column off
+    return console
+
+
+def _print_json(record: Mapping[str, Any]) -> None:
+    print(json.dumps(record, indent=2, default=str))
+
+
+def _status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:
+    return {"run_dir": str(run_dir.root), **asdict(status)}
+
+
+def _print_results(run_dir: RunDir, status: Status) -> None:
+    """The best trials, and where everything is."""
+    from sweeper.results.read import open_results
+
+    console = _console(sys.stdout)
+    best = open_results(run_dir.root).best(BEST_SHOWN)
+    if len(best):
+        known = best.astype(object).where(best.notna(), None)  # one None for what is null
+        console.print(answers.best_trials(status.metric, known.to_dict("records")), "")
+    elif status.state == "finished":
+        console.print("no trial completed; the columns reason and error_message tell why", "")
+    console.print(answers.paths(run_dir))
+    if status.state == "interrupted":
+        console.print(f"stopped after round {status.round}; the same command goes on from there")

@@ -1,0 +1,215 @@
+"""What a sweep shows while it runs: a live view on a terminal, plain lines elsewhere.
+
+Both are observers of the sweep: they are told events, from any thread, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sweeper import wording
+from sweeper.progress import (
+    BucketFinished,
+    BucketStarted,
+    Event,
+    RoundClosed,
+    StudyOpened,
+    Warned,
+)
+from sweeper.results.status import Status
+
+
+class View(AbstractContextManager["View"], Protocol):
+    """Shows a sweep from entry to exit."""
+
+    def __call__(self, event: Event) -> None:
+        """Take note of what happened."""
+
+    def say(self, message: str) -> None:
+        """Show a line that stays."""
+
+
+def view_for(console: Console) -> View:
+    """The view that fits where `console` writes."""
+    return LiveView(console) if console.is_terminal else LineView(console)
+
+
+class QuietView:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, event: Event) -> None:
+        pass
+
+    def say(self, message: str) -> None:
+        pass
+
+
+class LiveView:
+    """A picture of the sweep that is drawn again four times a second."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._opened: StudyOpened | None = None
+        self._status: Status | None = None
+        self._started_at = self._status_at = clock()
+        self._places: dict[str, tuple[BucketStarted | BucketFinished, float]] = {}
+        self._live = Live(console=console, get_renderable=self.picture, refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._places.clear()  # nobody works any more
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.say(f"warning: {event.message}")
+            return
+        now = self._clock()
+        with self._lock:
+            if isinstance(event, StudyOpened):
+                self._opened = event
+            elif isinstance(event, RoundClosed):
+                self._status, self._status_at = event.status, now
+            else:
+                self._places[event.place] = (event, now)
+
+    def say(self, message: str) -> None:
+        self._live.console.print(message, soft_wrap=True)
+
+    def picture(self) -> RenderableType:
+        """The sweep at this moment."""
+        now = self._clock()
+        with self._lock:
+            opened, status, places = self._opened, self._status, dict(self._places)
+        elapsed = wording.duration(now - self._started_at)
+        if opened is None:
+            return Text(f"opening the study, {elapsed}")
+        rounds = opened.rounds_done if status is None else status.round
+        parts: list[RenderableType] = [Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}")]
+        if status is not None:
+            parts += _standing(status, since_s=now - self._status_at)
+        if places:
+            parts.append(_working(places, now))
+        return Group(*parts)
+
+
+def _standing(status: Status, since_s: float) -> list[RenderableType]:
+    """How the study stood at the last commit, `since_s` seconds ago; the time left runs on."""
+    finished = wording.finished_trials(status.counts)
+    eta_s = None if status.eta_s is None else max(0.0, status.eta_s - since_s)
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=status.n_trials, completed=finished, width=32, complete_style="green"),
+        f"{finished} of {status.n_trials} trials",
+        wording.pace(status.trials_per_minute, eta_s),
+    )
+    parts: list[RenderableType] = [bar, Text(wording.states(status.counts))]
+    if status.best is not None:
+        parts.append(Text(wording.best_trial(status.metric, status.best), style="bold"))
+    return parts
+
+
+def _working(
+    places: dict[str, tuple[BucketStarted | BucketFinished, float]], now: float
+) -> RenderableType:
+    """What each thread and worker does, and for how long already."""
+    table = Table.grid(padding=(0, 2))
+    for place in sorted(places):
+        event, since = places[place]
+        table.add_row(place, wording.duration(now - since), doing(event))
+    return table
+
+
+def doing(event: BucketStarted | BucketFinished) -> str:
+    """What a place does after its last event."""
+    if isinstance(event, BucketStarted):
+        trials = wording.trial_numbers(event.trials)
+        return f"{event.strategy} bucket {event.bucket}: {trials} to epoch {event.epoch_to}"
+    found = "found its program in the cache" if event.cache_hit else "compiled"
+    return (
+        f"idle; bucket {event.bucket} {found} in {event.compile_s:.1f} s, "
+        f"trained in {event.train_s:.1f} s"
+    )
+
+
+class LineView:
+    """A line per better best, per tenth of the trials, and per minute."""
+
+    def __init__(self, console: Console, period_s: float = 60.0) -> None:
+        self._console = console
+        self._period_s = period_s
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
+        self._started_at = time.monotonic()
+        self._standing = "no round closed yet"
+        self._best: float | None = None
+        self._tenth = 0
+
+    def __enter__(self) -> Self:
+        self._clock.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._clock.join()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.say(f"warning: {event.message}")
+        elif isinstance(event, StudyOpened):
+            going_on = f", going on after round {event.rounds_done}" if event.rounds_done else ""
+            self.say(f"{event.study}: {event.n_trials} trials in {event.run_dir}{going_on}")
+        elif isinstance(event, RoundClosed):
+            for line in self._news(event.status):
+                self.say(line)
+
+    def say(self, message: str) -> None:
+        with self._lock:
+            self._console.print(message, soft_wrap=True)
+            self._console.file.flush()
+
+    def _news(self, status: Status) -> list[str]:
+        """What a closed round has to tell beyond the rounds before it."""
+        self._standing = f"round {status.round}: {wording.progress(status)}"
+        lines: list[str] = []
+        if status.best is not None and status.best["value"] != self._best:
+            self._best = status.best["value"]
+            lines.append(wording.best_trial(status.metric, status.best))
+        tenth = 10 * wording.finished_trials(status.counts) // status.n_trials
+        if tenth > self._tenth:
+            self._tenth = tenth
+            lines.append(f"{10 * tenth} %, {self._standing}")
+        return lines
+
+    def _tell_time(self) -> None:
+        while not self._ended.wait(self._period_s):
+            elapsed = wording.duration(time.monotonic() - self._started_at)
+            self.say(f"{elapsed}, {self._standing}")

@@ -1,0 +1,206 @@
+"""One start of the program on a run directory: its lock, its ledger, its place in the study."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from sweeper.config import StudyConfig
+from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError
+from sweeper.ledger import Ledger
+from sweeper.reconcile import reconcile, refusals
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+
+_LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "optuna", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run directory that this process holds, and the ledger in it.
+
+    `boundaries` are the settings that changed since the study began in a way that keeps it valid
+    but no longer equal to an unbroken run.
+    """
+
+    run_id: str
+    run_dir: RunDir
+    ledger: Ledger
+    boundaries: tuple[str, ...]
+
+
+@contextmanager
+def opened(config: StudyConfig, data_digest: str, *, fresh: bool = False) -> Iterator[Session]:
+    """The session of a study, which is its own until the block ends.
+
+    Raises:
+        StudyError: the directory holds a study that this file cannot go on with.
+        StudyHeldError: another process runs it.
+        SetupError: the directory cannot be written, or the ledger is damaged.
+    """
+    run_dir = RunDir(config.run_dir)
+    _make(config, run_dir)
+    with _held(run_dir):
+        if fresh:
+            _move_aside(run_dir)
+        check_directory(config, run_dir)
+        _forget_stillborn(run_dir)
+        ledger = Ledger.open(run_dir.ledger)
+        try:
+            boundaries = _joined(config, ledger, data_digest)
+            run_id = uuid.uuid4().hex[:12]
+            ledger.add_session(_record(config, data_digest, run_id, boundaries))
+            if not run_dir.study_file.exists():
+                run_dir.study_file.write_text(config.source.text, encoding="utf-8")
+            yield Session(run_id, run_dir, ledger, boundaries)
+        finally:
+            ledger.close()
+
+
+def check(config: StudyConfig, data_digest: str) -> None:
+    """Refuse what `opened` would refuse, and write nothing.
+
+    Raises:
+        SweeperError: as `opened`.
+    """
+    run_dir = RunDir(config.run_dir)
+    check_directory(config, run_dir)
+    if run_dir.ledger.exists():
+        with _held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
+            _joined(config, ledger, data_digest)
+
+
+def check_directory(config: StudyConfig, run_dir: RunDir) -> None:
+    """Refuse a directory that cannot be written, or in which something stands that is not a study.
+
+    Raises:
+        SetupError: it, or what is to hold it, is no directory that this user may write to.
+        StudyError: it has files, but no ledger.
+    """
+    place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise SetupError(_unwritable(config, run_dir.root))
+    if run_dir.ledger.exists() or not run_dir.root.exists():
+        return
+    ours = {".staging", "metrics", "checkpoints", "models", "logs", run_dir.lock.name}
+    strange = sorted(path.name for path in run_dir.root.iterdir() if path.name not in ours)
+    if strange:
+        raise StudyError(
+            config.problem(
+                "results.dir",
+                f"{run_dir.root} holds {strange[0]!r} and no ledger",
+                "name a directory that is empty or does not exist yet",
+            )
+        )
+
+
+def _make(config: StudyConfig, run_dir: RunDir) -> None:
+    check_directory(config, run_dir)
+    try:
+        run_dir.make()
+    except OSError as error:
+        raise SetupError(_unwritable(config, error.filename)) from error
+
+
+def _unwritable(config: StudyConfig, path: Path | str) -> Problem:
+    mend = "name a directory that you may write to"
+    return config.problem("results.dir", f"cannot write to {path}", mend)
+
+
+def _forget_stillborn(run_dir: RunDir) -> None:
+    """Remove the empty file of a ledger whose very first start was killed before it wrote."""
+    ledger = run_dir.ledger
+    if not run_dir.study_file.exists() and ledger.exists() and ledger.stat().st_size == 0:
+        ledger.unlink()
+
+
+@contextmanager
+def _held(run_dir: RunDir) -> Iterator[None]:
+    """The lock of a run directory; the system lets go of it when the process ends, however."""
+    try:
+        with FileLock(run_dir.lock, timeout=0):
+            yield
+    except Timeout:
+        raise StudyHeldError(
+            Problem(
+                str(run_dir.root),
+                "",
+                f"another process runs this study{_owner(run_dir)}",
+                "wait for it, or end it",
+            )
+        ) from None
+
+
+def _owner(run_dir: RunDir) -> str:
+    try:
+        status = read_status(run_dir)
+    except SetupError:
+        return ""  # it has only just started
+    if status.state != "running":
+        return ""  # the same, and this is the status of the process before it
+    return f" (pid {status.pid} on {status.host})"
+
+
+def _move_aside(run_dir: RunDir) -> None:
+    """Move all that is in the directory to a sibling named for the time; the lock stays."""
+    if not run_dir.ledger.exists():
+        return
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    old = run_dir.root.with_name(f"{run_dir.root.name}.{stamp}")
+    old.mkdir()
+    for path in run_dir.root.iterdir():
+        if path != run_dir.lock:
+            shutil.move(path, old / path.name)
+    run_dir.make()
+
+
+def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[str, ...]:
+    """The session boundaries of going on with `ledger`; none for a new study."""
+    sessions = ledger.sessions()
+    if not sessions:
+        return ()
+    began = sessions[0]
+    found = reconcile(began["study"], config.canonical())
+    problems = refusals(config, found.refused)
+    if not problems and began["data_digest"] != data_digest:
+        problems = [
+            config.problem(
+                "data",
+                f"the data is not what it was when the study in {config.run_dir} began",
+                "put it back, or start over with --fresh, which moves the old directory aside",
+            )
+        ]
+    if problems:
+        raise StudyError(problems)
+    return tuple(change.key for change in found.boundary)
+
+
+def _record(
+    config: StudyConfig, data_digest: str, run_id: str, boundaries: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "study": config.canonical(),
+        "data_digest": data_digest,
+        "boundaries": list(boundaries),
+        "started_at": time.time(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "directory": str(Path.cwd()),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {library: version(library) for library in _LIBRARIES},
+    }

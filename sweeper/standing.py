@@ -1,0 +1,94 @@
+"""How a running sweep stands, for `status.json` and for whoever watches."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sweeper.config import StudyConfig
+from sweeper.results.status import Status
+from sweeper.scheduler.plan import Plan
+from sweeper.state import SweepState
+from sweeper.trial import TrialState
+
+Doing = Literal["running", "finished", "interrupted", "failed"]
+
+
+@dataclass(slots=True)
+class Standing:
+    """Counts a session's own progress, from which rate and time left are told."""
+
+    config: StudyConfig
+    run_id: str
+    n_trials: int
+    started_at: float
+    ended_before: int
+    compile_s: float = 0.0
+    train_s: float = 0.0
+
+    def status(
+        self,
+        state: SweepState,
+        now: float,
+        doing: Doing,
+        plan: Plan | None = None,
+    ) -> Status:
+        """The status after the last closed round; `plan` is the round in training."""
+        ended = Counter(str(row["state"]) for row in state.ended.values())
+        waiting = max(0, self.n_trials - state.asked)
+        rate = self._trials_per_s(len(state.ended), now)
+        left = len(state.running) + waiting
+        return Status(
+            study=self.config.study.name,
+            run_id=self.run_id,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            state=doing,
+            started_at=self.started_at,
+            updated_at=now,
+            round=state.rounds,
+            n_trials=self.n_trials,
+            counts={
+                **{name.value: ended[name.value] for name in TrialState},
+                "RUNNING": len(state.running),
+                "WAITING": waiting,
+            },
+            best=self._best(state.ended),
+            metric=self.config.study.metric,
+            direction=self.config.study.direction,
+            trials_per_minute=None if rate is None else 60 * rate,
+            eta_s=None if rate is None else left / rate,
+            running=[] if plan is None else _buckets(plan),
+            compile_s=self.compile_s,
+            train_s=self.train_s,
+            committed_at=now if state.rounds else None,
+        )
+
+    def _trials_per_s(self, ended: int, now: float) -> float | None:
+        mine = ended - self.ended_before
+        return mine / (now - self.started_at) if mine and now > self.started_at else None
+
+    def _best(self, ended: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any] | None:
+        complete = [row for row in ended.values() if row["state"] == TrialState.COMPLETE]
+        if not complete:
+            return None
+        sign = -1 if self.config.study.direction == "maximize" else 1
+        row = min(complete, key=lambda row: (sign * row["value"], row["trial_number"]))
+        params = {name: row[f"params_{name}"] for name in self.config.columns}
+        return {"trial_number": row["trial_number"], "value": row["value"], "params": params}
+
+
+def _buckets(plan: Plan) -> list[dict[str, Any]]:
+    return [
+        {
+            "bucket": bucket.bucket,
+            "place": bucket.side,
+            "class_id": bucket.class_id,
+            "trials": list(bucket.numbers),
+        }
+        for bucket in plan.buckets
+    ]

@@ -1,0 +1,77 @@
+"""The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+
+from sweeper.config import StudyConfig
+from sweeper.ledger import Ledger
+from sweeper.programs.build import program_of
+from sweeper.programs.checkpoint import read_lane
+from sweeper.programs.supervised import Problem
+from sweeper.results.replace import replacing
+from sweeper.rundir import RunDir
+from sweeper.trial import CurveBlock, TrialSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RunStore:
+    """The checkpoints and models in a run directory; see `sweep.Store`."""
+
+    run_dir: RunDir
+    config: StudyConfig
+    problem: Problem
+
+    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
+        """Write the model of a trial as Equinox serialises leaves, without optimizer state."""
+        program = program_of(self.config.filled(spec.params), self.problem)
+        path = self.run_dir.checkpoints / checkpoint
+        state = read_lane(path, digest, spec.number, program.abstract())
+        with replacing(self.run_dir.model(spec.number), self.run_dir.staging) as staged:
+            eqx.tree_serialise_leaves(staged, state.model)
+
+    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
+        """Remove every checkpoint and model that is not named."""
+        kept = {self.run_dir.model(number).name for number in models}
+        _keep_only(self.run_dir.checkpoints, checkpoints)
+        _keep_only(self.run_dir.models, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What readers see of a ledger: its rows, and where the weights of a trial lie now."""
+
+    ledger: Ledger
+    run_dir: RunDir
+
+    def trial_rows(self) -> list[dict[str, Any]]:
+        """The row of each finished trial, with `model_path` where its weights are kept."""
+        return [self._with_model(row) for row in self.ledger.trial_rows()]
+
+    def bucket_rows(self) -> list[dict[str, Any]]:
+        """One row a bucket and round."""
+        return self.ledger.bucket_rows()
+
+    def closed_rounds(self) -> int:
+        """How many rounds are closed."""
+        return self.ledger.closed_rounds()
+
+    def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
+        """What the rounds from the first to the last measured."""
+        return self.ledger.curves(first_round, last_round)
+
+    def _with_model(self, row: dict[str, Any]) -> dict[str, Any]:
+        path = self.run_dir.model(row["trial_number"])
+        kept = str(path.relative_to(self.run_dir.root)) if path.exists() else None
+        return {**row, "model_path": kept}
+
+
+def _keep_only(directory: Path, names: set[str]) -> None:
+    for path in directory.iterdir():
+        if path.name not in names:
+            path.unlink()

@@ -1,0 +1,95 @@
+"""One session of a study: its parts put together, its rounds run and published one by one."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import jax
+
+from sweeper import study
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.executors.executor import Executor
+from sweeper.executors.trainer import problem_of
+from sweeper.programs.build import measure, program_of
+from sweeper.programs.supervised import Problem
+from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
+from sweeper.results.publish import Publisher
+from sweeper.results.status import Status, write_status
+from sweeper.scheduler.plan import Plan
+from sweeper.scheduler.policy import policy_of
+from sweeper.scheduler.signature import Structures
+from sweeper.session import Session
+from sweeper.standing import Doing, Standing
+from sweeper.store import Published, RunStore
+from sweeper.sweep import Parts, Sweep
+
+
+def structures(config: StudyConfig, problem: Problem) -> Structures:
+    """The structure of each trial of a study on its data."""
+    return Structures(
+        lambda spec: config.filled(spec.params),
+        lambda settings: measure(settings, problem),
+    )
+
+
+class StudyRun:
+    """The rounds of one session, each published after it is committed."""
+
+    def __init__(
+        self,
+        config: StudyConfig,
+        data: Dataset,
+        session: Session,
+        executor: Executor,
+        observer: Observer,
+    ) -> None:
+        self._observer = observer
+        self._run_dir = session.run_dir
+        self._sweep = Sweep(_parts(config, data, session, executor))
+        self._published = Published(session.ledger, session.run_dir)
+        self._publisher = Publisher(session.run_dir, config)
+        state, n_trials = self._sweep.state, study.n_proposals(config)
+        self._standing = Standing(config, session.run_id, n_trials, time.time(), len(state.ended))
+        observer(StudyOpened(config.study.name, session.run_dir.root, state.rounds, n_trials))
+        for key in session.boundaries:
+            observer(Warned(f"{key} has changed: from here on this is another study's path"))
+
+    def to_the_end(self, stop: threading.Event) -> Status:
+        """Round by round until every trial has ended, or until `stop` is set."""
+        try:
+            self._publisher.publish(self._published)  # readers may start before the first round
+            while not self._sweep.finished and not stop.is_set():
+                plan = self._sweep.open()
+                self._write_status("running", plan)
+                self._sweep.close(plan)
+                self._publisher.publish(self._published)
+                self._observer(RoundClosed(self._write_status("running")))
+        except BaseException:
+            self._write_status("failed")
+            raise
+        self._publisher.publish(self._published, final=True)
+        return self._write_status("finished" if self._sweep.finished else "interrupted")
+
+    def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
+        status = self._standing.status(self._sweep.state, time.time(), doing, plan)
+        write_status(self._run_dir, status)
+        return status
+
+
+def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:
+    problem = problem_of(config, data)
+    program = program_of(config.filled({}), problem)
+    return Parts(
+        config=config,
+        ledger=session.ledger,
+        executor=executor,
+        store=RunStore(session.run_dir, config, problem),
+        structure_of=structures(config, problem),
+        policy=policy_of(config, study.rungs(config), jax.default_backend()),
+        metrics=program.metrics,
+        test_metrics=program.test_metrics,
+        steps_per_epoch=len(data.x_train) // config.train.batch_size,
+        run_id=session.run_id,
+    )

@@ -1,0 +1,72 @@
+"""How the command line puts a status into words; pure text, nothing is printed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweeper.results.status import Status
+
+FINISHED = ("COMPLETE", "PRUNED", "FAIL")
+
+
+def duration(seconds: float) -> str:
+    """`seconds` as a clock shows them: 0:07, 12:30, 3:05:00."""
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
+
+
+def number(value: object) -> str:
+    """A value of a trial, floats to four digits; a dash where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def settings(params: Mapping[str, object]) -> str:
+    """Parameters in one line: `depth=2, lr=0.00123`."""
+    return ", ".join(f"{name}={number(value)}" for name, value in params.items())
+
+
+def finished_trials(counts: Mapping[str, int]) -> int:
+    """How many trials have ended, one way or another."""
+    return sum(counts.get(state, 0) for state in FINISHED)
+
+
+def states(counts: Mapping[str, int]) -> str:
+    """Trials by state, those that there are: `16 RUNNING, 30 COMPLETE`."""
+    return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+
+
+def best_trial(metric: str, best: Mapping[str, Any]) -> str:
+    """The best trial so far, with its parameters."""
+    parameters = settings(best["params"])
+    return f"best {metric} {best['value']:.6g} (trial {best['trial_number']}): {parameters}"
+
+
+def pace(trials_per_minute: float | None, eta_s: float | None) -> str:
+    """Rate and time left, as far as they are known."""
+    rate = None if trials_per_minute is None else f"{_rounded(trials_per_minute)} a minute"
+    left = None if eta_s is None else f"{duration(eta_s)} left"
+    return ", ".join(part for part in (rate, left) if part)
+
+
+def _rounded(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def progress(status: Status) -> str:
+    """How far the study is: `38 of 64 trials, 120 a minute, 0:16 left`."""
+    trials = f"{finished_trials(status.counts)} of {status.n_trials} trials"
+    known = pace(status.trials_per_minute, status.eta_s)
+    return f"{trials}, {known}" if known else trials
+
+
+def trial_numbers(numbers: Sequence[int]) -> str:
+    """Trials of a bucket, named where they are few."""
+    if len(numbers) == 1:
+        return f"trial {numbers[0]}"
+    if len(numbers) <= 4:
+        return f"trials {', '.join(map(str, numbers))}"
+    return f"{len(numbers)} trials"

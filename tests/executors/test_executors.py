@@ -1,0 +1,152 @@
+"""One contract for everything that trains buckets, on real programs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+from sweeper.config import StudyConfig, parse
+from sweeper.data.preparation import prepare
+from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.fleet import Fleet, fleet
+from sweeper.progress import BucketFinished, BucketStarted, Event
+from sweeper.rundir import RunDir
+from sweeper.scheduler.plan import Bucket, Lane, ProgramClass
+from sweeper.trial import Reason, TrialSpec
+from tests.round_machine import STUDY
+
+SIDES = {
+    "inline": ("execution.threads=2", "execution.workers=0"),
+    "process": ("execution.threads=0", "execution.workers=2"),
+}
+Open = Callable[..., Fleet]
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+@pytest.fixture(params=SIDES)
+def side(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def config(side: str) -> StudyConfig:
+    small = ("train.epochs=2", "search.model.width.high=8", "search.model.depth.high=1")
+    return parse(STUDY, Path("study.toml"), [*small, *SIDES[side]])
+
+
+@pytest.fixture
+def executor(
+    config: StudyConfig,
+    tmp_path: Path,
+    events: list[Event],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Fleet]:
+    monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+    run_dir = RunDir(tmp_path)
+    run_dir.make()
+    with fleet(config, prepare(config), run_dir, events.append) as opened:
+        yield opened
+
+
+def work(bucket: int, *numbers: int, lr: float = 1e-3) -> Work:
+    specs = tuple(TrialSpec(n, {"depth": 1, "width": 8, "lr": lr}, {}, 0) for n in numbers)
+    lanes = tuple(Lane(n, 0, 2, "") for n in numbers)
+    program = ProgramClass("contract", "s", "s", "exact", "map", 4, "float32", 1)
+    return Work(1, Bucket(bucket, "contract", "inline", lanes), program, specs, {})
+
+
+def by_bucket(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
+    return {outcome.bucket.bucket: outcome for outcome in outcomes}
+
+
+def test_each_work_has_one_outcome_with_its_lanes(executor: Fleet, events: list[Event]) -> None:
+    works = [work(0, 0, 1, 2), work(1, 3), work(2, 4, 5)]
+
+    outcomes = by_bucket(executor.train(works))
+
+    numbers = {n: tuple(lane.number for lane in o.lanes) for n, o in outcomes.items()}
+    assert numbers == {0: (0, 1, 2), 1: (3,), 2: (4, 5)}
+    assert all(lane.failure is None for o in outcomes.values() for lane in o.lanes)
+    assert sum(isinstance(event, BucketStarted) for event in events) == 3
+    assert sum(isinstance(event, BucketFinished) for event in events) == 3
+
+
+def test_a_program_that_raises_fails_its_own_bucket(executor: Fleet) -> None:
+    bad = TrialSpec(7, {"depth": 1, "width": 8, "lr": 1e-3, "nonsense": 1}, {}, 0)
+    broken = Work(1, work(0, 7).bucket, work(0, 7).program, (bad,), {})
+
+    outcomes = by_bucket(executor.train([broken, work(1, 1)]))
+
+    failure = outcomes[0].lanes[0].failure
+    assert failure is not None
+    assert (failure.reason, failure.error_type) == (Reason.ERROR, "KeyError")
+    assert "nonsense" in failure.error_message
+    assert outcomes[1].lanes[0].failure is None
+
+
+def test_every_side_gives_the_same_bits(executor: Fleet, side: str, tmp_path: Path) -> None:
+    curve = next(executor.train([work(0, 0, 1)])).lanes[1].curve.values
+    golden = tmp_path.parent.parent / "contract-curve"
+    # whichever side comes first writes what the other must equal
+    if golden.exists():
+        assert golden.read_bytes() == curve.tobytes()
+    golden.write_bytes(curve.tobytes())
+
+
+def test_a_place_reports_the_fraction_that_its_environment_carried(
+    executor: Fleet, side: str
+) -> None:
+    place = next(executor.train([work(0, 0)])).place
+
+    # 0.80 all to the parent; or, less than 0.90 - 0.02 x 3, in equal parts to two workers
+    expected = {"inline": 0.80, "process": 0.40}[side]
+    assert place.memory_fraction == pytest.approx(expected)
+    assert (place.worker_pid == os.getpid()) == (side == "inline")
+
+
+@pytest.mark.parametrize("side", ["process"], indirect=True)
+def test_a_killed_worker_is_replaced_and_its_bucket_trained_again(
+    executor: Fleet,
+) -> None:
+    victim = next(executor.train([work(0, 0)])).place
+    assert executor.process is not None
+    waiting = [executor.process.submit(work(n, n)) for n in range(1, 40)]
+    os.kill(victim.worker_pid, signal.SIGKILL)
+    outcomes = [future.result() for future in waiting]
+
+    assert all(lane.failure is None for o in outcomes for lane in o.lanes)
+    again = [o for o in outcomes if o.attempt == 2]
+    assert [o.place.place for o in again] == [victim.place]
+    assert again[0].lanes[0].attempts == 2
+    assert again[0].place.worker_pid != victim.worker_pid
+
+
+def test_one_program_is_compiled_for_all_buckets_of_a_class(executor: Fleet, side: str) -> None:
+    if side == "process":
+        outcomes = list(executor.train([work(n, n) for n in range(8)]))
+        compiled = [o.place.worker_pid for o in outcomes if o.compile_s > 0]
+        assert len(compiled) == len(set(compiled)) <= 2
+        return
+    names: list[str] = []
+
+    def listen(event: str, _seconds: float, **kwargs: str) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(kwargs["fun_name"])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        list(executor.train([work(n, n, n + 1) for n in range(0, 12, 2)]))
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert [name for name in names if "segment" in name] == ["jit(segment_contract)"]

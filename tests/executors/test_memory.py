@@ -1,0 +1,46 @@
+"""How the device's memory is shared: the sum never passes what was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeper.executors.memory import (
+    FRACTION,
+    Shares,
+    carried_fraction,
+    fraction_variable,
+    shares,
+)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "threads", "workers", "expected"),
+    [
+        (0.8, 2, 0, Shares(0.8, 0.0)),
+        (0.8, 2, 2, Shares(0.4, 0.2)),
+        (0.8, 0, 2, Shares(0.0, 0.4)),
+        (1.0, 1, 0, Shares(0.88, 0.0)),  # 0.90 - 0.02 x 1
+        (1.0, 1, 4, Shares(0.40, 0.10)),  # 0.90 - 0.02 x 5
+    ],
+)
+def test_half_goes_to_the_parent_and_the_rest_to_workers(
+    fraction: float, threads: int, workers: int, expected: Shares
+) -> None:
+    got = shares(fraction, threads, workers)
+
+    assert (got.parent, got.worker) == pytest.approx((expected.parent, expected.worker))
+
+
+@pytest.mark.parametrize("workers", range(8))
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.8, 1.0])
+def test_the_shares_never_pass_the_device(fraction: float, workers: int) -> None:
+    got = shares(fraction, 1, workers)
+
+    assert got.parent + workers * got.worker <= min(fraction, 0.9 - 0.02 * (workers + 1)) + 1e-12
+
+
+def test_exactly_one_variable_is_set() -> None:
+    assert fraction_variable({}) == FRACTION
+    assert fraction_variable({"XLA_CLIENT_MEM_FRACTION": "0.5"}) == "XLA_CLIENT_MEM_FRACTION"
+    assert carried_fraction({"XLA_CLIENT_MEM_FRACTION": "0.5"}) == 0.5
+    assert carried_fraction({}) is None

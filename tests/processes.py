@@ -1,0 +1,70 @@
+"""A study as a process of its own, to be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def start(directory: Path, cache: Path, arguments: Sequence[str]) -> subprocess.Popen[str]:
+    """`python -m sweeper` with `arguments`, in `directory`, with its own compile cache."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "sweeper", *arguments],
+        cwd=directory,
+        env={**os.environ, "SWEEPER_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Wait for a process that must end well; its standard output."""
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return out
+
+
+def kill(process: subprocess.Popen[str]) -> list[int]:
+    """`kill -9` the process, and it alone; its descendants that live a second later."""
+    family = descendants(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    time.sleep(1)
+    return [pid for pid in family if _is_alive(pid)]
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below `pid`."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (parent := _parent(entry)) is not None:
+            children.setdefault(parent, []).append(int(entry.name))
+    found, todo = list[int](), [pid]
+    while todo:
+        mine = children.get(todo.pop(), [])
+        found += mine
+        todo += mine
+    return found
+
+
+def _parent(entry: Path) -> int | None:
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has just ended
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,119 @@
+"""Buckets of the golden programs, trained in this process in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig, parse
+from sweeper.data.dataset import Dataset
+from sweeper.data.preparation import prepare
+from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.trainer import Trainer
+from sweeper.scheduler.plan import Bucket, Lane, LaneLoop, ProgramClass
+from sweeper.scheduler.signature import canonical
+from sweeper.trial import Scalar, TrialSpec
+
+STUDY = """
+version = 1
+[study]
+name = "parity"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 4
+seed = 3
+[data]
+source = "sklearn"
+name = "digits"
+split = { val = 0.2, test = 0.1, stratify = true }
+[model]
+kind = "mlp"
+depth = 2
+width = 16
+[optimizer]
+name = "adamw"
+lr = 1e-3
+[train]
+program = "supervised"
+loss = "cross_entropy"
+metrics = ["accuracy"]
+epochs = 6
+batch_size = 64
+[search]
+model.depth = { type = "int", low = 1, high = 3 }
+model.width = { type = "int", low = 8, high = 32 }
+model.activation = { type = "categorical", choices = ["relu", "tanh"] }
+optimizer.lr = { type = "float", low = 1e-5, high = 1e-1, log = true }
+optimizer.weight_decay = { type = "float", low = 0.0, high = 0.5 }
+[execution]
+precision = "float64"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+@dataclass
+class Bench:
+    """Trains buckets of one study; specs are numbered by the caller."""
+
+    config: StudyConfig
+    directory: Path
+    data: Dataset = field(init=False)
+    trainer: Trainer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.data = prepare(self.config)
+        self.trainer = Trainer(self.config, self.data, self.directory)
+
+    def work(
+        self,
+        specs: Sequence[TrialSpec],
+        *,
+        lane_loop: LaneLoop = "map",
+        capacity: int = 4,
+        epochs: tuple[int, int] | None = None,
+        after: Outcome | None = None,
+    ) -> Work:
+        """A bucket of `specs`, from the first epoch or on from the outcome `after`."""
+        start, stop = epochs or (0, self.config.train.epochs)
+        files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
+        lanes = tuple(Lane(s.number, start, stop, files.get(s.number, "")) for s in specs)
+        structure = canonical(self.config.filled(specs[0].params).structure())
+        name = f"{lane_loop} {capacity} {structure}"
+        program = ProgramClass(name, name, name, "exact", lane_loop, capacity, "float64", 1)
+        digests = {} if after is None else after.digests
+        return Work(start + 1, Bucket(0, name, "inline", lanes), program, tuple(specs), digests)
+
+    def train(self, specs: Sequence[TrialSpec], **how: object) -> Outcome:
+        """The outcome of such a bucket; no lane may have failed."""
+        outcome = self.trainer.train(self.work(specs, **how), "here", None)  # type: ignore[arg-type]
+        for lane in outcome.lanes:
+            assert lane.failure is None, lane.failure.error_message
+        return outcome
+
+    def curves(self, specs: Sequence[TrialSpec], **how: object) -> dict[int, NDArray[np.float64]]:
+        """The curve of each trial of such a bucket."""
+        return {lane.number: lane.curve.values for lane in self.train(specs, **how).lanes}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Callable[..., Bench]:
+    def make(*overrides: str) -> Bench:
+        return Bench(parse(STUDY, Path("study.toml"), list(overrides)), tmp_path)
+
+    return make
+
+
+def spec(number: int, **params: Scalar) -> TrialSpec:
+    """Trial `number` with `params`."""
+    return TrialSpec(number, params, params, 0)

@@ -1,0 +1,133 @@
+"""The plan is pure: identical structures share a program, each trial is in one bucket."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.scheduler.plan import LiveTrial, Plan, Policy, plan
+from sweeper.scheduler.signature import Structure
+from sweeper.trial import TrialSpec
+
+POLICY = Policy("auto", "map", "float32", trials_a_structure=1.0, stops=(5, 10, 15))
+
+
+def structure_of(spec: TrialSpec) -> Structure:
+    width = spec.params["width"]
+    return Structure(f"s{width}", f'{{"width":{width}}}', width, int(width))
+
+
+def trial(number: int, width: int, *, epochs: int = 20, done: int = 0) -> LiveTrial:
+    return LiveTrial(TrialSpec(number, {"width": width, "lr": 0.1 * number}, {}, 0), epochs, done)
+
+
+def lanes(found: Plan) -> dict[str, list[tuple[int, ...]]]:
+    by_class: dict[str, list[tuple[int, ...]]] = {}
+    for bucket in found.buckets:
+        by_class.setdefault(bucket.class_id, []).append(bucket.numbers)
+    return {class_id: sorted(numbers) for class_id, numbers in by_class.items()}
+
+
+live_trials = st.lists(st.sampled_from([8, 16, 32, 64]), min_size=1, max_size=40).map(
+    lambda widths: [trial(number, width) for number, width in enumerate(widths)]
+)
+policies = st.builds(
+    Policy,
+    st.sampled_from(["auto", "exact", "process"]),
+    st.sampled_from(["map", "vmap"]),
+    st.just("float32"),
+    st.sampled_from([0.0, 1.0, 4.0]),
+    st.just((5, 10)),
+)
+
+
+@given(live_trials, policies)
+def test_each_trial_is_planned_once_within_capacity(live: list[LiveTrial], policy: Policy) -> None:
+    found = plan(live, (), structure_of, policy)
+
+    assert Counter(n for b in found.buckets for n in b.numbers) == Counter(range(len(live)))
+    capacity = {program.class_id: program.capacity for program in found.classes}
+    assert all(1 <= len(b.lanes) <= capacity[b.class_id] for b in found.buckets)
+
+
+@given(live_trials, policies)
+def test_a_plan_survives_json(live: list[LiveTrial], policy: Policy) -> None:
+    found = plan(live, (), structure_of, policy)
+
+    assert Plan.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+
+
+@given(live_trials, policies, st.randoms())
+def test_the_order_of_trials_changes_nothing(live: list[LiveTrial], policy: Policy, chance) -> None:
+    shuffled = live.copy()
+    chance.shuffle(shuffled)
+
+    assert lanes(plan(shuffled, (), structure_of, policy)) == lanes(
+        plan(live, (), structure_of, policy)
+    )
+
+
+def test_traced_hyperparameters_never_split_a_bucket() -> None:
+    found = plan([trial(n, 16) for n in range(4)], (), structure_of, POLICY)
+
+    assert [bucket.numbers for bucket in found.buckets] == [(0, 1, 2, 3)]
+
+
+def test_what_matches_nothing_goes_to_a_process() -> None:
+    found = plan([trial(0, 16), trial(1, 16), trial(2, 99)], (), structure_of, POLICY)
+
+    sides = {bucket.numbers: bucket.side for bucket in found.buckets}
+    assert sides == {(0, 1): "inline", (2,): "process"}
+    assert {program.strategy for program in found.classes} == {"exact", "process"}
+
+
+def test_a_structure_that_will_have_company_is_not_sent_away() -> None:
+    likely = replace(POLICY, trials_a_structure=4.0)
+
+    assert plan([trial(0, 16)], (), structure_of, likely).buckets[0].side == "inline"
+
+
+def test_a_trial_keeps_its_class_when_its_company_is_gone() -> None:
+    first = plan([trial(0, 16), trial(1, 16)], (), structure_of, POLICY)
+    known = first.classes
+    left = replace(trial(1, 16, done=5), class_id=known[0].class_id, checkpoint="file")
+
+    second = plan([left, trial(2, 16)], known, structure_of, POLICY)
+
+    assert second.classes == ()
+    assert [bucket.numbers for bucket in second.buckets] == [(1, 2)]
+
+
+def test_a_round_ends_at_the_next_stop_or_with_the_trial() -> None:
+    live = [trial(0, 16), trial(1, 16, done=5), trial(2, 16, done=15), trial(3, 16, epochs=3)]
+
+    (bucket,) = plan(live, (), structure_of, POLICY).buckets
+
+    assert [(lane.epoch_from, lane.epoch_to) for lane in bucket.lanes] == [
+        (0, 5),
+        (5, 10),
+        (15, 20),
+        (0, 3),
+    ]
+
+
+@pytest.mark.parametrize(("count", "capacity"), [(1, 1), (2, 2), (3, 4), (5, 8), (100, 128)])
+def test_a_vmap_class_takes_its_capacity_from_the_ladder(count: int, capacity: int) -> None:
+    side_by_side = replace(POLICY, lane_loop="vmap", strategy="exact")
+
+    found = plan([trial(n, 16) for n in range(count)], (), structure_of, side_by_side)
+
+    assert [program.capacity for program in found.classes] == [capacity]
+
+
+def test_the_longest_buckets_come_first() -> None:
+    live = [trial(n, width) for n, width in enumerate([8, 8, 64, 64, 32, 32])]
+
+    found = plan(live, (), structure_of, POLICY)
+
+    assert [bucket.numbers for bucket in found.buckets] == [(2, 3), (4, 5), (0, 1)]
