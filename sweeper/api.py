@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from sweeper import study
+from sweeper import session, study
 from sweeper.config import StudyConfig
 from sweeper.data.preparation import prepare
 from sweeper.executors.compiling import configure_jax
@@ -16,11 +16,9 @@ from sweeper.executors.fleet import fleet, n_threads, n_workers
 from sweeper.executors.trainer import problem_of
 from sweeper.progress import Observer
 from sweeper.results.status import Status
-from sweeper.rundir import RunDir
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.plan import LiveTrial, Plan
 from sweeper.scheduler.policy import policy_of
-from sweeper.session import check_directory, opened
 from sweeper.study_run import StudyRun, structures
 
 
@@ -43,11 +41,12 @@ def check(config: StudyConfig) -> Checked:
 
     Raises:
         StudyError: an option of the sampler or pruner, or the run directory, does not fit.
-        DataError: the data is missing or unfit.
+        StudyHeldError: another process runs the study.
+        SetupError: the data is missing or unfit, or the run directory cannot be used.
     """
     study.check(config)
     data = prepare(config)
-    check_directory(config, RunDir(config.run_dir))
+    session.check(config, data.digest)
     return Checked(
         name=config.study.name,
         n_trials=study.n_proposals(config),
@@ -145,7 +144,7 @@ def run(
     study.check(config)
     data = prepare(config)
     with (
-        opened(config, data.digest, fresh=fresh) as session,
-        fleet(config, data, session.run_dir, tell) as executor,
+        session.opened(config, data.digest, fresh=fresh) as held,
+        fleet(config, data, held.run_dir, tell) as executor,
     ):
-        return StudyRun(config, data, session, executor, tell).to_the_end(stop or threading.Event())
+        return StudyRun(config, data, held, executor, tell).to_the_end(stop or threading.Event())

@@ -58,7 +58,6 @@ class Closing:
     """
 
     metrics: tuple[str, ...]
-    steps_per_epoch: int
     elapsed_s: float
     live: Mapping[int, str]
     digests: Mapping[str, str]
@@ -170,7 +169,6 @@ class Ledger:
                 number,
                 closing.metrics,
                 tuple(curve for (packed,) in rows for curve in _unpack(packed)),
-                closing.steps_per_epoch,
                 closing.elapsed_s,
             )
 
@@ -222,13 +220,17 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                found = f"{self._name}: cannot be written, SQLite says: {error}"
+                raise LedgerError(f"{found}; make room for it, then go on") from error
             raise
-        self._db.execute("COMMIT")
 
     def _insert(
         self, table: str, keys: Mapping[str, int | str], body: Mapping[str, Any], *blobs: bytes
@@ -315,7 +317,6 @@ def _digest(*values: int | str | bytes) -> bytes:
 def _closing(body: Mapping[str, Any]) -> Closing:
     return Closing(
         metrics=tuple(body["metrics"]),
-        steps_per_epoch=body["steps_per_epoch"],
         elapsed_s=body["elapsed_s"],
         live={int(number): file for number, file in body["live"].items()},
         digests=body["digests"],
@@ -328,16 +329,16 @@ def _pack(curves: Sequence[Curve]) -> bytes:
     width = max((curve.values.shape[1] for curve in curves), default=0)
     head = [len(curves), width]
     for curve in curves:
-        head += [curve.number, curve.first_epoch, len(curve.values)]
+        head += [curve.number, curve.first_epoch, len(curve.values), curve.steps_per_epoch]
     values = (np.ascontiguousarray(curve.values, "<f8").tobytes() for curve in curves)
     return b"".join([np.array(head, "<i8").tobytes(), *values])
 
 
 def _unpack(packed: bytes) -> Iterator[Curve]:
     count, width = np.frombuffer(packed, "<i8", 2).tolist()
-    index = np.frombuffer(packed, "<i8", 3 * count, offset=16).reshape(count, 3)
-    values = np.frombuffer(packed, "<f8", offset=16 + 24 * count).reshape(-1, max(width, 1))
+    index = np.frombuffer(packed, "<i8", 4 * count, offset=16).reshape(count, 4)
+    values = np.frombuffer(packed, "<f8", offset=16 + 32 * count).reshape(-1, max(width, 1))
     start = 0
-    for number, first_epoch, epochs in index.tolist():
-        yield Curve(number, first_epoch, values[start : start + epochs])
+    for number, first_epoch, epochs, steps in index.tolist():
+        yield Curve(number, first_epoch, values[start : start + epochs], steps)
         start += epochs

@@ -57,7 +57,8 @@ def opened(config: StudyConfig, data_digest: str, *, fresh: bool = False) -> Ite
         if fresh:
             _move_aside(run_dir)
         check_directory(config, run_dir)
-        _forget_stillborn(run_dir)
+        if _is_stillborn(run_dir):
+            run_dir.ledger.unlink()
         ledger = Ledger.open(run_dir.ledger)
         try:
             boundaries = _joined(config, ledger, data_digest)
@@ -78,7 +79,7 @@ def check(config: StudyConfig, data_digest: str) -> None:
     """
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir)
-    if run_dir.ledger.exists():
+    if run_dir.ledger.exists() and not _is_stillborn(run_dir):
         with _held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
             _joined(config, ledger, data_digest)
 
@@ -112,19 +113,19 @@ def _make(config: StudyConfig, run_dir: RunDir) -> None:
     try:
         run_dir.make()
     except OSError as error:
-        raise SetupError(_unwritable(config, error.filename)) from error
+        told = f"{error.filename}: {error.strerror}"
+        raise SetupError(_unwritable(config, told)) from error
 
 
-def _unwritable(config: StudyConfig, path: Path | str) -> Problem:
+def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
     mend = "name a directory that you may write to"
-    return config.problem("results.dir", f"cannot write to {path}", mend)
+    return config.problem("results.dir", f"cannot write to {place}", mend)
 
 
-def _forget_stillborn(run_dir: RunDir) -> None:
-    """Remove the empty file of a ledger whose very first start was killed before it wrote."""
+def _is_stillborn(run_dir: RunDir) -> bool:
+    """Whether the ledger is an empty file, and its first start was killed before it wrote any."""
     ledger = run_dir.ledger
-    if not run_dir.study_file.exists() and ledger.exists() and ledger.stat().st_size == 0:
-        ledger.unlink()
+    return ledger.exists() and ledger.stat().st_size == 0 and not run_dir.study_file.exists()
 
 
 @contextmanager

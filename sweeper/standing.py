@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
@@ -27,8 +29,17 @@ class Standing:
     n_trials: int
     started_at: float
     ended_before: int
-    compile_s: float = 0.0
-    train_s: float = 0.0
+    spent_s: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def spending(self, step: str) -> Generator[None]:
+        """Count the time of a block to `step`."""
+        before = time.perf_counter()
+        try:
+            yield
+        finally:
+            taken = time.perf_counter() - before
+            self.spent_s[step] = self.spent_s.get(step, 0.0) + taken
 
     def status(
         self,
@@ -63,8 +74,9 @@ class Standing:
             trials_per_minute=None if rate is None else 60 * rate,
             eta_s=None if rate is None else left / rate,
             running=[] if plan is None else _buckets(plan),
-            compile_s=self.compile_s,
-            train_s=self.train_s,
+            compile_s=state.compile_s,
+            train_s=state.train_s,
+            spent_s=dict(self.spent_s),
             committed_at=now if state.rounds else None,
         )
 

@@ -59,6 +59,8 @@ class SweepState:
     running: dict[int, Running] = field(default_factory=dict[int, Running])
     ended: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    compile_s: float = 0.0
+    train_s: float = 0.0
 
     def open(self, specs: Iterable[TrialSpec], plan: Plan) -> None:
         """Take up a round's new trials, classes and lanes."""
@@ -74,6 +76,8 @@ class SweepState:
     def absorb(self, records: Iterable[BucketRecord]) -> None:
         """Add what the buckets of the open round brought to their trials."""
         for record in records:
+            self.compile_s += record.row["compile_s"]
+            self.train_s += record.row["train_s"]
             for curve in record.curves:
                 trial = self.running[curve.number]
                 trial.rows.append(record.row)

@@ -61,16 +61,25 @@ class StudyRun:
         try:
             self._publisher.publish(self._published)  # readers may start before the first round
             while not self._sweep.finished and not stop.is_set():
-                plan = self._sweep.open()
-                self._write_status("running", plan)
-                self._sweep.close(plan)
-                self._publisher.publish(self._published)
-                self._observer(RoundClosed(self._write_status("running")))
+                self._round()
         except BaseException:
             self._write_status("failed")
             raise
         self._publisher.publish(self._published, final=True)
         return self._write_status("finished" if self._sweep.finished else "interrupted")
+
+    def _round(self) -> None:
+        spending = self._standing.spending
+        with spending("ask"):
+            plan = self._sweep.open()
+        self._write_status("running", plan)
+        with spending("train"):
+            outcomes = self._sweep.train(plan)
+        with spending("commit"):
+            self._sweep.close(plan, outcomes)
+        with spending("publish"):
+            self._publisher.publish(self._published)
+        self._observer(RoundClosed(self._write_status("running")))
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
         status = self._standing.status(self._sweep.state, time.time(), doing, plan)
@@ -90,6 +99,5 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
         policy=policy_of(config, study.rungs(config), jax.default_backend()),
         metrics=program.metrics,
         test_metrics=program.test_metrics,
-        steps_per_epoch=len(data.x_train) // config.train.batch_size,
         run_id=session.run_id,
     )

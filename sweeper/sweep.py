@@ -49,7 +49,6 @@ class Parts:
     policy: Policy
     metrics: tuple[str, ...]
     test_metrics: tuple[str, ...]
-    steps_per_epoch: int
     run_id: str
     clock: Callable[[], float] = time.time
 
@@ -73,7 +72,8 @@ class Sweep:
 
     def advance(self) -> None:
         """One whole round."""
-        self.close(self.open())
+        plan = self.open()
+        self.close(plan, self.train(plan))
 
     def open(self) -> Plan:
         """The plan of the round to train: the one that a crash left open, or the next."""
@@ -81,12 +81,36 @@ class Sweep:
         self._open_plan = None
         return plan
 
-    def close(self, plan: Plan) -> None:
-        """Train the open round, decide which of its trials end, and commit it."""
-        number = self.state.rounds + 1
-        works = [self._work(number, bucket) for bucket in plan.buckets]
-        outcomes = sorted(self._parts.executor.train(works), key=lambda o: o.bucket.bucket)
-        self._commit(number, works, outcomes)
+    def train(self, plan: Plan) -> list[Outcome]:
+        """What each bucket of the open round came to, in the plan's order."""
+        outcomes = self._parts.executor.train(self._works(plan))
+        return sorted(outcomes, key=lambda outcome: outcome.bucket.bucket)
+
+    def close(self, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+        """Decide which trials of the open round end, and commit it."""
+        state, parts = self.state, self._parts
+        pairs = zip(self._works(plan), outcomes, strict=True)
+        records = [bucket_record(work, outcome) for work, outcome in pairs]
+        state.absorb(records)
+        lanes = [lane for outcome in outcomes for lane in outcome.lanes]
+        checkpoints = {lane.number: lane.checkpoint for lane in lanes}
+        digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
+        ended = self._decide(lanes)
+        best = self._best(ended)
+        for trial in sorted(best & ended.keys()):
+            file = checkpoints[trial]
+            parts.store.keep_model(state.running[trial].spec, file, digests[file])
+        live = {n: file for n, file in checkpoints.items() if n not in ended}
+        closing = Closing(
+            metrics=parts.metrics,
+            elapsed_s=parts.clock() - self._started,
+            live=live,
+            digests={file: digests[file] for file in sorted(set(live.values()))},
+            attributes=self._study.attributes(checkpoints),
+        )
+        parts.ledger.close_round(state.rounds + 1, closing, records, ended)
+        state.close(closing, ended)
+        parts.store.tidy(set(closing.digests), best)
 
     def _plan_next(self, number: int) -> Plan:
         state, parts = self.state, self._parts
@@ -98,31 +122,6 @@ class Sweep:
         parts.ledger.open_round(number, specs, plan.as_dict())
         state.open(specs, plan)
         return plan
-
-    def _commit(self, number: int, works: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
-        state, parts = self.state, self._parts
-        records = [bucket_record(*pair) for pair in zip(works, outcomes, strict=True)]
-        state.absorb(records)
-        lanes = [lane for outcome in outcomes for lane in outcome.lanes]
-        checkpoints = {lane.number: lane.checkpoint for lane in lanes}
-        ended = self._decide(lanes)
-        best = self._best(ended)
-        digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
-        for trial in sorted(best & ended.keys()):
-            file = checkpoints[trial]
-            parts.store.keep_model(state.running[trial].spec, file, digests[file])
-        live = {n: file for n, file in checkpoints.items() if n not in ended}
-        closing = Closing(
-            metrics=parts.metrics,
-            steps_per_epoch=parts.steps_per_epoch,
-            elapsed_s=parts.clock() - self._started,
-            live=live,
-            digests={file: digests[file] for file in set(live.values())},
-            attributes=self._study.attributes(checkpoints),
-        )
-        parts.ledger.close_round(number, closing, records, ended)
-        state.close(closing, ended)
-        parts.store.tidy(set(closing.digests), best)
 
     def _decide(self, lanes: Sequence[LaneResult]) -> dict[int, Mapping[str, Any]]:
         """The rows of the trials that end in this round.
@@ -175,6 +174,9 @@ class Sweep:
         sign = -1 if self._maximize else 1
         complete.sort(key=lambda row: (sign * row["value"], row["trial_number"]))
         return {row["trial_number"] for row in complete[: self._parts.config.results.keep_models]}
+
+    def _works(self, plan: Plan) -> list[Work]:
+        return [self._work(self.state.rounds + 1, bucket) for bucket in plan.buckets]
 
     def _work(self, number: int, bucket: Bucket) -> Work:
         specs = tuple(self.state.running[trial].spec for trial in bucket.numbers)

@@ -56,12 +56,14 @@ class Failure:
 class Curve:
     """What one lane measured in one round: `values[i]` are the metrics after `first_epoch + i`.
 
-    Epochs count from 1; `values` is float64, shaped (epochs, metrics).
+    Epochs count from 1, each of `steps_per_epoch` updates; `values` is float64, shaped (epochs,
+    metrics).
     """
 
     number: int
     first_epoch: int
     values: NDArray[np.float64]
+    steps_per_epoch: int
 
     @property
     def last_epoch(self) -> int:
@@ -79,5 +81,4 @@ class CurveBlock:
     round: int
     metrics: tuple[str, ...]
     curves: tuple[Curve, ...]
-    steps_per_epoch: int
     elapsed_s: float

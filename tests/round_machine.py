@@ -128,7 +128,6 @@ def run(
             policy=policy_of(config, rungs(config), "cpu"),
             metrics=config.train.metric_names,
             test_metrics=(),
-            steps_per_epoch=1,
             run_id="test",
         )
     )

@@ -65,7 +65,7 @@ def failed(
     lanes = tuple(
         LaneResult(
             number=lane.number,
-            curve=Curve(lane.number, lane.epoch_from + 1, np.empty((0, 0))),
+            curve=Curve(lane.number, lane.epoch_from + 1, np.empty((0, 0)), 0),
             checkpoint="",
             test=(),
             failure=failure,

@@ -55,7 +55,7 @@ class SimulatedExecutor:
         diverged = int(bad[0]) + 1 if len(bad) else None
         return LaneResult(
             number=lane.number,
-            curve=Curve(lane.number, lane.epoch_from + 1, rows[:diverged]),
+            curve=Curve(lane.number, lane.epoch_from + 1, rows[:diverged], steps_per_epoch=1),
             checkpoint=file,
             test=(),
             diverged_epoch=None if diverged is None else lane.epoch_from + diverged,

@@ -89,7 +89,10 @@ class Trainer:
         return Outcome(
             bucket=work.bucket,
             lanes=tuple(
-                replace(_result(lane, index, segment, file), retrained=starts[index].retrained)
+                replace(
+                    _result(lane, index, segment, file, parts.order.shape[1]),
+                    retrained=starts[index].retrained,
+                )
                 for index, lane in enumerate(work.bucket.lanes)
             ),
             digests={file: digest},
@@ -202,14 +205,16 @@ def _lane(spec: TrialSpec, settings: Settings, problem: Problem) -> Lane:
     )
 
 
-def _result(lane: plan.Lane, index: int, segment: Segment, file: str) -> LaneResult:
+def _result(
+    lane: plan.Lane, index: int, segment: Segment, file: str, steps_per_epoch: int
+) -> LaneResult:
     """What a lane measured in this round, up to the first epoch that is not finite."""
     rows = np.asarray(segment.curves[index, lane.epoch_from : lane.epoch_to], np.float64)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     length = int(bad[0]) + 1 if len(bad) else len(rows)
     return LaneResult(
         number=lane.number,
-        curve=Curve(lane.number, lane.epoch_from + 1, rows[:length]),
+        curve=Curve(lane.number, lane.epoch_from + 1, rows[:length], steps_per_epoch),
         checkpoint=file,
         test=tuple(float(value) for value in segment.test[index]),
         diverged_epoch=lane.epoch_from + length if len(bad) else None,

@@ -21,7 +21,9 @@ class Status:
     Times are seconds since 1970, UTC. `counts` are trials by state, RUNNING and WAITING among
     them. `best` has trial_number, value and params, and is None before a trial is COMPLETE.
     `running` has bucket, place, class_id and trials, one entry a bucket. `eta_s` and
-    `trials_per_minute` are None where there is too little to tell them from.
+    `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
+    `train_s` are the sums over all buckets, side by side or not; `spent_s` is where this process's
+    own time went, by step of the round.
     """
 
     study: str
@@ -42,6 +44,7 @@ class Status:
     running: Sequence[Mapping[str, Any]]
     compile_s: float
     train_s: float
+    spent_s: Mapping[str, float]
     committed_at: float | None
 
 

@@ -64,6 +64,7 @@ def _block_table(block: CurveBlock, study: str, schema: pa.Schema) -> pa.Table:
     lengths = [len(curve.values) for curve in curves]
     trials = np.repeat([curve.number for curve in curves], lengths)
     epochs = np.concatenate([np.arange(c.first_epoch, c.last_epoch + 1) for c in curves])
+    steps = epochs * np.repeat([curve.steps_per_epoch for curve in curves], lengths)
     n_epochs, n_metrics = values.shape
     zeros = np.zeros(values.size, np.int32)
     columns = {
@@ -72,7 +73,7 @@ def _block_table(block: CurveBlock, study: str, schema: pa.Schema) -> pa.Table:
         "replicate": zeros,
         "fold": zeros,
         "epoch": np.repeat(epochs, n_metrics),
-        "step": np.repeat(epochs * block.steps_per_epoch, n_metrics),
+        "step": np.repeat(steps, n_metrics),
         "metric": list(block.metrics) * n_epochs,
         "phase": pa.nulls(values.size, STRING),
         "value": pa.array(values.ravel(), mask=~np.isfinite(values).ravel()),

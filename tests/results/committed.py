@@ -56,7 +56,7 @@ def close_rounds(ledger: Ledger, count: int, epochs: int = 3, elapsed_s: float =
     for number in range(ledger.closed_rounds() + 1, ledger.closed_rounds() + count + 1):
         trials = range((number - 1) * TRIALS, number * TRIALS)
         ledger.open_round(number, [], {})
-        closing = Closing(METRICS, STEPS_PER_EPOCH, elapsed_s, {}, {}, {})
+        closing = Closing(METRICS, elapsed_s, {}, {}, {})
         record = BucketRecord(_bucket(number, trials), tuple(curve(n, epochs) for n in trials))
         rows = {n: _row(n, number, epochs, elapsed_s) for n in trials}
         ledger.close_round(number, closing, [record], rows)
@@ -68,7 +68,7 @@ def curve(number: int, epochs: int) -> Curve:
     values = values.reshape(epochs, len(METRICS))
     if number % 10 == 5:
         values[-1] = np.nan
-    return Curve(number, 1, values)
+    return Curve(number, 1, values, STEPS_PER_EPOCH)
 
 
 def _params(number: int) -> dict[str, int | float | str]:

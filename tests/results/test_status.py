@@ -33,6 +33,7 @@ STATUS = Status(
     running=[{"bucket": 0, "place": "thread 0", "class_id": "c", "trials": [4, 5]}],
     compile_s=1.0,
     train_s=2.0,
+    spent_s={},
     committed_at=2.0,
 )
 
