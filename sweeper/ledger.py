@@ -91,29 +91,38 @@ class Ledger:
     def __init__(self, connection: sqlite3.Connection, name: str = "ledger.db") -> None:
         self._db = connection
         self._name = name
-        if not self._tables():
-            with self._transaction():
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    self._db.execute(statement)
-                self._insert("meta", {"key": "schema_version"}, {"schema_version": SCHEMA_VERSION})
-        self._check()
+
+    @staticmethod
+    def create(path: str | Path) -> Ledger:
+        """An empty ledger at `path`, where nothing may be yet; ":memory:" is none but this one's.
+
+        It keeps SQLite's ordinary journal, so that it is one file when it is closed.
+        """
+        ledger = Ledger(sqlite3.connect(path, isolation_level=None), str(path))
+        with ledger._transaction():
+            for statement in filter(str.strip, _TABLES.split(";")):
+                ledger._db.execute(statement)
+            ledger._insert("meta", {"key": "schema_version"}, {"schema_version": SCHEMA_VERSION})
+        return ledger
 
     @staticmethod
     def open(path: Path) -> Ledger:
-        """The ledger at `path`, made where there is none; every row is checked.
+        """The ledger at `path`, of which every row is checked.
 
         Raises:
             LedgerError: it is damaged, emptied, or of another version.
         """
-        if path.exists() and path.stat().st_size == 0:
+        if path.stat().st_size == 0:
             raise LedgerError(f"{path}: the ledger is empty; {_MEND}")
         try:
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
                 connection.execute(f"PRAGMA {pragma}")
-            return Ledger(connection, str(path))
+            ledger = Ledger(connection, str(path))
+            ledger._check()
         except sqlite3.DatabaseError as error:
             raise LedgerError(f"{path}: SQLite says: {error}; {_MEND}") from error
+        return ledger
 
     def close(self) -> None:
         """Let go of the file."""
@@ -123,7 +132,8 @@ class Ledger:
 
     def sessions(self) -> list[dict[str, Any]]:
         """What each start of the program recorded, oldest first."""
-        return [json.loads(body) for (body,) in self._rows("SELECT body FROM session ORDER BY 1")]
+        rows = self._rows("SELECT body FROM session ORDER BY session")
+        return [json.loads(body) for (body,) in rows]
 
     def closed_rounds(self) -> int:
         """How many rounds are closed; rounds count from 1."""
@@ -152,7 +162,8 @@ class Ledger:
 
     def trial_rows(self) -> list[dict[str, Any]]:
         """The row of each finished trial, by number."""
-        return [json.loads(body) for (body,) in self._rows("SELECT body FROM ending ORDER BY 1")]
+        rows = self._rows("SELECT body FROM ending ORDER BY number")
+        return [json.loads(body) for (body,) in rows]
 
     def bucket_rows(self) -> list[dict[str, Any]]:
         """The row of each bucket of the closed rounds."""
@@ -260,12 +271,9 @@ class Ledger:
 
     def _endings(self) -> dict[int, dict[int, Mapping[str, Any]]]:
         found: dict[int, dict[int, Mapping[str, Any]]] = {}
-        for trial, number, body in self._rows("SELECT number, round, body FROM ending ORDER BY 1"):
+        for trial, number, body in self._rows("SELECT number, round, body FROM ending"):
             found.setdefault(number, {})[trial] = json.loads(body)
         return found
-
-    def _tables(self) -> set[str]:
-        return {name for (name,) in self._rows("SELECT name FROM sqlite_master")}
 
     def _last_chain(self) -> bytes:
         rows = self._rows("SELECT chain FROM closing ORDER BY round DESC LIMIT 1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import socket
 import time
 import uuid
@@ -22,6 +21,7 @@ from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError
 from sweeper.ledger import Ledger
 from sweeper.reconcile import reconcile, refusals
+from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 
@@ -53,12 +53,15 @@ def opened(config: StudyConfig, data_digest: str, *, fresh: bool = False) -> Ite
     """
     run_dir = RunDir(config.run_dir)
     _make(config, run_dir)
+    if fresh:
+        _move_aside(run_dir)
+        _make(config, run_dir)
     with _held(run_dir):
-        if fresh:
-            _move_aside(run_dir)
-        check_directory(config, run_dir)
-        if _is_stillborn(run_dir):
-            run_dir.ledger.unlink()
+        if not run_dir.ledger.exists():
+            # A ledger appears with its tables or not at all: an empty one is always a damaged one.
+            with replacing(run_dir.ledger, run_dir.staging) as staged:
+                staged.unlink(missing_ok=True)
+                Ledger.create(staged).close()
         ledger = Ledger.open(run_dir.ledger)
         try:
             boundaries = _joined(config, ledger, data_digest)
@@ -79,7 +82,7 @@ def check(config: StudyConfig, data_digest: str) -> None:
     """
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir)
-    if run_dir.ledger.exists() and not _is_stillborn(run_dir):
+    if run_dir.ledger.exists():
         with _held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
             _joined(config, ledger, data_digest)
 
@@ -122,12 +125,6 @@ def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
     return config.problem("results.dir", f"cannot write to {place}", mend)
 
 
-def _is_stillborn(run_dir: RunDir) -> bool:
-    """Whether the ledger is an empty file, and its first start was killed before it wrote any."""
-    ledger = run_dir.ledger
-    return ledger.exists() and ledger.stat().st_size == 0 and not run_dir.study_file.exists()
-
-
 @contextmanager
 def _held(run_dir: RunDir) -> Iterator[None]:
     """The lock of a run directory; the system lets go of it when the process ends, however."""
@@ -156,16 +153,11 @@ def _owner(run_dir: RunDir) -> str:
 
 
 def _move_aside(run_dir: RunDir) -> None:
-    """Move all that is in the directory to a sibling named for the time; the lock stays."""
-    if not run_dir.ledger.exists():
-        return
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    old = run_dir.root.with_name(f"{run_dir.root.name}.{stamp}")
-    old.mkdir()
-    for path in run_dir.root.iterdir():
-        if path != run_dir.lock:
-            shutil.move(path, old / path.name)
-    run_dir.make()
+    """Rename the directory of a study for the time, in one step, while nobody else runs it."""
+    if run_dir.ledger.exists():
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+        with _held(run_dir):
+            run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
 
 
 def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[str, ...]:

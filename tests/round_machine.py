@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -93,7 +92,7 @@ def study(overrides: Iterable[str] = ()) -> StudyConfig:
 
 def new_ledger() -> Ledger:
     """An empty ledger in memory; it outlives a `Crash`, as a file outlives a process."""
-    return Ledger(sqlite3.connect(":memory:", isolation_level=None))
+    return Ledger.create(":memory:")
 
 
 def formula(diverging: frozenset[int]) -> Callable[[TrialSpec, int], tuple[float, ...]]:

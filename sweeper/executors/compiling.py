@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from platformdirs import user_cache_path
 from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
 from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.signature import short_hash
 
+CACHE_VARIABLE = "SWEEPER_CACHE_DIR"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
 
@@ -41,9 +44,23 @@ jax.monitoring.register_event_listener(_cache_hits)
 
 
 def cache_directory() -> Path:
-    """Where compiled programs are kept: `SWEEPER_CACHE_DIR`, or the user's cache directory."""
-    chosen = os.environ.get("SWEEPER_CACHE_DIR")
-    return (Path(chosen) if chosen else user_cache_path("sweeper")) / "xla"
+    """Where compiled programs are kept: below `SWEEPER_CACHE_DIR`, or the user's cache directory.
+
+    One directory a kind of machine, for a home directory may be shared by several, and a program
+    compiled for one processor may use instructions that another has not.
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    root = Path(chosen) if chosen else user_cache_path("sweeper")
+    return root / f"xla-{short_hash(platform.machine(), _processor())}"
+
+
+def _processor() -> str:
+    """What tells this processor from another kind, as far as the system says."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
 
 
 def configure_jax(precision: str) -> None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-import jax
-
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.executors.compiling import cache_directory, configure_jax
+from sweeper.executors.compiling import CACHE_VARIABLE, cache_directory, configure_jax
+from sweeper.executors.devices import visible_gpus
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
-from sweeper.executors.memory import Shares, carried_fraction, fraction_variable, shares
+from sweeper.executors.memory import (
+    PREALLOCATE,
+    Shares,
+    carried_fraction,
+    fraction_variable,
+    shares,
+)
 from sweeper.executors.process import ProcessExecutor, Slot
 from sweeper.executors.trainer import Trainer
 from sweeper.progress import Observer
+from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 from sweeper.worker import WorkerSetup, usable_cpus
 
@@ -78,9 +84,14 @@ def n_threads(config: StudyConfig) -> int:
 
 
 def n_workers(config: StudyConfig) -> int:
-    """How many worker processes there may be; they start when they are first needed."""
+    """How many worker processes there may be; they start when they are first needed.
+
+    By default one a core, or one a GPU, whose memory they share with this process.
+    """
     workers = config.execution.workers
-    return max(1, len(usable_cpus()) // 2) if workers == "auto" else workers
+    if workers != "auto":
+        return workers
+    return len(visible_gpus(os.environ)) or len(usable_cpus())
 
 
 @contextmanager
@@ -95,6 +106,8 @@ def fleet(
     memory = shares(config.execution.memory_fraction, threads, workers)
     if threads:
         os.environ.setdefault(fraction_variable(os.environ), f"{memory.parent:.4f}")
+    else:  # this process opens the device to see what it is, and leaves its memory to the workers
+        os.environ.setdefault(PREALLOCATE, "false")
     configure_jax(config.execution.precision)
     built = Fleet(
         _inline(config, data, run_dir, observer, threads) if threads else None,
@@ -121,7 +134,9 @@ def _process(
     memory: Shares,
     workers: int,
 ) -> ProcessExecutor:
-    data.save(run_dir.data)
+    with replacing(run_dir.data, run_dir.staging / "data") as staged:
+        data.save(staged)
+    gpus = visible_gpus(os.environ)
     slots = [
         Slot(
             index,
@@ -129,39 +144,30 @@ def _process(
                 config=config,
                 data=run_dir.data.absolute(),
                 checkpoints=run_dir.checkpoints.absolute(),
-                cpus=_cpus(index),
+                cpus=worker_cpus(index, gpus, usable_cpus()),
                 parent=os.getpid(),
             ),
-            _environment(index, memory.worker),
+            worker_environment(index, memory.worker, gpus, os.environ),
         )
         for index in range(workers)
     ]
     return ProcessExecutor(slots, config.execution.retries, observer)
 
 
-def _environment(index: int, memory_fraction: float) -> dict[str, str]:
-    """What a worker's environment holds before Python starts in it."""
+def worker_environment(
+    index: int, memory_fraction: float, gpus: Sequence[str], parent: Mapping[str, str]
+) -> dict[str, str]:
+    """What the environment of worker `index` holds, over the `parent`'s, before Python starts."""
     environment = {
-        fraction_variable(os.environ): f"{memory_fraction:.4f}",
-        "SWEEPER_CACHE_DIR": str(cache_directory().parent),
+        fraction_variable(parent): f"{memory_fraction:.4f}",
+        PREALLOCATE: "true",
+        CACHE_VARIABLE: str(cache_directory().parent),
     }
-    devices = _visible_devices(os.environ)
-    if len(devices) > 1:
-        environment["CUDA_VISIBLE_DEVICES"] = devices[index % len(devices)]
+    if len(gpus) > 1:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus[index % len(gpus)]
     return environment
 
 
-def _visible_devices(environment: Mapping[str, str]) -> list[str]:
-    """The GPUs that a worker may be given, by the names that CUDA knows them by."""
-    if jax.default_backend() == "cpu":
-        return []
-    chosen = environment.get("CUDA_VISIBLE_DEVICES")
-    return chosen.split(",") if chosen else [str(device.id) for device in jax.local_devices()]
-
-
-def _cpus(index: int) -> tuple[int, ...]:
-    """The core of a worker where there is no GPU: one each, round and round."""
-    if jax.default_backend() != "cpu":
-        return ()
-    cpus = usable_cpus()
-    return (cpus[index % len(cpus)],)
+def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int]) -> tuple[int, ...]:
+    """The core of worker `index`, one each round and round; all of them where there is a GPU."""
+    return () if gpus else (cpus[index % len(cpus)],)

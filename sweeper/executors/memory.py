@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 # Exactly one of the two may be set when JAX starts: both together are a ValueError.
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 _NEWER_FRACTION = "XLA_CLIENT_MEM_FRACTION"
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import LifoQueue
 
 from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
 
@@ -76,8 +76,8 @@ class ProcessExecutor:
         # One thread a slot, alive as long as the executor: a worker's life is bound to the
         # thread that started it.
         self._threads = ThreadPoolExecutor(len(self._slots), thread_name_prefix="slot")
-        self._free: SimpleQueue[Slot] = SimpleQueue()
-        for slot in self._slots:
+        self._free: LifoQueue[Slot] = LifoQueue()  # a worker that runs is rather used than started
+        for slot in reversed(self._slots):
             self._free.put(slot)
 
     def submit(self, work: Work) -> Future[Outcome]:

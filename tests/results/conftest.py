@@ -25,7 +25,10 @@ def open_ledger(tmp_path: Path) -> Iterator[Callable[[str], Ledger]]:
     opened: list[Ledger] = []
 
     def open_one(name: str) -> Ledger:
-        opened.append(Ledger.open(tmp_path / name))
+        path = tmp_path / name
+        if not path.exists():
+            Ledger.create(path).close()
+        opened.append(Ledger.open(path))
         return opened[-1]
 
     yield open_one

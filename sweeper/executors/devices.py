@@ -1,0 +1,34 @@
+"""Which GPUs this process may use, found out without starting JAX.
+
+JAX reads its share of the memory when it starts its client, so the shares have to be known before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+
+_DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def visible_gpus(
+    environment: Mapping[str, str], *, driver: Path = _DRIVER, plugin: bool | None = None
+) -> tuple[str, ...]:
+    """The GPUs as CUDA_VISIBLE_DEVICES names them; none where JAX will run on the CPU.
+
+    `driver` has one entry a GPU of the machine, `plugin` says whether JAX can use them.
+    """
+    platforms = environment.get("JAX_PLATFORMS", "")
+    can_use = _has_plugin() if plugin is None else plugin
+    if not can_use or (platforms and not {"cuda", "gpu"} & set(platforms.split(","))):
+        return ()
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return tuple(name.strip() for name in chosen.split(",") if name.strip())
+    count = len(list(driver.iterdir())) if driver.is_dir() else 0
+    return tuple(str(index) for index in range(count))
+
+
+def _has_plugin() -> bool:
+    return any((dist.name or "").startswith("jax-cuda") for dist in distributions())

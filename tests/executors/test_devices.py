@@ -1,0 +1,60 @@
+"""GPUs are counted without starting JAX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.executors.devices import visible_gpus
+from sweeper.executors.fleet import worker_cpus, worker_environment
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    for name in ("0000:01:00.0", "0000:02:00.0"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, ("0", "1")),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, ("1",)),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b"}, ("GPU-a", "GPU-b")),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ()),
+        ({"JAX_PLATFORMS": "cpu"}, ()),
+        ({"JAX_PLATFORMS": "cuda,cpu"}, ("0", "1")),
+    ],
+)
+def test_the_environment_narrows_the_machines_gpus(
+    environment: dict[str, str], expected: tuple[str, ...], driver: Path
+) -> None:
+    assert visible_gpus(environment, driver=driver, plugin=True) == expected
+
+
+def test_without_the_plugin_jax_runs_on_the_cpu(driver: Path) -> None:
+    assert visible_gpus({}, driver=driver, plugin=False) == ()
+
+
+def test_a_machine_without_the_driver_has_none(tmp_path: Path) -> None:
+    assert visible_gpus({}, driver=tmp_path / "none", plugin=True) == ()
+
+
+def test_workers_are_spread_over_several_gpus() -> None:
+    given = [worker_environment(i, 0.2, ("0", "3"), {})["CUDA_VISIBLE_DEVICES"] for i in range(3)]
+
+    assert given == ["0", "3", "0"]
+
+
+def test_workers_on_one_gpu_share_it() -> None:
+    environment = worker_environment(1, 0.2, ("0",), {})
+
+    assert "CUDA_VISIBLE_DEVICES" not in environment
+    assert environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.2000"
+
+
+def test_workers_without_a_gpu_get_a_core_each() -> None:
+    assert [worker_cpus(i, (), (0, 4, 6)) for i in range(4)] == [(0,), (4,), (6,), (0,)]
+    assert worker_cpus(1, ("0",), (0, 4, 6)) == ()
