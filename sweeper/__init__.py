@@ -4,31 +4,39 @@
     sweeper.run(study)
     sweeper.open_results("runs/digits").best(5)
 
-The names are fetched when they are first used: `import sweeper` alone imports neither JAX
-nor Optuna nor pandas.
+What is slow to import comes with the first use of a name: `import sweeper` alone imports neither
+JAX nor Optuna nor pandas.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweeper.api import run
-    from sweeper.config import load as load_study
+    from sweeper.config import StudyConfig
     from sweeper.results.read import open_results
 
 __all__ = ["load_study", "open_results", "run"]
 
-_HOMES = {
-    "load_study": ("sweeper.config", "load"),
-    "open_results": ("sweeper.results.read", "open_results"),
-    "run": ("sweeper.api", "run"),
-}
+_HOMES = {"open_results": "sweeper.results.read", "run": "sweeper.api"}
+
+
+def load_study(path: Path | str, overrides: Sequence[str] = ()) -> StudyConfig:
+    """The study that the file at `path` describes, with `overrides` such as "study.seed=1".
+
+    Raises:
+        StudyError: with all problems of the file and of `overrides`.
+    """
+    from sweeper.config import load
+
+    return load(Path(path), overrides)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sweeper' has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(_HOMES[name]), name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -183,27 +184,37 @@ def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def _interruptible(view: View) -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second ends the program where it stands."""
+    """An event that the first Ctrl-C sets; the second ends the program where it stands.
+
+    Python runs signal handlers in its main thread alone, which may be deep in a compiled program
+    or hold a lock. So the signal only wakes a thread of its own, which does the rest.
+    """
     stop = threading.Event()
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            if sys.stderr.isatty():
-                os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
-            os._exit(INTERRUPTED)
-        stop.set()
-
-    def announce() -> None:
-        stop.wait()
-        view.say("stopping at the end of this round; Ctrl-C again leaves at once")
-
-    # The signal may come amid a line, or a lock, of the main thread: let another one print.
-    threading.Thread(target=announce, name="announce", daemon=True).start()
-    before = signal.signal(signal.SIGINT, interrupt)
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    threading.Thread(target=_await_signals, args=(woken, stop, view), daemon=True).start()
+    handler = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    descriptor = signal.set_wakeup_fd(waking.fileno())
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.set_wakeup_fd(descriptor)
+        signal.signal(signal.SIGINT, handler)
+        waking.close()
+
+
+def _await_signals(woken: socket.socket, stop: threading.Event, view: View) -> None:
+    """Act on each Ctrl-C until the other end of `woken` is closed."""
+    with woken:
+        while received := woken.recv(1):
+            if received[0] != signal.SIGINT:
+                continue
+            if stop.is_set():
+                if sys.stderr.isatty():
+                    os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
+                os._exit(INTERRUPTED)
+            stop.set()
+            view.say("stopping at the end of this round; Ctrl-C again leaves at once")
 
 
 def _console(file: Any) -> Console:

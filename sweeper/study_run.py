@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 import jax
 
 from sweeper import study
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
+from sweeper.errors import Problem, SetupError
 from sweeper.executors.executor import Executor
 from sweeper.executors.trainer import problem_of
+from sweeper.programs import supervised
 from sweeper.programs.build import measure, program_of
-from sweeper.programs.supervised import Problem
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
 from sweeper.results.publish import Publisher
 from sweeper.results.status import Status, write_status
+from sweeper.rundir import RunDir
 from sweeper.scheduler.plan import Plan
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
@@ -26,7 +29,7 @@ from sweeper.store import Published, RunStore
 from sweeper.sweep import Parts, Sweep
 
 
-def structures(config: StudyConfig, problem: Problem) -> Structures:
+def structures(config: StudyConfig, problem: supervised.Problem) -> Structures:
     """The structure of each trial of a study on its data."""
     return Structures(
         lambda spec: config.filled(spec.params),
@@ -57,16 +60,23 @@ class StudyRun:
             observer(Warned(f"{key} has changed: from here on this is another study's path"))
 
     def to_the_end(self, stop: threading.Event) -> Status:
-        """Round by round until every trial has ended, or until `stop` is set."""
+        """Round by round until every trial has ended, or until `stop` is set.
+
+        Raises:
+            SetupError: a file of the run cannot be written; what is committed stands.
+        """
         try:
             self._publisher.publish(self._published)  # readers may start before the first round
             while not self._sweep.finished and not stop.is_set():
                 self._round()
-        except BaseException:
-            self._write_status("failed")
+            self._publisher.publish(self._published, final=True)
+            return self._write_status("finished" if self._sweep.finished else "interrupted")
+        except BaseException as error:
+            with suppress(OSError):  # a full disk must not hide what ended the study
+                self._write_status("failed")
+            if isinstance(error, OSError):
+                raise SetupError(_full(self._run_dir, error)) from error
             raise
-        self._publisher.publish(self._published, final=True)
-        return self._write_status("finished" if self._sweep.finished else "interrupted")
 
     def _round(self) -> None:
         spending = self._standing.spending
@@ -85,6 +95,11 @@ class StudyRun:
         status = self._standing.status(self._sweep.state, time.time(), doing, plan)
         write_status(self._run_dir, status)
         return status
+
+
+def _full(run_dir: RunDir, error: OSError) -> Problem:
+    place = str(error.filename or run_dir.root)
+    return Problem(place, "", f"cannot be written: {error.strerror}", "make room, then go on")
 
 
 def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:

@@ -18,6 +18,7 @@ import numpy as np
 from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.order import epoch_order
+from sweeper.errors import SetupError
 from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.executor import LaneResult, Outcome, Place, Work
 from sweeper.executors.retry import failed
@@ -66,11 +67,17 @@ class Trainer:
         self._lock = threading.Lock()
 
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
-        """The outcome of `work`; an exception in a program fails its lanes and nothing else."""
+        """The outcome of `work`; an exception in a program fails its lanes and nothing else.
+
+        Raises:
+            SetupError: the disk does not take the lanes' state, which is no fault of theirs.
+        """
         started_at = time.time()
         where = self._place(place, memory_fraction)
         try:
             return self._train(work, where, started_at)
+        except SetupError:
+            raise
         except Exception as error:
             failure = Failure(Reason.ERROR, type(error).__name__, traceback.format_exc())
             return failed(work, failure, where, started_at)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from sweeper.errors import Problem, SetupError
+
 _State = TypeVar("_State", bound=PyTree)
 
 
@@ -24,7 +26,11 @@ class CheckpointError(Exception):
 
 
 def write_lanes(path: Path, states: Mapping[int, PyTree[NDArray[Any]]]) -> str:
-    """Write the state of each trial to `path`, synced to disk; gives the digest of the file."""
+    """Write the state of each trial to `path`, synced to disk; gives the digest of the file.
+
+    Raises:
+        SetupError: the disk does not take it.
+    """
     tensors = {
         f"{number}/{name}": np.asarray(leaf, order="C")
         for number, state in states.items()
@@ -32,10 +38,14 @@ def write_lanes(path: Path, states: Mapping[int, PyTree[NDArray[Any]]]) -> str:
     }
     versions = {library: version(library) for library in ("jax", "equinox", "optax")}
     content = save(tensors, metadata=versions)
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        found = f"cannot be written: {error.strerror}"
+        raise SetupError(Problem(str(path), "", found, "make room for it, then go on")) from error
     return _digest(content)
 
 

@@ -1,0 +1,136 @@
+"""The command line as a user meets it: commands, exit codes, messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.cli import exit_code, newest_run
+from sweeper.errors import StudyError
+from sweeper.results.status import Status, write_status
+from sweeper.rundir import RunDir
+from tests.command_line import STUDY, CommandLine
+
+STATUS = Status(
+    study="wine",
+    run_id="r",
+    pid=os.getpid(),
+    host="elsewhere",
+    state="finished",
+    started_at=0.0,
+    updated_at=0.0,
+    round=3,
+    n_trials=4,
+    counts={"RUNNING": 0, "WAITING": 0, "COMPLETE": 3, "PRUNED": 1, "FAIL": 0},
+    best={"trial_number": 2, "value": 0.5, "params": {"depth": 2, "width": 16}},
+    metric="val_loss",
+    direction="minimize",
+    trials_per_minute=None,
+    eta_s=None,
+    running=[{"bucket": 1, "place": "thread 0", "class_id": "c", "trials": [3]}],
+    compile_s=0.0,
+    train_s=0.0,
+    spent_s={},
+    committed_at=None,
+)
+
+
+def _written_run(root: Path, status: Status = STATUS) -> RunDir:
+    run_dir = RunDir(root)
+    run_dir.make()
+    write_status(run_dir, status)
+    return run_dir
+
+
+@pytest.mark.parametrize(
+    ("state", "complete", "expected"),
+    [
+        ("finished", 3, 0),
+        ("finished", 0, 1),
+        ("failed", 3, 1),
+        ("interrupted", 3, 130),
+        ("interrupted", 0, 130),
+    ],
+)
+def test_the_exit_code_says_how_the_study_ended(state: str, complete: int, expected: int) -> None:
+    status = replace(STATUS, state=state, counts={"COMPLETE": complete, "FAIL": 1})
+    assert exit_code(status) == expected
+
+
+def test_the_newest_run_is_the_one_whose_status_was_written_last(tmp_path: Path) -> None:
+    for name, age_s in (("old", 200), ("new", 100), ("older", 300)):
+        written = _written_run(tmp_path / name).status
+        os.utime(written, (time.time() - age_s,) * 2)
+    assert newest_run(tmp_path) == tmp_path / "new"
+
+
+def test_without_a_run_there_is_no_newest(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="no study has been run here; name a run directory"):
+        newest_run(tmp_path / "runs")
+
+
+def test_status_shows_the_newest_run(command: CommandLine) -> None:
+    _written_run(command.directory / "runs" / "wine", replace(STATUS, state="running"))
+    done = command("status")
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines == [
+        "study     wine (runs/wine)",
+        "state     running, round 3",
+        "trials    4 of 4 trials",
+        "          3 COMPLETE, 1 PRUNED",
+        "best      val_loss 0.5 (trial 2): depth=2, width=16",
+        "bucket 1  trial 3, thread 0",
+    ]
+
+
+def test_status_in_json_is_the_status_file_and_its_directory(command: CommandLine) -> None:
+    _written_run(command.directory / "wine")
+    done = command("status", "wine", "--json")
+    assert json.loads(done.stdout) == {"run_dir": "wine", **asdict(STATUS)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "Usage: sweeper"),
+        (("sweep",), 2, "No such command 'sweep'"),
+        (("run",), 2, "Missing argument 'STUDY'"),
+        (("run", "there.toml", "--set"), 2, "--set"),
+        (("status",), 2, "runs/: no study has been run here; name a run directory"),
+        (("status", "[red]there[/red]"), 3, "[red]there[/red]: no study has been run here"),
+    ],
+)
+def test_a_refusal_is_its_message_and_its_exit_code(
+    arguments: tuple[str, ...], code: int, message: str, command: CommandLine
+) -> None:
+    done = command(*arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_version_is_printed(command: CommandLine) -> None:
+    done = command("--version")
+    assert (done.returncode, done.stdout) == (0, f"sweeper {version('sweeper')}\n")
+
+
+def test_public_names_are_fetched_when_used() -> None:
+    fetched = [getattr(sweeper, name).__name__ for name in sweeper.__all__]
+    assert fetched == ["load_study", "open_results", "run"]
+    with pytest.raises(AttributeError, match="no attribute 'launch'"):
+        _ = sweeper.launch
+
+
+def test_a_study_is_loaded_from_a_path_and_from_a_string(tmp_path: Path) -> None:
+    path = tmp_path / "wine.toml"
+    path.write_text(STUDY, encoding="utf-8")
+    loaded = sweeper.load_study(str(path), ["study.seed=7"])
+    assert (loaded.study.seed, sweeper.load_study(path).study.seed) == (7, 0)

@@ -1,0 +1,118 @@
+"""`run`, `validate` and `plan` on a small study, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.command_line import CommandLine, settings, wait_for
+
+ENDLESS = settings("study.n_trials=100_000")
+ENDLESS_ROUND = settings(
+    "search.train.epochs={type='int', low=1_000_000, high=1_000_001}",
+    "schedule.round_epochs=1_000_000",
+)
+DIVERGING = settings("search.optimizer.lr={type='float', low=1e36, high=1e38}")
+WIDTHS = settings("search.model.width={type='int', low=8, high=10_000}")
+
+
+@pytest.fixture(autouse=True)
+def study(command: CommandLine) -> None:
+    command.write()
+
+
+def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
+    command: CommandLine,
+) -> None:
+    done = command("run", "study.toml")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert lines[:2] == [["best", "trials"], ["trial", "val_loss", "lr", "epochs"]]
+    values = [float(line[1]) for line in lines[2:12]]
+    assert values == sorted(values)
+    assert lines[12:] == [
+        [],
+        ["trials", "runs/wine/trials.parquet"],
+        ["metrics", "runs/wine/metrics"],
+        ["buckets", "runs/wine/buckets.parquet"],
+        ["models", "runs/wine/models"],
+    ]
+    said = done.stderr.splitlines()
+    assert said[0] == "wine: 12 trials in runs/wine"
+    assert any(line.startswith("best val_loss ") for line in said)
+    assert said[-1].startswith("100 %, round ")
+
+
+def test_json_is_all_that_a_quiet_run_prints_and_status_gives_the_same(
+    command: CommandLine,
+) -> None:
+    done = command("run", "study.toml", "--quiet", "--json")
+    shown = command("status", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["state"] == "finished"
+    assert json.loads(done.stdout) == json.loads(shown.stdout)
+
+
+def test_a_study_without_a_completed_trial_ends_with_1(command: CommandLine) -> None:
+    done = command("run", "study.toml", *DIVERGING)
+    assert done.returncode == 1, done.stderr
+    assert "no trial completed" in done.stdout
+
+
+def test_ctrl_c_commits_and_leaves_and_the_same_command_goes_on(command: CommandLine) -> None:
+    with command.started("run", "study.toml", *ENDLESS) as process:
+        wait_for("best val_loss", process)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "stopping at the end of this round; Ctrl-C again leaves at once" in said
+    assert "the same command goes on from there" in out
+    stopped = command.status()
+    assert stopped["state"] == "interrupted"
+    again = command("run", "study.toml", *settings("study.n_trials=1"))
+    assert again.returncode == 0, again.stderr
+    assert f"going on after round {stopped['round']}" in again.stderr
+
+
+def test_ctrl_c_twice_leaves_at_once(command: CommandLine) -> None:
+    with command.started("run", "study.toml", *ENDLESS_ROUND) as process:
+        while not command.run_dir.status.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        wait_for("stopping at the end of this round", process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=5) == 130
+    assert command.status()["state"] == "interrupted"
+
+
+def test_validate_and_plan_write_nothing(command: CommandLine) -> None:
+    validated = command("validate", "study.toml", "--json")
+    planned = command("plan", "study.toml", "--json")
+    assert json.loads(validated.stdout)["n_trials"] == 12
+    buckets = json.loads(planned.stdout)["buckets_of_first_round"]
+    assert [bucket["trials"] for bucket in buckets] == [[0, 1, 2, 3]]
+    assert [path.name for path in command.directory.iterdir()] == ["study.toml"]
+
+
+def test_plan_shows_what_splits_buckets_and_who_shares_a_program(command: CommandLine) -> None:
+    done = command("plan", "study.toml", *WIDTHS)
+    lines = done.stdout.splitlines()
+    assert any(line.split() == ["model.width", "width", "yes"] for line in lines)
+    assert any(line.split() == ["optimizer.lr", "lr", "no"] for line in lines)
+    assert lines[-1] == (
+        "0 of 4 trials of the first round share their program with another; "
+        "fewer values of model.width (base = 2, or a step) would let more share"
+    )
+
+
+def test_an_error_shows_what_the_user_wrote_as_it_is(command: CommandLine) -> None:
+    done = command("validate", "study.toml", *settings("model.widht=[bold]wide[/bold]"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'model.width'?" in done.stderr
+    wrong = command("validate", "study.toml", *settings("model.activation=[bold]relu[/bold]"))
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "[bold]relu[/bold]" in wrong.stderr

@@ -1,0 +1,181 @@
+"""Imports point one way, and each outside library has one door."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "sweeper"
+
+# From the bottom up: a module imports from layers below its own, never from beside or above.
+LAYERS = (
+    {"errors", "trial", "rundir", "randomness"},
+    {"config"},
+    {"scheduler", "study", "ledger", "results", "reconcile"},
+    {"progress"},
+    {"models", "data"},
+    {"programs"},
+    {"executors"},
+    {"state", "store"},
+    {"rows", "resume", "standing"},
+    {"sweep", "session"},
+    {"study_run"},
+    {"api"},
+    {"wording"},
+    {"live", "answers"},
+    {"cli"},
+    {"__init__", "__main__"},
+)
+HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+
+# worker.py is the part of the executors that a child process runs.
+ROOMS = {"worker": "executors"}
+
+DOORS = {
+    "equinox": {"models", "programs", "store"},
+    "filelock": {"session"},
+    "jax": {"models", "programs", "executors", "study_run", "api"},
+    "joblib": {"executors"},
+    "optax": {"programs"},
+    "optuna": {"study"},
+    "pandas": {"data", "results"},
+    "platformdirs": {"executors"},
+    "pyarrow": {"results"},
+    "pydantic": {"config"},
+    "pydantic_core": {"config"},
+    "rich": {"cli", "live", "answers"},
+    "safetensors": {"programs"},
+    "sklearn": {"data"},
+    "sqlite3": {"ledger"},
+    "tomllib": {"config"},
+    "typer": {"cli"},
+}
+HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn"}
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`module`, as imported in `line` of the file `path` below the package."""
+
+    path: Path
+    line: int
+    module: str
+
+    @property
+    def importer(self) -> str:
+        """The module or package directly below `sweeper` that imports."""
+        return _room(self.path.parts[0].removesuffix(".py"))
+
+    @property
+    def imported(self) -> str:
+        """The module or package directly below `sweeper` that is imported."""
+        return _room(self.module.split(".")[1] if "." in self.module else "__init__")
+
+    @property
+    def library(self) -> str:
+        return self.module.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"sweeper/{self.path}:{self.line} imports {self.module}"
+
+
+def _room(name: str) -> str:
+    return ROOMS.get(name, name)
+
+
+def _modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """The modules that an import statement names; `from sweeper import x` is sweeper.x."""
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module="sweeper", names=names):
+            return [f"sweeper.{alias.name}" for alias in names]
+        case ast.ImportFrom(module=str(module)):
+            return [module]
+        case _:
+            return []
+
+
+def _imports() -> Iterator[Import]:
+    for path in _modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            for module in _imported(node):
+                yield Import(path.relative_to(PACKAGE), node.lineno, module)
+
+
+def _called_names(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id, node.lineno
+
+
+def test_every_module_has_its_layer() -> None:
+    found = {_room(path.relative_to(PACKAGE).parts[0].removesuffix(".py")) for path in _modules()}
+    assert found == set(HEIGHT)
+
+
+def test_imports_point_down() -> None:
+    wrong = [
+        str(found)
+        for found in _imports()
+        if found.library == "sweeper"
+        and found.imported != found.importer
+        and HEIGHT[found.imported] >= HEIGHT[found.importer]
+    ]
+    assert wrong == []
+
+
+def test_no_import_is_relative() -> None:
+    nodes = [
+        (path.name, node.lineno)
+        for path in _modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert nodes == []
+
+
+@pytest.mark.parametrize("library", sorted(DOORS))
+def test_each_library_comes_in_by_its_door(library: str) -> None:
+    wrong = [
+        str(found)
+        for found in _imports()
+        if found.library == library and found.importer not in DOORS[library]
+    ]
+    assert wrong == []
+
+
+def test_only_the_command_line_prints() -> None:
+    wrong = [
+        f"{path.name}:{line}"
+        for path in _modules()
+        if path.name != "cli.py"
+        for name, line in _called_names(path)
+        if name == "print"
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import sweeper",
+        "import sweeper.results.status",
+        "import sweeper.cli",
+    ],
+)
+def test_light_modules_import_nothing_heavy(statement: str) -> None:
+    code = f"import sys; {statement}; print(*sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,118 @@
+"""The views are told events and show them; they decide nothing."""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from sweeper.live import LineView, LiveView, view_for
+from sweeper.progress import BucketFinished, BucketStarted, RoundClosed, StudyOpened, Warned
+from sweeper.results.status import Status
+
+OPENED = StudyOpened("digits", Path("runs/digits"), rounds_done=0, n_trials=20)
+STARTED = BucketStarted(4, "c1", "exact", "thread 0", (7, 9), epoch_to=10)
+FINISHED = BucketFinished(4, "thread 0", compile_s=1.25, cache_hit=False, train_s=0.5)
+STATUS = Status(
+    study="digits",
+    run_id="r",
+    pid=1,
+    host="h",
+    state="running",
+    started_at=0.0,
+    updated_at=0.0,
+    round=1,
+    n_trials=20,
+    counts={"RUNNING": 17, "WAITING": 0, "COMPLETE": 3, "PRUNED": 0, "FAIL": 0},
+    best={"trial_number": 2, "value": 0.5, "params": {"depth": 2, "[red]": "[/]"}},
+    metric="val_accuracy",
+    direction="maximize",
+    trials_per_minute=30.0,
+    eta_s=34.0,
+    running=[],
+    compile_s=0.0,
+    train_s=0.0,
+    spent_s={},
+    committed_at=None,
+)
+
+
+def _written() -> Console:
+    return Console(file=io.StringIO(), width=120, markup=False, highlight=False, emoji=False)
+
+
+def _lines(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_line_per_better_best_and_per_tenth() -> None:
+    console = _written()
+    later = replace(STATUS, round=2, counts={"RUNNING": 16, "COMPLETE": 3, "FAIL": 1})
+    same = replace(later, round=3)
+    better = replace(same, round=4, best={"trial_number": 5, "value": 0.75, "params": {"depth": 1}})
+    with LineView(console) as view:
+        for event in (OPENED, STARTED, FINISHED, *map(RoundClosed, (STATUS, later, same, better))):
+            view(event)
+    assert _lines(console) == [
+        "digits: 20 trials in runs/digits",
+        "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
+        "10 %, round 1: 3 of 20 trials, 30 a minute, 0:34 left",
+        "20 %, round 2: 4 of 20 trials, 30 a minute, 0:34 left",
+        "best val_accuracy 0.75 (trial 5): depth=1",
+    ]
+
+
+def test_lines_tell_the_time_without_events() -> None:
+    console = _written()
+    with LineView(console, period_s=0.01):
+        deadline = time.monotonic() + 5
+        while not _lines(console) and time.monotonic() < deadline:
+            time.sleep(0.005)
+    assert _lines(console)[0] == "0:00, no round closed yet"
+
+
+def test_a_resumed_study_says_where_it_goes_on() -> None:
+    console = _written()
+    with LineView(console) as view:
+        view(replace(OPENED, rounds_done=3))
+    assert _lines(console) == ["digits: 20 trials in runs/digits, going on after round 3"]
+
+
+def test_the_picture_shows_state_rate_time_left_best_and_places() -> None:
+    console = _written()
+    now = [100.0]
+    view = LiveView(console, clock=lambda: now[0])
+    for event in (OPENED, FINISHED, RoundClosed(STATUS), STARTED):
+        view(event)
+    view(replace(FINISHED, place="worker 0", cache_hit=True, compile_s=0.25))
+    now[0] += 4.0
+    console.print(view.picture())
+    lines = [line.rstrip() for line in _lines(console)]
+    lines[1] = lines[1].lstrip("━╸╺ ")
+    assert lines == [
+        "digits, rounds closed: 1, 0:04",
+        "3 of 20 trials 30 a minute, 0:30 left",
+        "17 RUNNING, 3 COMPLETE",
+        "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
+        "thread 0  0:04  exact bucket 4: trials 7, 9 to epoch 10",
+        "worker 0  0:04  idle; bucket 4 found its program in the cache in 0.2 s, trained in 0.5 s",
+    ]
+
+
+def test_a_warning_stays_above_the_picture() -> None:
+    console = Console(
+        file=io.StringIO(), force_terminal=True, width=80, markup=False, highlight=False
+    )
+    with view_for(console) as view:
+        view(OPENED)
+        view(Warned("the cache [is] gone"))
+    assert any("warning: the cache [is] gone" in line for line in _lines(console))
+
+
+def test_the_view_fits_where_it_is_shown() -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    assert (type(view_for(terminal)), type(view_for(_written()))) == (LiveView, LineView)

@@ -1,0 +1,61 @@
+"""The README says what is there: two commands, the tree, links and code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _section(heading: str) -> str:
+    return README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def _blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_there_are_exactly_two_commands_of_one_line_each() -> None:
+    commands = _blocks("sh", _section("Two commands"))
+    assert [command.count("\n") for command in commands] == [1, 1]
+    assert _blocks("sh", README) == commands
+    run, test = commands
+    assert run.endswith("python -m sweeper run studies/digits.toml\n")
+    assert test.endswith("python -m pytest\n")
+
+
+def test_the_tree_names_every_module_and_nothing_else() -> None:
+    tree = _section("Architecture").split("\n    sweeper/\n")[1].split("\n\n")[0]
+    named = [line.split()[0] for line in tree.splitlines()]
+    modules = [path.name for path in (ROOT / "sweeper").glob("*.py")]
+    packages = [f"{path.parent.name}/" for path in (ROOT / "sweeper").glob("*/__init__.py")]
+    assert sorted(named) == sorted(modules + packages)
+
+
+def test_links_inside_the_project_resolve() -> None:
+    text = _without_code(README)
+    anchors = {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
+    targets = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    broken = [
+        link
+        for link in targets
+        if (link[1:] not in anchors if link.startswith("#") else not (ROOT / link).exists())
+    ]
+    assert (broken, bool(targets)) == ([], True)
+
+
+@pytest.mark.parametrize("block", _blocks("python", README))
+def test_python_in_the_readme_compiles(block: str) -> None:
+    compile(block, "README.md", "exec")

@@ -1,0 +1,41 @@
+"""Numbers and times are written one way everywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeper import wording
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.0, "0:00"), (7.4, "0:07"), (59.6, "1:00"), (750.0, "12:30"), (11_100.0, "3:05:00")],
+)
+def test_durations_are_written_as_a_clock_shows_them(seconds: float, expected: str) -> None:
+    assert wording.duration(seconds) == expected
+
+
+def test_floats_have_four_digits_and_nothing_else_is_touched() -> None:
+    params = {"depth": 3, "lr": 0.001234567, "activation": "relu", "norm": True, "absent": None}
+    assert wording.settings(params) == "depth=3, lr=0.001235, activation=relu, norm=True, absent=-"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([3], "trial 3"), ([3, 5], "trials 3, 5"), (list(range(9)), "9 trials")],
+)
+def test_few_trials_are_named_and_many_counted(numbers: list[int], expected: str) -> None:
+    assert wording.trial_numbers(numbers) == expected
+
+
+@pytest.mark.parametrize(
+    ("rate", "left", "expected"),
+    [
+        (None, None, ""),
+        (12.34, None, "12.3 a minute"),
+        (None, 5.0, "0:05 left"),
+        (1234.5, 61.0, "1234 a minute, 1:01 left"),
+    ],
+)
+def test_pace_says_what_is_known(rate: float | None, left: float | None, expected: str) -> None:
+    assert wording.pace(rate, left) == expected
