@@ -15,6 +15,7 @@ from tests.processes import ROOT, finish, kill, start
 
 STUDY = ROOT / "studies" / "digits.toml"
 SMALL = (
+    "study.sampler.n_startup_trials=3",
     "study.pruner.n_startup_trials=3",
     "study.pruner.n_warmup_steps=0",
     "schedule.parallel=5",

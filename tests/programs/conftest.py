@@ -17,7 +17,7 @@ from sweeper.data.preparation import prepare
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.plan import Bucket, Lane, LaneLoop, ProgramClass
-from sweeper.scheduler.signature import canonical
+from sweeper.scheduler.signature import canonical, short_hash
 from sweeper.trial import Scalar, TrialSpec
 
 STUDY = """
@@ -89,7 +89,7 @@ class Bench:
         files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
         lanes = tuple(Lane(s.number, start, stop, files.get(s.number, "")) for s in specs)
         structure = canonical(self.config.filled(specs[0].params).structure())
-        name = f"{lane_loop} {capacity} {structure}"
+        name = short_hash(lane_loop, capacity, structure)
         program = ProgramClass(name, name, name, "exact", lane_loop, capacity, "float64", 1)
         digests = {} if after is None else after.digests
         return Work(start + 1, Bucket(0, name, "inline", lanes), program, tuple(specs), digests)

@@ -1,0 +1,87 @@
+"""What may change between two starts of a study, and what that makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.reconcile import Change, reconcile, refusals
+from tests.command_line import STUDY
+
+REFUSED = [
+    "study.name='beer'",
+    "study.metric='train_loss'",
+    "study.direction='maximize'",
+    "study.seed=1",
+    "study.sampler.name='random'",
+    "study.sampler.n_startup_trials=5",
+    "study.pruner={name='median'}",
+    "data.name='iris'",
+    "data.scale='none'",
+    "data.split.val=0.3",
+    "model.depth=2",
+    "model.dropout=0.1",
+    "optimizer.weight_decay=0.1",
+    "train.batch_size=16",
+    "train.metrics=['accuracy']",
+    "search.optimizer.lr.high=0.2",
+    "search.model.width={type='int',low=4,high=8}",
+    "execution.precision='float64'",
+]
+BOUNDARY = [
+    "study.n_trials=13",
+    "schedule.parallel=5",
+    "schedule.round_epochs=2",
+    "execution.strategy='auto'",
+    "execution.lane_loop='vmap'",
+]
+FREE = [
+    "study.n_trials=11",
+    "execution.threads=2",
+    "execution.workers=1",
+    "execution.memory_fraction=0.5",
+    "execution.retries=3",
+    "results.dir='elsewhere'",
+    "results.keep_models=1",
+]
+
+
+def changed(assignment: str) -> tuple[list[Change], list[Change]]:
+    """What is refused and what makes a boundary where a study has one setting changed."""
+    # the sampler's options go with its name
+    study = STUDY.replace(", n_startup_trials = 4", "") if "random" in assignment else STUDY
+    path = Path("study.toml")
+    before, now = parse(study, path), parse(study, path, [assignment])
+    found = reconcile(before.canonical(), now.canonical())
+    return list(found.refused), list(found.boundary)
+
+
+@pytest.mark.parametrize("assignment", REFUSED)
+def test_what_trials_depend_on_is_refused(assignment: str) -> None:
+    refused, boundary = changed(assignment)
+    key = assignment.partition("=")[0]
+    assert refused and all(change.key.startswith(key) for change in refused)
+    assert boundary == []
+
+
+@pytest.mark.parametrize("assignment", BOUNDARY)
+def test_how_trials_are_asked_and_planned_makes_a_boundary(assignment: str) -> None:
+    refused, boundary = changed(assignment)
+    assert [change.key for change in boundary] == [assignment.partition("=")[0]]
+    assert refused == []
+
+
+@pytest.mark.parametrize("assignment", FREE)
+def test_where_trials_run_and_what_is_kept_is_free(assignment: str) -> None:
+    assert changed(assignment) == ([], [])
+
+
+def test_a_refusal_tells_both_values_and_the_way_out() -> None:
+    config = parse(STUDY, Path("study.toml"))
+    told = [str(problem) for problem in refusals(config, (Change("study.seed", 3, 0),))]
+    assert told == [
+        "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; "
+        "put it back, or start over with --fresh, which moves the old directory aside"
+    ]

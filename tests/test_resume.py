@@ -1,0 +1,279 @@
+"""The command that started a study goes on with it, to the rows of an unbroken run."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import sweeper
+from sweeper.ledger import Ledger
+from sweeper.results.digest import deterministic_digest
+from tests.command_line import CommandLine, contents, settings, wait_for
+
+LATER = settings("study.n_trials=40")
+RUN = ("run", "study.toml", *LATER)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> CommandLine:
+    """The study, run from its start to its end."""
+    command = CommandLine(tmp_path_factory.mktemp("unbroken"), compile_cache)
+    command.write()
+    assert command(*RUN, "--quiet").returncode == 0
+    return command
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> CommandLine:
+    """The study, stopped by Ctrl-C while trials were in training."""
+    command = CommandLine(tmp_path_factory.mktemp("stopped"), compile_cache)
+    command.write()
+    with command.started(*RUN) as process:
+        wait_for("best val_loss", process)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert process.returncode == 130, said
+    return command
+
+
+def copied(original: CommandLine, command: CommandLine) -> CommandLine:
+    """A copy of all files of `original`, to be gone on with."""
+    shutil.copytree(original.directory, command.directory, dirs_exist_ok=True)
+    return command
+
+
+@pytest.fixture
+def finished(unbroken: CommandLine, command: CommandLine) -> CommandLine:
+    """A finished study of the test's own."""
+    return copied(unbroken, command)
+
+
+@pytest.fixture
+def interrupted(stopped: CommandLine, command: CommandLine) -> CommandLine:
+    """An interrupted study of the test's own."""
+    return copied(stopped, command)
+
+
+@pytest.fixture(scope="module")
+def digest(unbroken: CommandLine) -> str:
+    """The digest of the rows of the unbroken run."""
+    return deterministic_digest(unbroken.run_dir)
+
+
+def sessions(command: CommandLine) -> list[list[str]]:
+    """The settings by which each start of a study departed from its first."""
+    with closing(Ledger.open(command.run_dir.ledger)) as ledger:
+        return [session["boundaries"] for session in ledger.sessions()]
+
+
+def test_ctrl_c_leaves_everything_committed_and_published(interrupted: CommandLine) -> None:
+    status = interrupted.status()
+    with closing(Ledger.open(interrupted.run_dir.ledger)) as ledger:
+        rounds, opened = ledger.closed_rounds(), ledger.opened_round()
+        ended = [row["trial_number"] for row in ledger.trial_rows()]
+    results = sweeper.open_results(interrupted.run_dir.root)
+
+    assert (status["state"], status["round"], opened) == ("interrupted", rounds, None)
+    assert results.trials()["trial_number"].tolist() == ended
+    assert results.buckets()["round"].max() == rounds
+    counts = status["counts"]
+    assert (counts["COMPLETE"], sum(counts.values())) == (len(ended), 40)
+    assert counts["RUNNING"] > 0 and counts["WAITING"] > 0
+    assert any(interrupted.run_dir.checkpoints.iterdir())
+
+
+def test_the_same_command_goes_on_to_the_rows_of_an_unbroken_run(
+    interrupted: CommandLine, digest: str
+) -> None:
+    rounds = interrupted.status()["round"]
+    done = interrupted(*RUN)
+
+    assert done.returncode == 0
+    assert f"40 trials in runs/wine, going on after round {rounds}" in done.stderr
+    assert "warning" not in done.stderr
+    assert deterministic_digest(interrupted.run_dir) == digest
+    assert interrupted.status()["state"] == "finished"
+    assert sessions(interrupted) == [[], []]
+
+
+def flip_a_bit(checkpoint: Path) -> None:
+    """Change a weight."""
+    content = bytearray(checkpoint.read_bytes())
+    content[-20] ^= 1
+    checkpoint.write_bytes(content)
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, Path.unlink])
+def test_a_damaged_checkpoint_is_noticed_and_its_trials_trained_again(
+    harm, interrupted: CommandLine, digest: str
+) -> None:
+    running = interrupted.status()["counts"]["RUNNING"]
+    (checkpoint,) = interrupted.run_dir.checkpoints.iterdir()
+    harm(checkpoint)
+
+    assert interrupted(*RUN, "--quiet").returncode == 0
+    assert deterministic_digest(interrupted.run_dir) == digest
+    outcomes = sweeper.open_results(interrupted.run_dir.root).buckets()["outcome"]
+    told = f"{running} from epoch 1 again, their checkpoint being damaged"
+    assert [said for said in outcomes.unique() if said != "trained"] == [f"trained; {told}"]
+    assert outcomes.str.contains(told).sum() == 1
+
+
+def test_a_start_that_was_killed_before_it_wrote_is_no_start(command: CommandLine) -> None:
+    command.write()
+    command.run_dir.make()
+    command.run_dir.lock.touch()
+    (command.run_dir.staging / command.run_dir.ledger.name).write_bytes(b"SQLite")
+
+    assert command("run", "study.toml", "--quiet").returncode == 0
+    assert len(sweeper.open_results(command.run_dir.root).trials()) == 12
+
+
+@pytest.mark.parametrize("room", [2_000, 10_000])
+def test_a_full_disk_ends_the_run_and_no_trial(
+    room: int, command: CommandLine, digest: str
+) -> None:
+    command.write()
+    with command.started(*RUN) as process:
+        wait_for("best val_loss", process)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (room, room))
+        _, said = process.communicate()
+
+    assert process.returncode == 3, said
+    assert "cannot be written" in said.splitlines()[-1]
+    assert "Traceback" not in said
+    assert command(*RUN, "--quiet").returncode == 0
+    assert deterministic_digest(command.run_dir) == digest
+
+
+def test_fresh_moves_the_old_directory_aside(finished: CommandLine) -> None:
+    old = contents(finished.run_dir.root)
+    done = finished("run", "study.toml", "--fresh", *settings("study.seed=1"))
+
+    assert done.returncode == 0, done.stderr
+    new, kept = sorted(finished.run_dir.root.parent.iterdir())
+    assert (new.name, kept.name[:5]) == ("wine", "wine.")
+    assert {**contents(kept), "ledger.lock": b""} == {**old, "ledger.lock": b""}
+    assert sweeper.open_results(new).trials()["seed"].unique().tolist() == [1]
+
+
+def test_what_trials_depend_on_cannot_change(interrupted: CommandLine) -> None:
+    there = contents(interrupted.directory)
+    keys = ("study.seed", "data.scale", "optimizer.weight_decay", "search.optimizer.lr.high")
+    done = interrupted(
+        *RUN, *settings(*map("=".join, zip(keys, ("1", "minmax", "0.1", "0.2"), strict=True)))
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == len(keys)
+    for key, line in zip(keys, done.stderr.splitlines(), strict=True):
+        assert line.startswith(f"--set: {key}: was ")
+        assert "--fresh" in line
+    assert contents(interrupted.directory) == there
+
+
+def test_how_trials_are_asked_and_planned_can_change_and_is_recorded(
+    interrupted: CommandLine,
+) -> None:
+    keys = ["study.n_trials", "schedule.parallel", "schedule.round_epochs"]
+    changes = settings("study.n_trials=44", "schedule.parallel=6", "schedule.round_epochs=2")
+    before = sweeper.open_results(interrupted.run_dir.root).trials()
+    done = interrupted("run", "study.toml", *changes)
+
+    assert done.returncode == 0, done.stderr
+    for key in keys:
+        assert f"warning: {key} has changed" in done.stderr
+    assert sorted(sessions(interrupted)[1]) == sorted(keys)
+    after = sweeper.open_results(interrupted.run_dir.root).trials()
+    assert len(after) == 44
+    kept = after[after["trial_number"].isin(before["trial_number"])].reset_index(drop=True)
+    # fewer of them may be among the best by now
+    pd.testing.assert_frame_equal(
+        kept.drop(columns="model_path"), before.drop(columns="model_path")
+    )
+
+
+def test_where_trials_run_and_what_is_kept_can_change(
+    interrupted: CommandLine, digest: str
+) -> None:
+    free = settings("execution.threads=2", "execution.retries=3", "results.keep_models=1")
+    done = interrupted(*RUN, *free)
+
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+    assert deterministic_digest(interrupted.run_dir) == digest
+    assert len(list(interrupted.run_dir.models.iterdir())) == 1
+    assert sessions(interrupted) == [[], []]
+
+
+def test_fewer_trials_end_a_study_when_those_in_training_have_ended(
+    interrupted: CommandLine,
+) -> None:
+    asked = interrupted.status()["counts"]
+    done = interrupted("run", "study.toml", *settings("study.n_trials=2"))
+
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+    status = interrupted.status()
+    assert status["state"] == "finished"
+    assert status["counts"]["COMPLETE"] == asked["COMPLETE"] + asked["RUNNING"]
+
+
+def test_a_finished_study_grows(finished: CommandLine) -> None:
+    before = sweeper.open_results(finished.run_dir.root).trials()
+    done = finished("run", "study.toml", *settings("study.n_trials=43"))
+
+    assert done.returncode == 0, done.stderr
+    after = sweeper.open_results(finished.run_dir.root).trials()
+    assert after["trial_number"].tolist() == list(range(43))
+    assert after["value"].tolist()[:40] == before["value"].tolist()
+    assert sessions(finished) == [[], ["study.n_trials"]]
+
+
+def test_deleted_views_are_written_anew(finished: CommandLine, digest: str) -> None:
+    run_dir = finished.run_dir
+    buckets = sweeper.open_results(run_dir.root).buckets()
+    for path in (run_dir.trials, run_dir.buckets, run_dir.status):
+        path.unlink()
+    shutil.rmtree(run_dir.metrics)
+
+    assert finished(*RUN, "--quiet").returncode == 0
+    assert deterministic_digest(run_dir) == digest
+    pd.testing.assert_frame_equal(sweeper.open_results(run_dir.root).buckets(), buckets)
+    assert finished.status()["counts"]["COMPLETE"] == 40
+
+
+def test_status_tells_how_a_study_stands_while_it_runs_and_after(command: CommandLine) -> None:
+    command.write()
+    with command.started("run", "study.toml", *settings("study.n_trials=100_000")) as process:
+        wait_for("best val_loss", process)
+        running = later = command.status()
+        while later["counts"]["COMPLETE"] == running["counts"]["COMPLETE"]:
+            later = command.status()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    killed = command.status()
+
+    assert (running["state"], running["pid"]) == ("running", process.pid)
+    assert later["counts"]["COMPLETE"] > running["counts"]["COMPLETE"] > 0
+    assert sum(later["counts"].values()) == 100_000
+    assert killed["state"] == "interrupted"
+
+
+def test_status_imports_nothing_that_is_slow(stopped: CommandLine) -> None:
+    status = ("-m", "sweeper", "status", str(stopped.run_dir.root))
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *status], capture_output=True, text=True, check=True
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+    assert "sweeper.cli" in imported
+    assert imported & {"jax", "optuna", "pandas", "pyarrow", "sklearn", "scipy"} == set()
