@@ -13,7 +13,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.preparation import prepare
 from sweeper.executors.compiling import configure_jax
 from sweeper.executors.fleet import fleet, n_threads, n_workers
-from sweeper.executors.trainer import problem_of
+from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer
 from sweeper.results.status import Status
 from sweeper.scheduler import plan as scheduler
@@ -110,7 +110,7 @@ def plan(config: StudyConfig) -> PlanPreview:
         SweeperError: as `check`.
     """
     study.check(config)
-    problem = problem_of(config, prepare(config))
+    data = data_spec(config, prepare(config))
     configure_jax(config.execution.precision)
     policy = policy_of(config, study.rungs(config), jax.default_backend())
     count = min(config.schedule.parallel, study.n_proposals(config))
@@ -118,7 +118,7 @@ def plan(config: StudyConfig) -> PlanPreview:
     live = [LiveTrial(spec, config.filled(spec.params).train.epochs) for spec in specs]
     return PlanPreview(
         config,
-        scheduler.plan(live, (), structures(config, problem), policy),
+        scheduler.plan(live, (), structures(config, data), policy),
         jax.devices()[0].device_kind,
         n_threads(config),
         n_workers(config),

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -28,6 +28,9 @@ from sweeper.errors import Problem, SetupError, StudyError, SweeperError
 from sweeper.live import QuietView, View, view_for
 from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.config import StudyConfig
 
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 BEST_SHOWN = 10
@@ -62,9 +65,9 @@ def run(
 
     Ctrl-C once stops at the end of the round, with everything committed; twice at once.
     """
-    from sweeper import api, config
+    loaded = _loaded(study, overrides)
+    from sweeper import api
 
-    loaded = config.load(study, overrides or ())
     view: View = QuietView() if quiet else view_for(_console(sys.stderr))
     with view, _interruptible(view) as stop:
         status = api.run(loaded, fresh=fresh, observer=view, stop=stop)
@@ -79,9 +82,10 @@ def run(
 @app.command()
 def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check a study file, its data and its run directory; train nothing."""
-    from sweeper import api, config
+    loaded = _loaded(study, overrides)
+    from sweeper import api
 
-    checked = asdict(api.check(config.load(study, overrides or ())))
+    checked = asdict(api.check(loaded))
     if as_json:
         _print_json(checked)
     else:
@@ -91,9 +95,10 @@ def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = Fa
 @app.command()
 def plan(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Show how the trials of a study would be placed; train nothing."""
-    from sweeper import api, config
+    loaded = _loaded(study, overrides)
+    from sweeper import api
 
-    preview = api.plan(config.load(study, overrides or ())).as_dict()
+    preview = api.plan(loaded).as_dict()
     if as_json:
         _print_json(preview)
     else:
@@ -117,6 +122,13 @@ def status(
         _print_json(_status_record(run_dir, standing))
     else:
         _console(sys.stdout).print(answers.standing(run_dir, standing))
+
+
+def _loaded(study: Path, overrides: list[str] | None) -> StudyConfig:
+    """The study, read before anything slow is imported: most refusals come from here."""
+    from sweeper import config
+
+    return config.load(study, overrides or ())
 
 
 def _print_version(wanted: bool) -> None:

@@ -13,9 +13,8 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.executor import Executor
-from sweeper.executors.trainer import problem_of
-from sweeper.programs import supervised
 from sweeper.programs.build import measure, program_of
+from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
 from sweeper.results.publish import Publisher
 from sweeper.results.status import Status, write_status
@@ -29,11 +28,11 @@ from sweeper.store import Published, RunStore
 from sweeper.sweep import Parts, Sweep
 
 
-def structures(config: StudyConfig, problem: supervised.Problem) -> Structures:
+def structures(config: StudyConfig, data: DataSpec) -> Structures:
     """The structure of each trial of a study on its data."""
     return Structures(
         lambda spec: config.filled(spec.params),
-        lambda settings: measure(settings, problem),
+        lambda settings: measure(settings, data),
     )
 
 
@@ -103,14 +102,14 @@ def _full(run_dir: RunDir, error: OSError) -> Problem:
 
 
 def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:
-    problem = problem_of(config, data)
-    program = program_of(config.filled({}), problem)
+    spec = data_spec(config, data)
+    program = program_of(config.filled({}), spec)
     return Parts(
         config=config,
         ledger=session.ledger,
         executor=executor,
-        store=RunStore(session.run_dir, config, problem),
-        structure_of=structures(config, problem),
+        store=RunStore(session.run_dir, config, spec),
+        structure_of=structures(config, spec),
         policy=policy_of(config, study.rungs(config), jax.default_backend()),
         metrics=program.metrics,
         test_metrics=program.test_metrics,

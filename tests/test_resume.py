@@ -111,7 +111,7 @@ def flip_a_bit(checkpoint: Path) -> None:
     checkpoint.write_bytes(content)
 
 
-@pytest.mark.parametrize("harm", [flip_a_bit, Path.unlink])
+@pytest.mark.parametrize("harm", [flip_a_bit, pytest.param(Path.unlink, marks=pytest.mark.slow)])
 def test_a_damaged_checkpoint_is_noticed_and_its_trials_trained_again(
     harm, interrupted: CommandLine, digest: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_start_that_was_killed_before_it_wrote_is_no_start(command: CommandLin
     assert len(sweeper.open_results(command.run_dir.root).trials()) == 12
 
 
-@pytest.mark.parametrize("room", [2_000, 10_000])
+@pytest.mark.parametrize("room", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_full_disk_ends_the_run_and_no_trial(
     room: int, command: CommandLine, digest: str
 ) -> None:

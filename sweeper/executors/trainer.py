@@ -24,24 +24,12 @@ from sweeper.executors.executor import LaneResult, Outcome, Place, Work
 from sweeper.executors.retry import failed
 from sweeper.programs.build import program_of
 from sweeper.programs.checkpoint import CheckpointError, read_lane, write_lanes
+from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.programs.program import Batch, Lane, Program, State
 from sweeper.programs.segment import Lanes, Parts, Segment
-from sweeper.programs.supervised import Problem
 from sweeper.randomness import words
 from sweeper.scheduler import plan
 from sweeper.trial import Curve, Failure, Reason, TrialSpec
-
-
-def problem_of(config: StudyConfig, data: Dataset) -> Problem:
-    """What a program needs to know of a study's data."""
-    return Problem(
-        in_size=data.n_features,
-        out_size=data.out_size,
-        y_scale=data.y_scale,
-        has_test=len(data.x_test) > 0,
-        dtype=config.execution.precision,
-        seed=config.study.seed,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +48,7 @@ class Trainer:
         self._config = config
         self._data = data
         self._checkpoints = checkpoints
-        self._problem = problem_of(config, data)
+        self._spec = data_spec(config, data)
         self._parts: dict[int, Parts] = {}
         self._compiled: dict[str, Compiled] = {}
         self._locks: dict[str, threading.Lock] = {}
@@ -84,10 +72,10 @@ class Trainer:
 
     def _train(self, work: Work, place: Place, started_at: float) -> Outcome:
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        program = program_of(settings[0], self._problem)
+        program = program_of(settings[0], self._spec)
         parts = self._parts_for(settings[0].train.batch_size)
         starts = [self._start(program, lane, work.digests) for lane in work.bucket.lanes]
-        lanes = _stack(work, starts, settings, self._problem)
+        lanes = _stack(work, starts, settings, self._spec)
         compiled, compile_s = self._compiled_for(work, program, lanes, parts)
         before = time.perf_counter()
         segment: Segment = jax.device_get(compiled.run(lanes, parts))
@@ -186,7 +174,7 @@ def _memory() -> dict[str, int]:
 
 
 def _stack(
-    work: Work, starts: Sequence[_Start], settings: Sequence[Settings], problem: Problem
+    work: Work, starts: Sequence[_Start], settings: Sequence[Settings], data: DataSpec
 ) -> Lanes:
     """The lanes side by side, filled up to the capacity with lanes that stop where they start."""
     spare = work.program.capacity - len(starts)
@@ -198,17 +186,17 @@ def _stack(
     stops = [lane.epoch_to for lane in work.bucket.lanes]
     return Lanes(
         state=stacked([start.state for start in starts]),
-        lane=stacked([_lane(*pair, problem) for pair in zip(work.specs, settings, strict=True)]),
+        lane=stacked([_lane(*pair, data) for pair in zip(work.specs, settings, strict=True)]),
         start=np.array([start.epoch for start in starts] + [0] * spare, np.int32),
         stop=np.array(stops + [0] * spare, np.int32),
     )
 
 
-def _lane(spec: TrialSpec, settings: Settings, problem: Problem) -> Lane:
-    dtype = np.dtype(problem.dtype)
+def _lane(spec: TrialSpec, settings: Settings, data: DataSpec) -> Lane:
+    dtype = np.dtype(data.dtype)
     return Lane(
         hparams={key: dtype.type(value) for key, value in settings.traced().items()},
-        key=words(problem.seed, "dropout", spec.number, 0)[:2],
+        key=words(data.seed, "dropout", spec.number, 0)[:2],
     )
 
 

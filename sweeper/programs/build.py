@@ -7,24 +7,25 @@ from collections.abc import Callable, Hashable
 import jax
 
 from sweeper.config import Settings
+from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Program
-from sweeper.programs.supervised import Problem, Supervised
+from sweeper.programs.supervised import Supervised
 
-_PROGRAMS: dict[str, Callable[[Settings, Problem], Program]] = {"supervised": Supervised}
+_PROGRAMS: dict[str, Callable[[Settings, DataSpec], Program]] = {"supervised": Supervised}
 
 
-def program_of(settings: Settings, problem: Problem) -> Program:
+def program_of(settings: Settings, data: DataSpec) -> Program:
     """The program that trains a trial with `settings`."""
-    return _PROGRAMS[settings.train.program](settings, problem)
+    return _PROGRAMS[settings.train.program](settings, data)
 
 
-def measure(settings: Settings, problem: Problem) -> tuple[Hashable, int]:
+def measure(settings: Settings, data: DataSpec) -> tuple[Hashable, int]:
     """The signature of a trial's state and program, and how many parameters its model has.
 
     The signature is the state's PyTree structure with shapes and dtypes; it compares equal within
     this process alone, for activation functions hash by identity.
     """
-    state = program_of(settings, problem).abstract()
+    state = program_of(settings, data).abstract()
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(state))
     compiled_in = tuple(sorted((key, str(value)) for key, value in settings.structure().items()))
     n_parameters = sum(leaf.size for leaf in jax.tree.leaves(state.model))

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PyTree
 
 from sweeper.config import Settings
 from sweeper.models.mlp import MLP, initial
+from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.metrics import LOSSES, METRICS
 from sweeper.programs.optimizers import decay_mask, optimizer_of
 from sweeper.programs.program import Batch, Lane, Metrics, State
@@ -22,26 +23,11 @@ from sweeper.randomness import generator
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What a program needs to know of the data: sizes, the unit of the targets, a test part.
-
-    Targets are scaled by `y_scale`; squared errors are reported in the data's own unit.
-    """
-
-    in_size: int
-    out_size: int
-    y_scale: float
-    has_test: bool
-    dtype: str
-    seed: int
-
-
-@dataclass(frozen=True)
 class Supervised:
     """Minimises the mean loss of a batch; see `Program`."""
 
     settings: Settings
-    problem: Problem
+    data: DataSpec
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -49,13 +35,13 @@ class Supervised:
 
     @property
     def test_metrics(self) -> tuple[str, ...]:
-        return self.settings.train.test_metric_names if self.problem.has_test else ()
+        return self.settings.train.test_metric_names if self.data.has_test else ()
 
     def abstract(self) -> State:
         return self._abstract
 
     def init(self, number: int) -> State:
-        rng = generator(self.problem.seed, "weights", number, 0)
+        rng = generator(self.data.seed, "weights", number, 0)
         model = initial(self._abstract_model, rng)
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
         return eqx.tree_at(lambda state: state.model, blank, eqx.filter(model, eqx.is_array_like))
@@ -96,21 +82,21 @@ class Supervised:
     @property
     def _loss_unit(self) -> float:
         """A squared error in scaled units times this is one in the data's own."""
-        return self.problem.y_scale**2 if self.settings.train.loss == "mse" else 1.0
+        return self.data.y_scale**2 if self.settings.train.loss == "mse" else 1.0
 
     @cached_property
     def _abstract_model(self) -> MLP:
         model = self.settings.model
         return eqx.filter_eval_shape(
             MLP,
-            self.problem.in_size,
-            self.problem.out_size,
+            self.data.in_size,
+            self.data.out_size,
             depth=model.depth,
             width=model.width,
             activation=model.activation,
             layer_norm=model.layer_norm,
             has_dropout=self.settings.has_dropout,
-            dtype=jnp.dtype(self.problem.dtype),
+            dtype=jnp.dtype(self.data.dtype),
             key=jax.random.key(0),
         )
 

@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sweeper.data.order import epoch_order
-from sweeper.executors.trainer import problem_of
 from sweeper.programs.build import program_of
+from sweeper.programs.data_spec import data_spec
 from sweeper.randomness import words
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
@@ -27,7 +27,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
     table, dropout = settings.model, settings.model.dropout
-    start = program_of(settings, problem_of(config, data)).init(trial.number).model
+    start = program_of(settings, data_spec(config, data)).init(trial.number).model
     weights = [(layer.weight, layer.bias) for layer in start.layers]
     is_regression = settings.train.loss == "mse"
 
