@@ -1,0 +1,82 @@
+"""64 trials of 16 structures: 16 programs, and each live trial in exactly one bucket a round."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import jax
+import pytest
+
+import sweeper
+from sweeper.results.read import Results
+from tests.processes import ROOT
+
+SETTINGS = (
+    "study.sampler.name=random",
+    "train.epochs=4",
+    "schedule.round_epochs=2",
+    "schedule.parallel=64",
+    "execution.strategy=exact",
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, list[str]]:
+    """The results, and the name of every program that was compiled, in order."""
+    directory = tmp_path_factory.mktemp("sixteen") / "run"
+    names: list[str] = []
+
+    def listen(event: str, _seconds: float, **about: str) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(about["fun_name"])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        study = sweeper.load_study(
+            ROOT / "studies" / "digits.toml", [*SETTINGS, f"results.dir={directory}"]
+        )
+        sweeper.run(study)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    return sweeper.open_results(directory), names
+
+
+def test_trials_of_one_class_shared_one_compiled_program(
+    run: tuple[Results, list[str]],
+) -> None:
+    results, names = run
+    trials = results.trials()
+    segments = Counter(name for name in names if "segment_" in name)
+
+    classes = set(trials["class_id"])
+    assert trials["structure_id"].nunique() == len(classes) == 16
+    assert segments == {f"jit(segment_{class_id})": 1 for class_id in classes}
+
+
+def test_each_live_trial_is_in_one_bucket_a_round(run: tuple[Results, list[str]]) -> None:
+    results, _ = run
+    trials, buckets = results.trials().set_index("trial_number"), results.buckets()
+
+    placed = Counter(
+        (row.round, number) for row in buckets.itertuples() for number in json.loads(row.trials)
+    )
+    expected = Counter(
+        (round_, number)
+        for number, row in trials.iterrows()
+        for round_ in range(row.first_round, row.last_round + 1)
+    )
+    assert placed == expected
+    assert (buckets["lanes_live"] == buckets["trials"].map(lambda t: len(json.loads(t)))).all()
+
+
+def test_a_bucket_holds_one_class_and_says_what_it_took(run: tuple[Results, list[str]]) -> None:
+    results, _ = run
+    trials, buckets = results.trials().set_index("trial_number"), results.buckets()
+
+    for row in buckets.itertuples():
+        assert set(trials.loc[json.loads(row.trials), "class_id"]) == {row.class_id}
+    compiled = buckets[buckets["compile_s"] > 0]
+    assert set(compiled["class_id"]) == set(trials["class_id"])
+    assert set(compiled["round"]) == {1}
+    assert (buckets["train_s"] > 0).all()
