@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from sweeper.results.digest import deterministic_digest
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.processes import ROOT, finish, kill, start
 
@@ -53,21 +55,32 @@ class Study:
         """The digest of all its deterministic columns."""
         return deterministic_digest(RunDir(self.directory / "run"))
 
-    def run_killed(self, kills: int, longest_s: float) -> int:
-        """Kill it `kills` times at random instants, then let it end; how many kills struck."""
-        instants = random.Random(f"{self.place} {kills}")
-        struck = 0
-        for _ in range(kills):
+    def run_killed(self, kills: int) -> None:
+        """Kill it `kills` times at random instants, then let it end.
+
+        One kill in three strikes while the program starts, the others up to two rounds after the
+        one in which the last kill struck.
+        """
+        chance = random.Random(f"{self.place} {kills}")
+        for index in range(kills):
             process = self.start()
-            try:
-                process.wait(instants.uniform(0.5, longest_s))
-            except subprocess.TimeoutExpired:
-                assert kill(process) == []
-                struck += 1
+            if index % 3 == 2:
+                time.sleep(chance.uniform(0.1, 2.5))
             else:
-                process.communicate()
+                self._await_round(self._round() + chance.randint(1, 2), process)
+                time.sleep(chance.uniform(0, 0.1))
+            assert process.poll() is None, "the kill came too late to strike"
+            assert kill(process) == []
         finish(self.start())
-        return struck
+
+    def _round(self) -> int:
+        """How many rounds are closed, as `status` tells it."""
+        run_dir = RunDir(self.directory / "run")
+        return read_status(run_dir).round if run_dir.status.exists() else 0
+
+    def _await_round(self, number: int, process: subprocess.Popen[str]) -> None:
+        while self._round() < number and process.poll() is None:
+            time.sleep(0.005)
 
 
 Golden = tuple[str, Path]
@@ -104,7 +117,8 @@ def test_no_place_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> N
 def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
     digest, cache = golden
     study = Study(tmp_path, cache, place)
-    assert study.run_killed(kills=3, longest_s=6) > 0
+    study.run_killed(kills=3)
+
     assert study.digest() == digest
 
 
@@ -117,6 +131,6 @@ def test_no_twenty_kills_change_a_row(
 ) -> None:
     digest, warm = long_golden
     study = Study(tmp_path, warm if cache_is == "warm" else tmp_path / "cache", place, 60)
-    assert study.run_killed(kills=20, longest_s=8) == 20
+    study.run_killed(kills=20)
 
     assert study.digest() == digest
