@@ -41,7 +41,7 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         "study": f"{status.study} ({run_dir.root})",
         "state": f"{status.state}, round {status.round}",
         "trials": wording.progress(status),
-        "": wording.states(status.counts),
+        "": wording.states(status),
     }
     if status.best is not None:
         facts["best"] = wording.best_trial(status.metric, status.best).removeprefix("best ")

@@ -13,13 +13,14 @@ from sweeper.config import StudyConfig
 from sweeper.data.preparation import prepare
 from sweeper.executors.compiling import configure_jax
 from sweeper.executors.fleet import fleet, n_threads, n_workers
+from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer
 from sweeper.results.status import Status
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.plan import LiveTrial, Plan
 from sweeper.scheduler.policy import policy_of
-from sweeper.study_run import StudyRun, structures
+from sweeper.study_run import StudyRun, doubtful_direction, structures
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Checked:
     features: int
     outputs: int
     run_dir: str
+    warning: str | None
 
 
 def check(config: StudyConfig) -> Checked:
@@ -55,7 +57,8 @@ def check(config: StudyConfig) -> Checked:
         test_rows=len(data.x_test),
         features=data.n_features,
         outputs=data.out_size,
-        run_dir=str(config.run_dir),
+        run_dir=str(config.run_dir.absolute()),
+        warning=doubtful_direction(config),
     )
 
 
@@ -110,15 +113,15 @@ def plan(config: StudyConfig) -> PlanPreview:
         SweeperError: as `check`.
     """
     study.check(config)
-    data = data_spec(config, prepare(config))
+    programs = Programs(data_spec(config, prepare(config)))
     configure_jax(config.execution.precision)
-    policy = policy_of(config, study.rungs(config), jax.default_backend())
+    policy = policy_of(config, study.rungs(config), jax.default_backend(), config.study.n_trials)
     count = min(config.schedule.parallel, study.n_proposals(config))
     specs = study.Study(config).ask(count, told_through_round=0)
     live = [LiveTrial(spec, config.filled(spec.params).train.epochs) for spec in specs]
     return PlanPreview(
         config,
-        scheduler.plan(live, (), structures(config, data), policy),
+        scheduler.plan(live, (), structures(config, programs), policy),
         jax.devices()[0].device_kind,
         n_threads(config),
         n_workers(config),

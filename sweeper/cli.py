@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from sweeper import answers
+from sweeper import answers, wording
 from sweeper.errors import Problem, SetupError, StudyError, SweeperError
 from sweeper.live import QuietView, View, view_for
 from sweeper.results.status import Status, read_status
@@ -66,11 +66,12 @@ def run(
     Ctrl-C once stops at the end of the round, with everything committed; twice at once.
     """
     loaded = _loaded(study, overrides)
-    from sweeper import api
-
     view: View = QuietView() if quiet else view_for(_console(sys.stderr))
-    with view, _interruptible(view) as stop:
-        status = api.run(loaded, fresh=fresh, observer=view, stop=stop)
+    with view:
+        from sweeper import api  # takes seconds, so the view shows already
+
+        with _interruptible(view) as stop:
+            status = api.run(loaded, fresh=fresh, observer=view, stop=stop)
     run_dir = RunDir(loaded.run_dir)
     if as_json:
         _print_json(_status_record(run_dir, status))
@@ -89,7 +90,8 @@ def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = Fa
     if as_json:
         _print_json(checked)
     else:
-        _console(sys.stdout).print(answers.pairs({"study_file": study, **checked}))
+        facts = {name: value for name, value in checked.items() if value is not None}
+        _console(sys.stdout).print(answers.pairs({"study_file": study, **facts}))
 
 
 @app.command()
@@ -117,11 +119,18 @@ def status(
 ) -> None:
     """Show how a study stands, while it runs or afterwards."""
     run_dir = RunDir(directory or newest_run(Path("runs")))
+    _refuse_a_file(run_dir.root)
     standing = read_status(run_dir)
     if as_json:
         _print_json(_status_record(run_dir, standing))
     else:
         _console(sys.stdout).print(answers.standing(run_dir, standing))
+
+
+def _refuse_a_file(path: Path) -> None:
+    if path.is_file():
+        mend = "name the run directory of the study, such as runs/digits"
+        raise StudyError(Problem(str(path), "", "a file, and no run directory", mend))
 
 
 def _loaded(study: Path, overrides: list[str] | None) -> StudyConfig:
@@ -226,7 +235,9 @@ def _await_signals(woken: socket.socket, stop: threading.Event, view: View) -> N
                     os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
                 os._exit(INTERRUPTED)
             stop.set()
-            view.say("stopping at the end of this round; Ctrl-C again leaves at once")
+            view.say(
+                "waiting for the buckets in training, then stopping; Ctrl-C again leaves at once"
+            )
 
 
 def _console(file: Any) -> Console:
@@ -246,16 +257,18 @@ def _status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:
 
 
 def _print_results(run_dir: RunDir, status: Status) -> None:
-    """The best trials, and where everything is."""
+    """How trials ended, the best of them, and where everything is."""
     from sweeper.results.read import open_results
 
     console = _console(sys.stdout)
+    console.print(wording.ended(status.counts), "", sep="\n")
     best = open_results(run_dir.root).best(BEST_SHOWN)
     if len(best):
         known = best.astype(object).where(best.notna(), None)  # one None for what is null
         console.print(answers.best_trials(status.metric, known.to_dict("records")), "")
     elif status.state == "finished":
-        console.print("no trial completed; the columns reason and error_message tell why", "")
+        why = "no trial completed; the columns reason and error_message tell why"
+        console.print(why, "", sep="\n")
     console.print(answers.paths(run_dir))
     if status.state == "interrupted":
         console.print(f"stopped after round {status.round}; the same command goes on from there")

@@ -115,22 +115,37 @@ class LiveView:
         parts: list[RenderableType] = [Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}")]
         if status is not None:
             parts += _standing(status, since_s=now - self._status_at)
+        else:
+            parts.append(_beginning(opened))
         if places:
             parts.append(_working(places, now))
         return Group(*parts)
+
+
+def _beginning(opened: StudyOpened) -> RenderableType:
+    """The bar before the first commit; of a study resumed it is not known how many have ended."""
+    if opened.rounds_done:
+        return _bar(None, opened.n_trials, f"{opened.n_trials} trials")
+    return _bar(0, opened.n_trials, f"0 of {opened.n_trials} trials")
+
+
+def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
+    """A bar of the trials and what is told beside it; it swings where `finished` is not known."""
+    total = None if finished is None else n_trials
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=total, completed=finished or 0, width=32, complete_style="green"), *told
+    )
+    return bar
 
 
 def _standing(status: Status, since_s: float) -> list[RenderableType]:
     """How the study stood at the last commit, `since_s` seconds ago; the time left runs on."""
     finished = wording.finished_trials(status.counts)
     eta_s = None if status.eta_s is None else max(0.0, status.eta_s - since_s)
-    bar = Table.grid(padding=(0, 1))
-    bar.add_row(
-        ProgressBar(total=status.n_trials, completed=finished, width=32, complete_style="green"),
-        f"{finished} of {status.n_trials} trials",
-        wording.pace(status.trials_per_minute, eta_s),
-    )
-    parts: list[RenderableType] = [bar, Text(wording.states(status.counts))]
+    pace = wording.pace(status.trials_per_minute, eta_s)
+    bar = _bar(finished, status.n_trials, f"{finished} of {status.n_trials} trials", pace)
+    parts: list[RenderableType] = [bar, Text(wording.states(status))]
     if status.best is not None:
         parts.append(Text(wording.best_trial(status.metric, status.best), style="bold"))
     return parts
@@ -152,9 +167,9 @@ def doing(event: BucketStarted | BucketFinished) -> str:
     if isinstance(event, BucketStarted):
         trials = wording.trial_numbers(event.trials)
         return f"{event.strategy} bucket {event.bucket}: {trials} to epoch {event.epoch_to}"
-    found = "found its program in the cache" if event.cache_hit else "compiled"
+    got = "loaded from the cache" if event.cache_hit else "compiled"
     return (
-        f"idle; bucket {event.bucket} {found} in {event.compile_s:.1f} s, "
+        f"idle after bucket {event.bucket}, {got} in {event.compile_s:.1f} s, "
         f"trained in {event.train_s:.1f} s"
     )
 
@@ -203,10 +218,10 @@ class LineView:
         if status.best is not None and status.best["value"] != self._best:
             self._best = status.best["value"]
             lines.append(wording.best_trial(status.metric, status.best))
-        tenth = 10 * wording.finished_trials(status.counts) // status.n_trials
-        if tenth > self._tenth:
-            self._tenth = tenth
-            lines.append(f"{10 * tenth} %, {self._standing}")
+        percent = 100 * wording.finished_trials(status.counts) // status.n_trials
+        if percent // 10 > self._tenth:
+            self._tenth = percent // 10
+            lines.append(f"{percent} %, {self._standing}")
         return lines
 
     def _tell_time(self) -> None:

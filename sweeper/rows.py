@@ -41,30 +41,36 @@ def bucket_record(work: Work, outcome: Outcome) -> BucketRecord:
         "device": outcome.place.device,
         "started_at": outcome.started_at,
         "compile_s": outcome.compile_s,
-        "cache_hit": outcome.cache_hit,
+        "cache_hit": outcome.cache_hit if outcome.compile_s else None,
         "train_s": outcome.train_s,
-        "waste_fraction": 1.0 - sum(epochs) / (program.capacity * max(epochs)),
-        "epochs_from": min(lane.epoch_from for lane in bucket.lanes),
+        "waste_fraction": _waste(program, epochs),
+        "epochs_from": min(lane.epoch_from for lane in bucket.lanes) + 1,
         "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
         "memory_peak_bytes": outcome.peak_memory_bytes,
         "attempt": outcome.attempt,
-        "outcome": _outcome(outcome.lanes),
-        "host": outcome.place.host,
-        "worker_pid": outcome.place.worker_pid,
-        "memory_fraction": outcome.place.memory_fraction,
-        "bytes_limit": outcome.place.bytes_limit,
+        "outcome": _outcome(outcome),
         "lanes": [_lane(lane, outcome, sum(epochs)) for lane in outcome.lanes],
     }
     return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))
 
 
-def _outcome(lanes: Sequence[LaneResult]) -> str:
+def _waste(program: ProgramClass, epochs: Sequence[int]) -> float:
+    """The share of a bucket's work that no trial has use of; an idle `map` lane does none."""
+    if program.lane_loop == "map":
+        return 0.0
+    return 1.0 - sum(epochs) / (program.capacity * max(epochs))
+
+
+def _outcome(outcome: Outcome) -> str:
     """What became of a bucket, in words; nothing but "trained" is a fallback."""
+    lanes = outcome.lanes
     failed = sum(lane.failure is not None for lane in lanes)
     retrained = sum(lane.retrained for lane in lanes)
     said = [f"{failed} of {len(lanes)} lanes failed"] if failed else ["trained"]
     if retrained:
         said.append(f"{retrained} from epoch 1 again, their checkpoint being damaged")
+    if outcome.attempt > 1:
+        said.append(f"{outcome.attempt} tries, workers having died")
     return "; ".join(said)
 
 
@@ -75,6 +81,7 @@ def _lane(lane: LaneResult, outcome: Outcome, epochs: int) -> dict[str, Any]:
         "test": [finite(value) for value in lane.test],
         "diverged_epoch": lane.diverged_epoch,
         "attempts": lane.attempts,
+        "place": asdict(lane.place),
         "failure": None if lane.failure is None else asdict(lane.failure),
         "lane_s": outcome.train_s * share,
         "compile_share_s": outcome.compile_s / len(outcome.lanes),
@@ -131,15 +138,12 @@ def trial_row(
         "attempts": sum(own["attempts"] for own in mine) - len(mine) + 1,
         "started_at": trial.rows[0]["started_at"],
         "finished_at": finished_at,
-        "train_s": sum(row["train_s"] for row in trial.rows),
+        "train_s": sum(own["lane_s"] for own in mine),
         "compile_share_s": sum(own["compile_share_s"] for own in mine),
-        "lane_s": sum(own["lane_s"] for own in mine),
+        "lane_s": sum(row["train_s"] for row in trial.rows),
         "peak_memory_bytes": last["memory_peak_bytes"],
-        **{key: last[key] for key in _PLACE},
+        **lane["place"],
     }
-
-
-_PLACE = ("device", "place", "host", "worker_pid", "memory_fraction", "bytes_limit")
 
 
 def finite(value: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import socket
@@ -9,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +21,7 @@ from filelock import FileLock, Timeout
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError
 from sweeper.ledger import Ledger
-from sweeper.reconcile import reconcile, refusals
+from sweeper.reconcile import Change, reconcile, refusals
 from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
@@ -33,13 +34,14 @@ class Session:
     """A run directory that this process holds, and the ledger in it.
 
     `boundaries` are the settings that changed since the study began in a way that keeps it valid
-    but no longer equal to an unbroken run.
+    but no longer equal to an unbroken run, `largest_n_trials` the most it was ever asked for.
     """
 
     run_id: str
     run_dir: RunDir
     ledger: Ledger
-    boundaries: tuple[str, ...]
+    boundaries: tuple[Change, ...]
+    largest_n_trials: int
 
 
 @contextmanager
@@ -68,8 +70,10 @@ def opened(config: StudyConfig, data_digest: str, *, fresh: bool = False) -> Ite
             run_id = uuid.uuid4().hex[:12]
             ledger.add_session(_record(config, data_digest, run_id, boundaries))
             if not run_dir.study_file.exists():
-                run_dir.study_file.write_text(config.source.text, encoding="utf-8")
-            yield Session(run_id, run_dir, ledger, boundaries)
+                with replacing(run_dir.study_file, run_dir.staging) as staged:
+                    staged.write_text(_as_run(config), encoding="utf-8")
+            sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
+            yield Session(run_id, run_dir, ledger, boundaries, max(sizes))
         finally:
             ledger.close()
 
@@ -160,7 +164,7 @@ def _move_aside(run_dir: RunDir) -> None:
             run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
 
 
-def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[str, ...]:
+def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[Change, ...]:
     """The session boundaries of going on with `ledger`; none for a new study."""
     sessions = ledger.sessions()
     if not sessions:
@@ -178,17 +182,17 @@ def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[str,
         ]
     if problems:
         raise StudyError(problems)
-    return tuple(change.key for change in found.boundary)
+    return found.boundary
 
 
 def _record(
-    config: StudyConfig, data_digest: str, run_id: str, boundaries: tuple[str, ...]
+    config: StudyConfig, data_digest: str, run_id: str, boundaries: tuple[Change, ...]
 ) -> dict[str, Any]:
     return {
         "run_id": run_id,
         "study": config.canonical(),
         "data_digest": data_digest,
-        "boundaries": list(boundaries),
+        "boundaries": [asdict(change) for change in boundaries],
         "started_at": time.time(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -197,3 +201,16 @@ def _record(
         "platform": platform.platform(),
         "versions": {library: version(library) for library in _LIBRARIES},
     }
+
+
+def _as_run(config: StudyConfig) -> str:
+    """The text of the study file, under the settings that were given on the command line."""
+    given = [f"# --set {key}={_value(config, key)}\n" for key in config.source.overridden]
+    return "".join([*given, config.source.text])
+
+
+def _value(config: StudyConfig, key: str) -> str:
+    value: Any = config.canonical()
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return json.dumps(value)

@@ -62,7 +62,7 @@ class Standing:
             started_at=self.started_at,
             updated_at=now,
             round=state.rounds,
-            n_trials=self.n_trials,
+            n_trials=max(self.n_trials, state.asked),
             counts={
                 **{name.value: ended[name.value] for name in TrialState},
                 "RUNNING": len(state.running),

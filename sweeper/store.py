@@ -11,9 +11,8 @@ import equinox as eqx
 
 from sweeper.config import StudyConfig
 from sweeper.ledger import Ledger
-from sweeper.programs.build import program_of
+from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import read_lane
-from sweeper.programs.data_spec import DataSpec
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 from sweeper.trial import CurveBlock, TrialSpec
@@ -25,11 +24,11 @@ class RunStore:
 
     run_dir: RunDir
     config: StudyConfig
-    data: DataSpec
+    programs: Programs
 
     def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
         """Write the model of a trial as Equinox serialises leaves, without optimizer state."""
-        program = program_of(self.config.filled(spec.params), self.data)
+        program = self.programs(self.config.filled(spec.params))
         path = self.run_dir.checkpoints / checkpoint
         state = read_lane(path, digest, spec.number, program.abstract())
         with replacing(self.run_dir.model(spec.number), self.run_dir.staging) as staged:

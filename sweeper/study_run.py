@@ -13,9 +13,10 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.executor import Executor
-from sweeper.programs.build import measure, program_of
-from sweeper.programs.data_spec import DataSpec, data_spec
+from sweeper.programs.build import Programs, measure
+from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
+from sweeper.reconcile import Change
 from sweeper.results.publish import Publisher
 from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir
@@ -28,11 +29,11 @@ from sweeper.store import Published, RunStore
 from sweeper.sweep import Parts, Sweep
 
 
-def structures(config: StudyConfig, data: DataSpec) -> Structures:
+def structures(config: StudyConfig, programs: Programs) -> Structures:
     """The structure of each trial of a study on its data."""
     return Structures(
         lambda spec: config.filled(spec.params),
-        lambda settings: measure(settings, data),
+        lambda settings: measure(settings, programs(settings)),
     )
 
 
@@ -54,9 +55,12 @@ class StudyRun:
         self._publisher = Publisher(session.run_dir, config)
         state, n_trials = self._sweep.state, study.n_proposals(config)
         self._standing = Standing(config, session.run_id, n_trials, time.time(), len(state.ended))
-        observer(StudyOpened(config.study.name, session.run_dir.root, state.rounds, n_trials))
-        for key in session.boundaries:
-            observer(Warned(f"{key} has changed: from here on this is another study's path"))
+        root = session.run_dir.root.absolute()
+        observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
+        for change in session.boundaries:
+            observer(Warned(_boundary(change)))
+        if doubt := doubtful_direction(config):
+            observer(Warned(doubt))
 
     def to_the_end(self, stop: threading.Event) -> Status:
         """Round by round until every trial has ended, or until `stop` is set.
@@ -65,6 +69,7 @@ class StudyRun:
             SetupError: a file of the run cannot be written; what is committed stands.
         """
         try:
+            self._sweep.tidy()
             self._publisher.publish(self._published)  # readers may start before the first round
             while not self._sweep.finished and not stop.is_set():
                 self._round()
@@ -96,21 +101,39 @@ class StudyRun:
         return status
 
 
+def _boundary(change: Change) -> str:
+    return (
+        f"{change.key} was {change.before} when the study began, now {change.now}: it goes on, but "
+        "rows from here on may differ from those of a study that began so"
+    )
+
+
+def doubtful_direction(config: StudyConfig) -> str | None:
+    """What to say where the study seeks the worst value of its metric; None where it does not."""
+    metric, direction = config.study.metric, config.study.direction
+    better = "minimize" if metric.endswith("loss") else "maximize"
+    if direction == better:
+        return None
+    return f"the study is to {direction} {metric}, of which usually the other end is better"
+
+
 def _full(run_dir: RunDir, error: OSError) -> Problem:
     place = str(error.filename or run_dir.root)
     return Problem(place, "", f"cannot be written: {error.strerror}", "make room, then go on")
 
 
 def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:
-    spec = data_spec(config, data)
-    program = program_of(config.filled({}), spec)
+    programs = Programs(data_spec(config, data))
+    program = programs(config.filled({}))
     return Parts(
         config=config,
         ledger=session.ledger,
         executor=executor,
-        store=RunStore(session.run_dir, config, spec),
-        structure_of=structures(config, spec),
-        policy=policy_of(config, study.rungs(config), jax.default_backend()),
+        store=RunStore(session.run_dir, config, programs),
+        structure_of=structures(config, programs),
+        policy=policy_of(
+            config, study.rungs(config), jax.default_backend(), session.largest_n_trials
+        ),
         metrics=program.metrics,
         test_metrics=program.test_metrics,
         run_id=session.run_id,

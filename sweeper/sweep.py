@@ -75,6 +75,10 @@ class Sweep:
         plan = self.open()
         self.close(plan, self.train(plan))
 
+    def tidy(self) -> None:
+        """Remove the files that a crash left beside what is committed."""
+        self._parts.store.tidy(set(self.state.checkpoint_digests), self._best({}))
+
     def open(self) -> Plan:
         """The plan of the round to train: the one that a crash left open, or the next."""
         plan = self._open_plan or self._plan_next(self.state.rounds + 1)
@@ -110,7 +114,7 @@ class Sweep:
         )
         parts.ledger.close_round(state.rounds + 1, closing, records, ended)
         state.close(closing, ended)
-        parts.store.tidy(set(closing.digests), best)
+        self.tidy()
 
     def _plan_next(self, number: int) -> Plan:
         state, parts = self.state, self._parts

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     PRUNED = "pruned"
     DIVERGED = "diverged"
     ERROR = "error"
+    OOM = "oom"
     WORKER_DIED = "worker_died"
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from sweeper.results.status import Status
 
-FINISHED = ("COMPLETE", "PRUNED", "FAIL")
+FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+_STATES = {"RUNNING": "running", "WAITING": "waiting", **FINISHED}
 
 
 def duration(seconds: float) -> str:
@@ -34,9 +35,15 @@ def finished_trials(counts: Mapping[str, int]) -> int:
     return sum(counts.get(state, 0) for state in FINISHED)
 
 
-def states(counts: Mapping[str, int]) -> str:
-    """Trials by state, those that there are: `16 RUNNING, 30 COMPLETE`."""
-    return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+def states(status: Status) -> str:
+    """Trials by state, those that there are: `16 running, 30 complete`."""
+    words = _STATES if status.state == "running" else {**_STATES, "RUNNING": "unfinished"}
+    return ", ".join(f"{count} {words[state]}" for state, count in status.counts.items() if count)
+
+
+def ended(counts: Mapping[str, int]) -> str:
+    """How trials ended, also where none did so: `3 complete, 13 pruned, 0 failed`."""
+    return ", ".join(f"{counts.get(state, 0)} {word}" for state, word in FINISHED.items())
 
 
 def best_trial(metric: str, best: Mapping[str, Any]) -> str:

@@ -45,7 +45,8 @@ _memory_fraction: float | None = None
 def start(setup: WorkerSetup) -> None:
     """Make this process a worker: bound to its parent's life and to its cores, then JAX."""
     global _trainer, _memory_fraction
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    # Ctrl-C is the parent's to answer, also where it could not be blocked before this process began
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(setup.parent)
     if setup.cpus and hasattr(os, "sched_setaffinity"):
         # XLA sizes its thread pool by affinity; its flags for that would change results

@@ -13,8 +13,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def start(directory: Path, cache: Path, arguments: Sequence[str]) -> subprocess.Popen[str]:
-    """`python -m sweeper` with `arguments`, in `directory`, with its own compile cache."""
+def start(
+    directory: Path, cache: Path, arguments: Sequence[str], *, own_group: bool = False
+) -> subprocess.Popen[str]:
+    """`python -m sweeper` with `arguments`, in `directory`, with its own compile cache.
+
+    In a group of its own it can be sent what a terminal sends to all that runs in it.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", "sweeper", *arguments],
         cwd=directory,
@@ -22,6 +27,7 @@ def start(directory: Path, cache: Path, arguments: Sequence[str]) -> subprocess.
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        process_group=0 if own_group else None,
     )
 
 

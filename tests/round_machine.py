@@ -124,7 +124,7 @@ def run(
                 lambda spec: config.filled(spec.params),
                 lambda settings: (canonical(settings.structure()), 100),
             ),
-            policy=policy_of(config, rungs(config), "cpu"),
+            policy=policy_of(config, rungs(config), "cpu", config.study.n_trials),
             metrics=config.train.metric_names,
             test_metrics=(),
             run_id="test",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -17,6 +19,7 @@ from sweeper.errors import StudyError
 from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
+from tests.processes import ROOT
 
 STATUS = Status(
     study="wine",
@@ -85,7 +88,7 @@ def test_status_shows_the_newest_run(command: CommandLine) -> None:
         "study     wine (runs/wine)",
         "state     running, round 3",
         "trials    4 of 4 trials",
-        "          3 COMPLETE, 1 PRUNED",
+        "          3 complete, 1 pruned",
         "best      val_loss 0.5 (trial 2): depth=2, width=16",
         "bucket 1  trial 3, thread 0",
     ]
@@ -115,6 +118,28 @@ def test_a_refusal_is_its_message_and_its_exit_code(
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_status_of_a_file_names_the_mend(command: CommandLine) -> None:
+    command.write()
+    done = command("status", "study.toml")
+    mend = "name the run directory of the study, such as runs/digits"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"study.toml: a file, and no run directory; {mend}\n"
+
+
+def test_the_view_is_shown_before_what_is_slow_to_import(command: CommandLine) -> None:
+    command.write()
+    (command.directory / "jax.py").write_text("raise ImportError('here the imports begin')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeper", "run", "study.toml"],
+        cwd=command.directory,
+        env={**os.environ, "PYTHONPATH": f"{command.directory}:{ROOT}", "FORCE_COLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    before, _, _ = done.stderr.partition("here the imports begin")
+    assert "opening the study" in before.partition("Traceback")[0]
 
 
 def test_version_is_printed(command: CommandLine) -> None:

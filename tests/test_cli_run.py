@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 
@@ -30,10 +31,11 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
     done = command("run", "study.toml")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
-    assert lines[:2] == [["best", "trials"], ["trial", "val_loss", "lr", "epochs"]]
-    values = [float(line[1]) for line in lines[2:12]]
+    assert done.stdout.startswith("12 complete, 0 pruned, 0 failed\n\n")
+    assert lines[2:4] == [["best", "trials"], ["trial", "val_loss", "lr", "epochs"]]
+    values = [float(line[1]) for line in lines[4:14]]
     assert values == sorted(values)
-    assert lines[12:] == [
+    assert lines[14:] == [
         [],
         ["trials", "runs/wine/trials.parquet"],
         ["metrics", "runs/wine/metrics"],
@@ -41,7 +43,7 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
         ["models", "runs/wine/models"],
     ]
     said = done.stderr.splitlines()
-    assert said[0] == "wine: 12 trials in runs/wine"
+    assert re.fullmatch(r"wine: 12 trials in .*runs/wine", said[0])
     assert any(line.startswith("best val_loss ") for line in said)
     assert said[-1].startswith("100 %, round ")
 
@@ -59,6 +61,7 @@ def test_json_is_all_that_a_quiet_run_prints_and_status_gives_the_same(
 def test_a_study_without_a_completed_trial_ends_with_1(command: CommandLine) -> None:
     done = command("run", "study.toml", *DIVERGING)
     assert done.returncode == 1, done.stderr
+    assert "0 complete, 12 pruned, 0 failed\n\n" in done.stdout
     assert "no trial completed" in done.stdout
 
 
@@ -68,10 +71,12 @@ def test_ctrl_c_commits_and_leaves_and_the_same_command_goes_on(command: Command
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert "stopping at the end of this round; Ctrl-C again leaves at once" in said
+    assert "waiting for the buckets in training, then stopping; Ctrl-C again" in said
     assert "the same command goes on from there" in out
     stopped = command.status()
     assert stopped["state"] == "interrupted"
+    shown = command("status").stdout
+    assert (" unfinished, " in shown, "running" in shown.lower()) == (True, False)
     again = command("run", "study.toml", *settings("study.n_trials=1"))
     assert again.returncode == 0, again.stderr
     assert f"going on after round {stopped['round']}" in again.stderr
@@ -83,7 +88,7 @@ def test_ctrl_c_twice_leaves_at_once(command: CommandLine) -> None:
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        wait_for("stopping at the end of this round", process)
+        wait_for("waiting for the buckets in training", process)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=5) == 130
     assert command.status()["state"] == "interrupted"

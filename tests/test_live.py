@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from sweeper.live import LineView, LiveView, view_for
@@ -60,7 +61,7 @@ def test_a_line_per_better_best_and_per_tenth() -> None:
     assert _lines(console) == [
         "digits: 20 trials in runs/digits",
         "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
-        "10 %, round 1: 3 of 20 trials, 30 a minute, 0:34 left",
+        "15 %, round 1: 3 of 20 trials, 30 a minute, 0:34 left",
         "20 %, round 2: 4 of 20 trials, 30 a minute, 0:34 left",
         "best val_accuracy 0.75 (trial 5): depth=1",
     ]
@@ -96,11 +97,26 @@ def test_the_picture_shows_state_rate_time_left_best_and_places() -> None:
     assert lines == [
         "digits, rounds closed: 1, 0:04",
         "3 of 20 trials 30 a minute, 0:30 left",
-        "17 RUNNING, 3 COMPLETE",
+        "17 running, 3 complete",
         "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
         "thread 0  0:04  exact bucket 4: trials 7, 9 to epoch 10",
-        "worker 0  0:04  idle; bucket 4 found its program in the cache in 0.2 s, trained in 0.5 s",
+        "worker 0  0:04  idle after bucket 4, loaded from the cache in 0.2 s, trained in 0.5 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rounds_done", "expected"),
+    [
+        (0, ["digits, rounds closed: 0, 0:00", "0 of 20 trials"]),
+        (3, ["digits, rounds closed: 3, 0:00", "20 trials"]),
+    ],
+)
+def test_the_bar_stands_before_the_first_commit(rounds_done: int, expected: list[str]) -> None:
+    console = _written()
+    view = LiveView(console, clock=lambda: 0.0)
+    view(replace(OPENED, rounds_done=rounds_done))
+    console.print(view.picture())
+    assert [line.lstrip("━╸╺ ").rstrip() for line in _lines(console)] == expected
 
 
 def test_a_warning_stays_above_the_picture() -> None:

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from sweeper.config.model import MlpTable
+from sweeper.config.optimizer import AdamWTable, SgdTable
+from sweeper.config.roles import Role, is_fixed, role_of
+from sweeper.config.table import Table
+from sweeper.config.train import TrainTable
+from sweeper.rundir import RunDir
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +51,39 @@ def test_the_tree_names_every_module_and_nothing_else() -> None:
     modules = [path.name for path in (ROOT / "sweeper").glob("*.py")]
     packages = [f"{path.parent.name}/" for path in (ROOT / "sweeper").glob("*/__init__.py")]
     assert sorted(named) == sorted(modules + packages)
+
+
+def test_the_table_of_settings_is_what_the_script_would_write() -> None:
+    script = [sys.executable, "scripts/settings", "--check"]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("row", "table"),
+    [
+        ("`model`", MlpTable),
+        ("`optimizer`, `adamw`", AdamWTable),
+        ("`optimizer`, `sgd`", SgdTable),
+        ("`train`", TrainTable),
+    ],
+)
+def test_what_can_be_searched_is_listed_by_its_role(row: str, table: type[Table]) -> None:
+    (line,) = (line for line in README.splitlines() if line.startswith(f"| {row} |"))
+    structural, traced = (re.findall(r"`(\w+)`", cell) for cell in line.split("|")[2:4])
+    searched = [name for name in table.model_fields if not is_fixed(table, name)]
+    assert structural == [n for n in searched if role_of(table, n) is Role.STRUCTURAL]
+    assert traced == [n for n in searched if role_of(table, n) is not Role.STRUCTURAL]
+
+
+def test_every_entry_of_a_run_directory_is_named() -> None:
+    listed = _section("Reading the results").split("runs/digits/\n")[1].split("\n\n")[0]
+    run_dir = RunDir(Path("runs/digits"))
+    paths = [
+        getattr(run_dir, name) for name, it in vars(RunDir).items() if isinstance(it, property)
+    ]
+    named = [line.split()[0].rstrip("/") for line in listed.splitlines()]
+    assert sorted(named) == sorted(path.name for path in paths if path.parent == run_dir.root)
 
 
 def test_links_inside_the_project_resolve() -> None:

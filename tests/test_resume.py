@@ -71,7 +71,7 @@ def digest(unbroken: CommandLine) -> str:
 def sessions(command: CommandLine) -> list[list[str]]:
     """The settings by which each start of a study departed from its first."""
     with closing(Ledger.open(command.run_dir.ledger)) as ledger:
-        return [session["boundaries"] for session in ledger.sessions()]
+        return [[change["key"] for change in s["boundaries"]] for s in ledger.sessions()]
 
 
 def test_ctrl_c_leaves_everything_committed_and_published(interrupted: CommandLine) -> None:
@@ -97,7 +97,7 @@ def test_the_same_command_goes_on_to_the_rows_of_an_unbroken_run(
     done = interrupted(*RUN)
 
     assert done.returncode == 0
-    assert f"40 trials in runs/wine, going on after round {rounds}" in done.stderr
+    assert f"going on after round {rounds}" in done.stderr
     assert "warning" not in done.stderr
     assert deterministic_digest(interrupted.run_dir) == digest
     assert interrupted.status()["state"] == "finished"

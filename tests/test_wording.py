@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sweeper import wording
+from tests.test_live import STATUS
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,23 @@ def test_floats_have_four_digits_and_nothing_else_is_touched() -> None:
 )
 def test_few_trials_are_named_and_many_counted(numbers: list[int], expected: str) -> None:
     assert wording.trial_numbers(numbers) == expected
+
+
+def test_every_way_to_end_is_counted() -> None:
+    counts = {"RUNNING": 2, "COMPLETE": 3, "PRUNED": 13}
+    assert wording.ended(counts) == "3 complete, 13 pruned, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("running", "2 running, 1 waiting, 3 complete"),
+        ("interrupted", "2 unfinished, 1 waiting, 3 complete"),
+    ],
+)
+def test_no_trial_runs_once_the_study_does_not(state: str, expected: str) -> None:
+    counts = {"RUNNING": 2, "WAITING": 1, "COMPLETE": 3, "FAIL": 0}
+    assert wording.states(replace(STATUS, state=state, counts=counts)) == expected
 
 
 @pytest.mark.parametrize(

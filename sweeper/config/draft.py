@@ -26,7 +26,7 @@ from sweeper.config.space import (
     any_value,
     flat_search,
     read_entry,
-    repeated_columns,
+    taken_columns,
 )
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table
@@ -79,8 +79,8 @@ class Draft:
     def _check_between(self, search: Mapping[str, SearchEntry]) -> None:
         study = allowed_values(StudyTable, self._raw.get("study"))
         train = allowed_values(TrainTable, self._raw.get("train"))
-        if "metric" in study and "metrics" in train:
-            self.faults += unreported_metric(study["metric"], train["metrics"])
+        if "metric" in study and train.keys() >= {"loss", "metrics"}:
+            self.faults += unreported_metric(study["metric"], train["loss"], train["metrics"])
         if "sampler" in study:
             self.faults += endless_grid(study["sampler"], search)
 
@@ -127,7 +127,7 @@ class Draft:
             self.faults += faults
             if entry is not None:
                 search[setting] = entry
-        self.faults += repeated_columns(search)
+        self.faults += taken_columns(search)
         return search
 
     def _read_table(self, name: str, search: Mapping[str, SearchEntry]) -> Table | None:

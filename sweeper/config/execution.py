@@ -32,10 +32,24 @@ class ExecutionTable(Table):
 
     rules = (_nowhere_to_train,)
 
-    strategy: Strategy = "auto"
-    lane_loop: Literal["auto", "map", "vmap"] = "auto"
-    threads: CountOrAuto = "auto"
-    workers: CountOrAuto = "auto"
-    memory_fraction: Annotated[float, Field(gt=0, le=1)] = 0.8
-    retries: NonNegativeInt = 1
-    precision: Literal["float32", "float64"] = "float32"
+    strategy: Strategy = Field(
+        default="auto", description="which trials train in buckets, which alone"
+    )
+    lane_loop: Literal["auto", "map", "vmap"] = Field(
+        default="auto", description="how a bucket runs its lanes; map on a CPU, else vmap"
+    )
+    threads: CountOrAuto = Field(
+        default="auto", description="threads of this process that train; one a core"
+    )
+    workers: CountOrAuto = Field(
+        default="auto", description="worker processes; one a core, or one a GPU"
+    )
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.8, description="of a device, shared by this process and its workers"
+    )
+    retries: NonNegativeInt = Field(
+        default=1, description="how often a trial whose worker died is tried again"
+    )
+    precision: Literal["float32", "float64"] = Field(
+        default="float32", description="of data, weights and losses"
+    )

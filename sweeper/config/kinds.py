@@ -23,5 +23,5 @@ def _scalar(value: object) -> object:
 
 
 CountOrAuto = Annotated[int | Literal["auto"], PlainValidator(_count_or_auto)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar)]

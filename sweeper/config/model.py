@@ -16,9 +16,15 @@ Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_re
 class MlpTable(Table):
     """A multilayer perceptron of `depth` hidden layers; depth 0 is a linear model."""
 
-    kind: Annotated[Literal["mlp"], FIXED] = "mlp"
-    depth: Annotated[int, Field(ge=0)]
-    width: Count
-    activation: Activation = "relu"
-    layer_norm: bool = False
-    dropout: Annotated[float, Field(ge=0, lt=1), TRACED] = 0.0
+    kind: Annotated[Literal["mlp"], FIXED] = Field(
+        default="mlp", description="a multilayer perceptron"
+    )
+    depth: Annotated[int, Field(ge=0, le=1000)] = Field(
+        description="hidden layers; 0 is a linear model"
+    )
+    width: Count = Field(description="units of each hidden layer")
+    activation: Activation = Field(default="relu", description="after each hidden layer")
+    layer_norm: bool = Field(default=False, description="whether hidden layers are normalised")
+    dropout: Annotated[float, Field(ge=0, lt=1), TRACED] = Field(
+        default=0.0, description="probability that a hidden unit is left out in training"
+    )

@@ -12,5 +12,10 @@ from sweeper.config.table import Table
 class ResultsTable(Table):
     """`[results]`; `dir` is seen from the current directory, by default `runs/<study.name>`."""
 
-    dir: Annotated[str, Field(min_length=1)] | None = None
-    keep_models: NonNegativeInt = 5
+    dir: Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]+$")] | None = Field(
+        default=None,
+        description="the run directory, seen from the current one; else `runs/<study.name>`",
+    )
+    keep_models: NonNegativeInt = Field(
+        default=5, description="of so many best trials weights are kept"
+    )

@@ -7,15 +7,20 @@ from collections.abc import Iterator, Mapping
 from sweeper.config.search import SearchEntry
 from sweeper.config.study import SamplerTable
 from sweeper.config.table import Fault
-from sweeper.config.train import Metric, reported
+from sweeper.config.train import Loss, Metric, metrics_of, reported
 
 
-def unreported_metric(metric: str, metrics: tuple[Metric, ...]) -> Iterator[Fault]:
+def unreported_metric(metric: str, loss: Loss, metrics: tuple[Metric, ...]) -> Iterator[Fault]:
     """The objective is something that the program reports."""
-    names = reported(metrics)
-    if metric not in names:
-        found = f"'{metric}' is not reported"
-        yield Fault("study.metric", found, f"the program reports {', '.join(names)}")
+    if metric in reported(metrics):
+        return
+    fitting = metrics_of(loss)
+    missing = [name for name in fitting if metric in reported((name,))]
+    names = reported(tuple(name for name in metrics if name in fitting))
+    mend = f"the program reports {', '.join(names)}"
+    if missing:
+        mend = f'write train.metrics = ["{missing[0]}"]'
+    yield Fault("study.metric", f"'{metric}' is not reported", mend)
 
 
 def endless_grid(sampler: SamplerTable, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
@@ -24,5 +29,5 @@ def endless_grid(sampler: SamplerTable, search: Mapping[str, SearchEntry]) -> It
         return
     for setting, entry in search.items():
         if entry.count() is None:
-            found = "endlessly many values under the sampler grid"
-            yield Fault(f"search.{setting}", found, "write a step, or choices")
+            found = "a continuous range, which a grid cannot hold"
+            yield Fault(f"search.{setting}", found, "write step = ..., or choices")

@@ -13,11 +13,19 @@ from sweeper.config.refusals import shown
 from sweeper.config.table import Fault, Table
 from sweeper.trial import Scalar
 
+_TYPE = "what is drawn"
+_LOW = "the least value"
+_HIGH = "the greatest value"
+_STEP = "distance of neighbours, from low on"
+_LOG = "whether drawn evenly in the logarithm"
+
 
 class _Entry(Table):
     """What every search entry has; `name` names the column."""
 
-    name: Annotated[str, Field(pattern=r"^\w+$", max_length=100)] | None = None
+    name: Annotated[str, Field(pattern=r"^\w+$", max_length=100)] | None = Field(
+        default=None, description="of the column; else the last part of the key"
+    )
 
     def column(self, key: str) -> str:
         """The column of the setting `key` in the results."""
@@ -62,12 +70,12 @@ class IntSearch(_Entry):
 
     rules = (_crossed, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
 
-    type: Literal["int"]
-    low: int
-    high: int
-    step: Count = 1
-    log: bool = False
-    base: Literal[2] | None = None
+    type: Literal["int"] = Field(description=_TYPE)
+    low: int = Field(description=_LOW)
+    high: int = Field(description=_HIGH)
+    step: Count = Field(default=1, description=_STEP)
+    log: bool = Field(default=False, description=_LOG)
+    base: Literal[2] | None = Field(default=None, description="powers of it alone")
 
     def count(self) -> int:
         """How many values there are."""
@@ -87,11 +95,11 @@ class FloatSearch(_Entry):
 
     rules = (_crossed, _log_of_nothing, _steps_in_log)
 
-    type: Literal["float"]
-    low: float
-    high: float
-    step: Annotated[float, Field(gt=0)] | None = None
-    log: bool = False
+    type: Literal["float"] = Field(description=_TYPE)
+    low: float = Field(description=_LOW)
+    high: float = Field(description=_HIGH)
+    step: Annotated[float, Field(gt=0)] | None = Field(default=None, description=_STEP)
+    log: bool = Field(default=False, description=_LOG)
 
     def count(self) -> int | None:
         """How many values there are; None where they are a continuum."""
@@ -114,8 +122,10 @@ class CategoricalSearch(_Entry):
 
     rules = (_repeated_choice,)
 
-    type: Literal["categorical"]
-    choices: Annotated[tuple[AnyScalar, ...], Field(strict=False, min_length=1)]
+    type: Literal["categorical"] = Field(description=_TYPE)
+    choices: Annotated[tuple[AnyScalar, ...], Field(strict=False, min_length=1)] = Field(
+        description="the values, which have no order"
+    )
 
     def count(self) -> int:
         """How many values there are."""

@@ -53,20 +53,24 @@ def read_entry(
     entry, faults = _read_by_type(raw, key)
     if entry is not None and table is not None and not misplaced:
         entry, unfit = _fitted(entry, table, last, key)
-        faults += unfit
+        told = {fault.key for fault in faults}
+        faults += [fault for fault in unfit if fault.key not in told]
     faults += misplaced
     return (None if faults else entry), faults
 
 
-def repeated_columns(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
-    """Two entries may not share a column."""
-    first: dict[str, str] = {}
+def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+    """Two entries may not share a column, nor have one that the results have anyway.
+
+    Columns that differ by case alone are one: DuckDB reads them so.
+    """
+    first = {"json": "all parameters"}  # params_json
     for setting, entry in search.items():
         column = entry.column(setting)
-        if column in first:
-            found = f"the column '{column}' is that of {first[column]} already"
+        if column.lower() in first:
+            found = f"the column '{column}' is that of {first[column.lower()]} already"
             yield Fault(f"search.{setting}", found, 'write another, name = "..."')
-        first.setdefault(column, setting)
+        first.setdefault(column.lower(), setting)
 
 
 def any_value(entry: SearchEntry) -> object:

@@ -24,22 +24,30 @@ class _OptunaTable(Table):
 class SamplerTable(_OptunaTable):
     """`[study.sampler]`."""
 
-    name: Literal["tpe", "random", "grid"] = "tpe"
+    name: Literal["tpe", "random", "grid"] = Field(default="tpe", description="who proposes trials")
 
 
 class PrunerTable(_OptunaTable):
     """`[study.pruner]`."""
 
-    name: Literal["none", "median", "asha"] = "none"
+    name: Literal["none", "median", "asha"] = Field(
+        default="none", description="who ends trials early"
+    )
 
 
 class StudyTable(Table):
     """`[study]`; `name` also names the run directory."""
 
-    name: Annotated[str, Field(pattern=r"^\w[\w-]*$", max_length=100)]
-    metric: str
-    direction: Literal["minimize", "maximize"]
-    n_trials: Count
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    sampler: SamplerTable = SamplerTable()
-    pruner: PrunerTable = PrunerTable()
+    name: Annotated[str, Field(pattern=r"^\w[\w-]*$", max_length=100)] = Field(
+        description="of the study and of its run directory"
+    )
+    metric: str = Field(
+        description="the objective: train_loss, val_loss, or val_ before one of train.metrics"
+    )
+    direction: Literal["minimize", "maximize"] = Field(description="which values are better")
+    n_trials: Count = Field(description="how many trials; a grid may have fewer")
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        default=0, description="of the split, the proposals and every trial"
+    )
+    sampler: SamplerTable = Field(default=SamplerTable(), description="who proposes trials")
+    pruner: PrunerTable = Field(default=PrunerTable(), description="who ends trials early")

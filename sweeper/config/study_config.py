@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
@@ -32,7 +32,7 @@ class StudyConfig(Table):
     `search` is by the dotted key of the setting that an entry fills, in the order of the file.
     """
 
-    version: Literal[1]
+    version: Literal[1] = Field(description="of these settings")
     study: StudyTable
     data: DataTable
     model: MlpTable

@@ -22,11 +22,17 @@ def reported(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
     return ("train_loss", "val_loss", *(f"val_{metric}" for metric in metrics))
 
 
+def metrics_of(loss: Loss) -> tuple[Metric, ...]:
+    """The metrics that go with `loss`."""
+    return tuple(metric for metric, its_loss in _LOSS_OF.items() if its_loss == loss)
+
+
 def _metric_of_another_loss(loss: Loss, metrics: tuple[Metric, ...]) -> Iterable[Fault]:
+    instead = " or ".join(metrics_of(loss))
     for metric in metrics:
         if _LOSS_OF[metric] != loss:
             found = f"{metric} does not go with the loss {loss}"
-            yield Fault("metrics", found, f'remove it, or write loss = "{_LOSS_OF[metric]}"')
+            yield Fault("metrics", found, f'write {instead}, or loss = "{_LOSS_OF[metric]}"')
 
 
 def _repeated_metric(metrics: tuple[Metric, ...]) -> Iterable[Fault]:
@@ -39,11 +45,17 @@ class TrainTable(Table):
 
     rules = (_metric_of_another_loss, _repeated_metric)
 
-    program: Annotated[Literal["supervised"], FIXED] = "supervised"
-    loss: Annotated[Loss, FIXED]
-    metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = ()
-    epochs: Annotated[Count, BOUND]
-    batch_size: Count
+    program: Annotated[Literal["supervised"], FIXED] = Field(
+        default="supervised", description="how a model is trained"
+    )
+    loss: Annotated[Loss, FIXED] = Field(description="what training minimises: of classes, numbers")
+    metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
+        default=(), description="reported besides the loss: accuracy of classes, r2 of numbers"
+    )
+    epochs: Annotated[Count, BOUND] = Field(description="passes over the training part")
+    batch_size: Count = Field(
+        description="rows a step; those that fill no batch wait for a later epoch"
+    )
 
     @property
     def metric_names(self) -> tuple[str, ...]:

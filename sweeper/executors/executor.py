@@ -25,34 +25,36 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneResult:
-    """What one lane came to: a curve that ends where it diverged, or why there is none.
-
-    `checkpoint` is the file, in the run's directory of checkpoints, that holds its state; empty
-    where it failed. `retrained` says that its checkpoint was damaged and it began anew. `test`
-    holds the test metrics after the last epoch, in the program's order.
-    """
-
-    number: int
-    curve: Curve
-    checkpoint: str
-    test: tuple[float, ...]
-    diverged_epoch: int | None = None
-    retrained: bool = False
-    failure: Failure | None = None
-    attempts: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Place:
     """Where a bucket ran. `memory_fraction` is what the environment carried when JAX started."""
 
     place: str
     device: str
     host: str
-    worker_pid: int
+    worker_pid: int | None
     memory_fraction: float | None
     bytes_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneResult:
+    """What one lane came to, and where: a curve that ends where it diverged, or why there is none.
+
+    `checkpoint` is the file, in the run's directory of checkpoints, that holds its state; empty
+    where it failed. `retrained` says that its checkpoint was damaged and it began anew. `test`
+    holds the test metrics after the last epoch, in the program's order; `attempts` counts the
+    tries, those of its companions included while they were in one bucket.
+    """
+
+    number: int
+    curve: Curve
+    checkpoint: str
+    test: tuple[float, ...]
+    place: Place
+    diverged_epoch: int | None = None
+    retrained: bool = False
+    failure: Failure | None = None
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ kills the others. With one pool a slot a death is known by its slot, and the nei
 
 from __future__ import annotations
 
-import os
+import signal
+import socket
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from queue import LifoQueue
 
 from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
@@ -44,20 +46,27 @@ class Slot:
             WorkerDiedError: the process ended before it gave an outcome.
         """
         started_at = time.time()
-        if self.pool is None:
-            self.pool = ProcessPoolExecutor(
-                max_workers=1,
-                env=self.environment,
-                initializer=worker.start,
-                initargs=(self.setup,),
-            )
-        pool = self.pool
         try:
-            return pool.submit(worker.train, work, self.place).result()
+            return self._submit(work).result()
         except BrokenProcessPool as death:
             self.close()
-            place = Place(self.place, "", os.uname().nodename, 0, None, None)
+            place = Place(self.place, "", socket.gethostname(), None, None, None)
             raise WorkerDiedError(str(death).strip(), place, started_at) from death
+
+    def _submit(self, work: Work) -> Future[Outcome]:
+        """Hand `work` to the worker; one that died while it was idle is replaced before."""
+        if self.pool is not None:
+            try:
+                return self.pool.submit(worker.train, work, self.place)
+            except BrokenProcessPool:
+                self.close()
+        self.pool = ProcessPoolExecutor(
+            max_workers=1,
+            env=self.environment,
+            initializer=worker.start,
+            initargs=(self.setup,),
+        )
+        return self.pool.submit(worker.train, work, self.place)
 
     def close(self) -> None:
         """End the worker at once."""
@@ -75,7 +84,9 @@ class ProcessExecutor:
         self._observer = observer
         # One thread a slot, alive as long as the executor: a worker's life is bound to the
         # thread that started it.
-        self._threads = ThreadPoolExecutor(len(self._slots), thread_name_prefix="slot")
+        self._threads = ThreadPoolExecutor(
+            len(self._slots), thread_name_prefix="slot", initializer=_block_interrupts
+        )
         self._free: LifoQueue[Slot] = LifoQueue()  # a worker that runs is rather used than started
         for slot in reversed(self._slots):
             self._free.put(slot)
@@ -99,3 +110,14 @@ class ProcessExecutor:
             return outcome
         finally:
             self._free.put(slot)
+
+
+def _block_interrupts() -> None:
+    """Keep Ctrl-C from the workers that this thread starts, from their first instruction on.
+
+    A terminal sends it to every process; a child inherits what its starting thread has blocked.
+    Python unblocks it when it starts its resource tracker, so that has to run before.
+    """
+    resource_tracker.ensure_running()
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -23,44 +23,37 @@ class WorkerDiedError(Exception):
 Attempt = Callable[[Work], Outcome]
 
 
-def train_surviving(work: Work, attempt: Attempt, retries: int) -> Outcome:
-    """The outcome of `work`, whoever dies over it.
+def train_surviving(work: Work, attempt: Attempt, retries: int, deaths: int = 0) -> Outcome:
+    """The outcome of `work`, whoever dies over it; `deaths` have been died over it already.
 
     Half of the lanes are masked, in the same program, until the culprit is alone; alone it has
     `retries` more tries, then it fails and its companions never notice.
     """
     try:
-        return attempt(work)
+        return _after(attempt(work), deaths)
     except WorkerDiedError as death:
         if len(work.bucket.lanes) == 1:
-            return _retry_alone(work, attempt, retries, death)
+            return _retry_alone(work, attempt, retries, deaths + 1, death)
         middle = len(work.bucket.lanes) // 2
-        first = train_surviving(_part(work, slice(None, middle)), attempt, retries)
-        second = train_surviving(_part(work, slice(middle, None)), attempt, retries)
-        return _joined(work, first, second)
+        first = train_surviving(_part(work, slice(None, middle)), attempt, retries, deaths + 1)
+        second = train_surviving(_part(work, slice(middle, None)), attempt, retries, deaths + 1)
+        return _joined(work, first, second, deaths + 1)
 
 
-def _retry_alone(work: Work, attempt: Attempt, retries: int, death: WorkerDiedError) -> Outcome:
-    for tried in range(2, retries + 2):
-        try:
-            outcome = attempt(work)
-        except WorkerDiedError as again:
-            death = again
-        else:
-            lanes = tuple(replace(lane, attempts=tried) for lane in outcome.lanes)
-            return replace(outcome, lanes=lanes, attempt=tried)
-    return failed(
-        work,
-        Failure(Reason.WORKER_DIED, type(death).__name__, str(death)),
-        death.place,
-        death.started_at,
-        attempts=retries + 1,
-    )
-
-
-def failed(
-    work: Work, failure: Failure, place: Place, started_at: float, attempts: int = 1
+def _retry_alone(
+    work: Work, attempt: Attempt, retries: int, deaths: int, death: WorkerDiedError
 ) -> Outcome:
+    for _ in range(retries):
+        try:
+            return _after(attempt(work), deaths)
+        except WorkerDiedError as again:
+            deaths, death = deaths + 1, again
+    failure = Failure(Reason.WORKER_DIED, type(death).__name__, str(death))
+    outcome = failed(work, failure, death.place, death.started_at)
+    return _after(outcome, deaths - 1)
+
+
+def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:
     """The outcome of `work` in which every lane failed and none has a state."""
     lanes = tuple(
         LaneResult(
@@ -68,12 +61,18 @@ def failed(
             curve=Curve(lane.number, lane.epoch_from + 1, np.empty((0, 0)), 0),
             checkpoint="",
             test=(),
+            place=place,
             failure=failure,
-            attempts=attempts,
         )
         for lane in work.bucket.lanes
     )
-    return Outcome(work.bucket, lanes, {}, place, started_at, 0.0, False, 0.0, None, attempts)
+    return Outcome(work.bucket, lanes, {}, place, started_at, 0.0, False, 0.0, None, 1)
+
+
+def _after(outcome: Outcome, deaths: int) -> Outcome:
+    """`outcome`, counting the tries that ended in `deaths` before it."""
+    lanes = tuple(replace(lane, attempts=lane.attempts + deaths) for lane in outcome.lanes)
+    return replace(outcome, lanes=lanes, attempt=outcome.attempt + deaths)
 
 
 def _part(work: Work, lanes: slice) -> Work:
@@ -81,7 +80,8 @@ def _part(work: Work, lanes: slice) -> Work:
     return replace(work, bucket=bucket, specs=work.specs[lanes])
 
 
-def _joined(work: Work, first: Outcome, second: Outcome) -> Outcome:
+def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome:
+    """One outcome of two halves, each of which counts the `deaths` before they were parted."""
     return replace(
         second,
         bucket=work.bucket,
@@ -91,5 +91,5 @@ def _joined(work: Work, first: Outcome, second: Outcome) -> Outcome:
         compile_s=first.compile_s + second.compile_s,
         cache_hit=first.cache_hit and second.cache_hit,
         train_s=first.train_s + second.train_s,
-        attempt=first.attempt + second.attempt,
+        attempt=first.attempt + second.attempt - deaths,
     )

@@ -33,12 +33,13 @@ class SimulatedExecutor:
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
         """The outcome of each work, in order."""
         for work in works:
-            yield train_surviving(work, self._attempt, self.retries)
+            yield train_surviving(work, self.attempt, self.retries)
 
     def close(self) -> None:
         """Nothing to end."""
 
-    def _attempt(self, work: Work) -> Outcome:
+    def attempt(self, work: Work) -> Outcome:
+        """One try, in which a worker dies if any of its trials kills it."""
         if any(self.kills_worker(spec) for spec in work.specs):
             raise WorkerDiedError("exit code -9", _PLACE, 0.0)
         file = f"r{work.round}-{work.bucket.lanes[0].number}"
@@ -58,5 +59,6 @@ class SimulatedExecutor:
             curve=Curve(lane.number, lane.epoch_from + 1, rows[:diverged], steps_per_epoch=1),
             checkpoint=file,
             test=(),
+            place=_PLACE,
             diverged_epoch=None if diverged is None else lane.epoch_from + diverged,
         )

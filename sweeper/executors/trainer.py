@@ -7,38 +7,27 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
-from sweeper.config import Settings, StudyConfig
+from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.order import epoch_order
 from sweeper.errors import SetupError
 from sweeper.executors.compiling import Compiled, compile_class
-from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.lanes import Start, judged_columns, result, stack
 from sweeper.executors.retry import failed
-from sweeper.programs.build import program_of
+from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import CheckpointError, read_lane, write_lanes
-from sweeper.programs.data_spec import DataSpec, data_spec
-from sweeper.programs.program import Batch, Lane, Program, State
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.program import Batch, Program
 from sweeper.programs.segment import Lanes, Parts, Segment
-from sweeper.randomness import words
 from sweeper.scheduler import plan
-from sweeper.trial import Curve, Failure, Reason, TrialSpec
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A lane about to train: its state, and the epoch that the state is at the end of."""
-
-    state: State
-    epoch: int
-    retrained: bool = False
+from sweeper.trial import Failure, Reason
 
 
 class Trainer:
@@ -49,6 +38,7 @@ class Trainer:
         self._data = data
         self._checkpoints = checkpoints
         self._spec = data_spec(config, data)
+        self._programs = Programs(self._spec)
         self._parts: dict[int, Parts] = {}
         self._compiled: dict[str, Compiled] = {}
         self._locks: dict[str, threading.Lock] = {}
@@ -67,25 +57,27 @@ class Trainer:
         except SetupError:
             raise
         except Exception as error:
-            failure = Failure(Reason.ERROR, type(error).__name__, traceback.format_exc())
+            failure = Failure(_reason(error), type(error).__name__, traceback.format_exc())
             return failed(work, failure, where, started_at)
 
     def _train(self, work: Work, place: Place, started_at: float) -> Outcome:
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        program = program_of(settings[0], self._spec)
+        program = self._programs(settings[0])
         parts = self._parts_for(settings[0].train.batch_size)
         starts = [self._start(program, lane, work.digests) for lane in work.bucket.lanes]
-        lanes = _stack(work, starts, settings, self._spec)
+        lanes = stack(work, starts, settings, self._spec)
         compiled, compile_s = self._compiled_for(work, program, lanes, parts)
         before = time.perf_counter()
         segment: Segment = jax.device_get(compiled.run(lanes, parts))
         train_s = time.perf_counter() - before
         file, digest = self._write(work, segment)
+        judged = judged_columns(program.metrics, self._config.study.metric)
         return Outcome(
             bucket=work.bucket,
             lanes=tuple(
                 replace(
-                    _result(lane, index, segment, file, parts.order.shape[1]),
+                    result(lane, segment, index, judged, parts.order.shape[1], place),
+                    checkpoint=file,
                     retrained=starts[index].retrained,
                 )
                 for index, lane in enumerate(work.bucket.lanes)
@@ -100,7 +92,7 @@ class Trainer:
             attempt=1,
         )
 
-    def _start(self, program: Program, lane: plan.Lane, digests: Any) -> _Start:
+    def _start(self, program: Program, lane: plan.Lane, digests: Any) -> Start:
         """Where the lane goes on; from the first epoch again where its checkpoint is bad.
 
         A trial is a function of its parameters, so training it again gives the same state.
@@ -109,10 +101,10 @@ class Trainer:
             path = self._checkpoints / lane.checkpoint
             try:
                 state = read_lane(path, digests[lane.checkpoint], lane.number, program.abstract())
-                return _Start(state, lane.epoch_from)
+                return Start(state, lane.epoch_from)
             except CheckpointError:
-                return _Start(program.init(lane.number), 0, retrained=True)
-        return _Start(program.init(lane.number), 0)
+                return Start(program.init(lane.number), 0, retrained=True)
+        return Start(program.init(lane.number), 0)
 
     def _compiled_for(
         self, work: Work, program: Program, lanes: Lanes, parts: Parts
@@ -173,44 +165,7 @@ def _memory() -> dict[str, int]:
     return jax.devices()[0].memory_stats() or {}
 
 
-def _stack(
-    work: Work, starts: Sequence[_Start], settings: Sequence[Settings], data: DataSpec
-) -> Lanes:
-    """The lanes side by side, filled up to the capacity with lanes that stop where they start."""
-    spare = work.program.capacity - len(starts)
-
-    def stacked(values: Sequence[Any]) -> Any:
-        padded = [*values, *[values[0]] * spare]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
-
-    stops = [lane.epoch_to for lane in work.bucket.lanes]
-    return Lanes(
-        state=stacked([start.state for start in starts]),
-        lane=stacked([_lane(*pair, data) for pair in zip(work.specs, settings, strict=True)]),
-        start=np.array([start.epoch for start in starts] + [0] * spare, np.int32),
-        stop=np.array(stops + [0] * spare, np.int32),
-    )
-
-
-def _lane(spec: TrialSpec, settings: Settings, data: DataSpec) -> Lane:
-    dtype = np.dtype(data.dtype)
-    return Lane(
-        hparams={key: dtype.type(value) for key, value in settings.traced().items()},
-        key=words(data.seed, "dropout", spec.number, 0)[:2],
-    )
-
-
-def _result(
-    lane: plan.Lane, index: int, segment: Segment, file: str, steps_per_epoch: int
-) -> LaneResult:
-    """What a lane measured in this round, up to the first epoch that is not finite."""
-    rows = np.asarray(segment.curves[index, lane.epoch_from : lane.epoch_to], np.float64)
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    length = int(bad[0]) + 1 if len(bad) else len(rows)
-    return LaneResult(
-        number=lane.number,
-        curve=Curve(lane.number, lane.epoch_from + 1, rows[:length], steps_per_epoch),
-        checkpoint=file,
-        test=tuple(float(value) for value in segment.test[index]),
-        diverged_epoch=lane.epoch_from + length if len(bad) else None,
-    )
+def _reason(error: Exception) -> Reason:
+    """XLA tells of memory that ran out by the first word of a general error."""
+    is_memory = isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED")
+    return Reason.OOM if is_memory else Reason.ERROR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -36,8 +37,7 @@ def write_lanes(path: Path, states: Mapping[int, PyTree[NDArray[Any]]]) -> str:
         for number, state in states.items()
         for name, leaf in _named(state).items()
     }
-    versions = {library: version(library) for library in ("jax", "equinox", "optax")}
-    content = save(tensors, metadata=versions)
+    content = save(tensors, metadata=_versions())
     try:
         with path.open("wb") as file:
             file.write(content)
@@ -69,6 +69,12 @@ def read_lane(path: Path, digest: str, number: int, like: _State) -> _State:
         _leaf(tensors, f"{number}/{name}", expected) for name, expected in _named(like).items()
     ]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """The libraries whose states these are, by version."""
+    return {library: version(library) for library in ("jax", "equinox", "optax")}
 
 
 def _named(tree: PyTree) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,15 @@ class Results:
         return _frame(self.run_dir.buckets)
 
     def best(self, n: int = 1) -> pd.DataFrame:
-        """The `n` best rows of trials() that are COMPLETE, best first; of equals the earliest."""
+        """The `n` best trials that are COMPLETE, best first; of equals the earliest.
+
+        Of the columns of trials() those that tell them apart: parameters, metrics, weights.
+        """
         trials = self.trials()
         complete = trials[trials["state"] == "COMPLETE"]
         ascending = [self.study["direction"] == "minimize", True]
         ranked = complete.sort_values(["value", "trial_number"], ascending=ascending)
-        return ranked.head(n).reset_index(drop=True)
+        return ranked.head(n).reset_index(drop=True)[list(_telling(trials.columns))]
 
 
 def open_results(path: Path | str) -> Results:
@@ -66,6 +70,16 @@ def open_results(path: Path | str) -> Results:
         mend = "name the run directory of a study that was started, such as runs/digits"
         raise SetupError(Problem(str(path), "", found, mend))
     return Results(run_dir, study_metadata(parquet.read_schema(run_dir.trials)))
+
+
+def _telling(columns: Iterable[str]) -> Iterator[str]:
+    """Those of `columns` that tell the best trials apart, what is looked at first in front."""
+    names = [name for name in columns if name != "params_json"]
+    yield from ("trial_number", "value")
+    yield from (name for name in names if name.startswith("params_"))
+    yield from ("best_value", "best_epoch")
+    yield from (name for name in names if name.startswith(("final_", "test_")))
+    yield from ("n_parameters", "model_path")
 
 
 def _frame(path: Path) -> pd.DataFrame:

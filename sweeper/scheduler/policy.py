@@ -8,14 +8,17 @@ from sweeper.config import StudyConfig
 from sweeper.scheduler.plan import LaneLoop, Policy
 
 
-def policy_of(config: StudyConfig, rungs: Iterable[int], backend: str) -> Policy:
-    """The policy of a study on `backend` ("cpu", "gpu", ...); `rungs` are the pruner's own."""
+def policy_of(config: StudyConfig, rungs: Iterable[int], backend: str, n_trials: int) -> Policy:
+    """The policy of a study on `backend` ("cpu", "gpu", ...); `rungs` are the pruner's own.
+
+    `n_trials` is the most that the study was ever asked for: asking for fewer changes no class.
+    """
     structures = config.n_structures
     return Policy(
         strategy=config.execution.strategy,
         lane_loop=_lane_loop(config, backend),
         precision=config.execution.precision,
-        trials_a_structure=config.study.n_trials / structures if structures else 0.0,
+        trials_a_structure=n_trials / structures if structures else 0.0,
         stops=_stops(config, tuple(rungs)),
     )
 

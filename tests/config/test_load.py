@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from sweeper.config import load, parse
 from sweeper.config.search import FloatSearch, IntSearch
+from sweeper.errors import StudyError
 from tests.config.conftest import VALID, Read
 
 DIGITS = Path(__file__).parents[2] / "studies" / "digits.toml"
@@ -28,6 +29,21 @@ def test_the_digits_study_loads() -> None:
     assert config.train.metric_names == ("train_loss", "val_loss", "val_accuracy")
     assert config.train.test_metric_names == ("test_loss", "test_accuracy")
     assert config.base_dir == DIGITS.parent
+
+
+def test_comments_of_the_digits_study_offer_what_there_is() -> None:
+    table, offered = "", dict[str, str]()
+    for line in DIGITS.read_text(encoding="utf-8").splitlines():
+        setting, _, comment = line.partition("#")
+        if line.startswith("["):
+            table = line.strip("[]")
+        elif " | " in comment:
+            key = f"{table}.{setting.partition('=')[0].strip()}"
+            offered[key] = comment.partition(";")[0].strip().replace(" | ", ", ")
+    assert len(offered) == 6
+    for key, options in offered.items():
+        with pytest.raises(StudyError, match=f"write one of {options}$"):
+            load(DIGITS, [f"{key}=another"])
 
 
 def test_a_study_is_its_tables_in_json(read: Read) -> None:

@@ -103,7 +103,7 @@ BROKEN = {
             24,
             "train.metrics",
             "r2 does not go with the loss cross_entropy",
-            'remove it, or write loss = "mse"',
+            'write accuracy, or loss = "mse"',
         ),
     ),
     "parts that leave nothing": (
@@ -173,6 +173,18 @@ BROKEN_SEARCH = {
         'optimizer.weight_decay = { type = "float", low = 0, high = 1, log = true }',
         ("optimizer.weight_decay.low", "log with low 0.0", "write a number above 0"),
     ),
+    "log from zero for what is above zero": (
+        'optimizer.eps = { type = "float", low = 0, high = 1, log = true }',
+        ("optimizer.eps.low", "log with low 0.0", "write a number above 0"),
+    ),
+    "column that the results have": (
+        'model.width = { type = "int", low = 1, high = 4, name = "JSON" }',
+        (
+            "model.width",
+            "the column 'JSON' is that of all parameters already",
+            'write another, name = "..."',
+        ),
+    ),
     "log in steps": (
         'optimizer.b1 = { type = "float", low = 0.1, high = 0.9, log = true, step = 0.1 }',
         ("optimizer.b1.step", "log with step 0.1", "remove one of the two"),
@@ -229,6 +241,14 @@ BROKEN_SEARCH = {
             'write another, name = "..."',
         ),
     ),
+    "column of another entry but for case": (
+        'model.width = { type = "int", low = 1, high = 4, name = "LR" }',
+        (
+            "optimizer.lr",
+            "the column 'lr' is that of model.width already",
+            'write another, name = "..."',
+        ),
+    ),
     "setting twice, once in quotes": (
         '"optimizer.lr" = { type = "float", low = 1e-4, high = 1e-2 }',
         ("optimizer.lr", "given twice", "remove one"),
@@ -246,16 +266,54 @@ def test_a_problem_has_its_line_its_key_and_its_mend(name: str, refused: Refused
 def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) -> None:
     entry, (key, found, mend) = BROKEN_SEARCH[name]
     (problem,) = refused("model.depth = { type", f"{entry}\nmodel.depth = {{ type")
-    line = 31 if name == "column of another entry" else 29
+    line = 31 if name.startswith("column of another entry") else 29
     assert problem == Problem(f"study.toml:{line}", f"search.{key}", found, mend)
+
+
+@pytest.mark.parametrize(
+    ("loss", "reported", "metric", "expected"),
+    [
+        (
+            "cross_entropy",
+            "r2",
+            "val_accuracy",
+            {
+                "study.metric": 'write train.metrics = ["accuracy"]',
+                "train.metrics": 'write accuracy, or loss = "mse"',
+            },
+        ),
+        (
+            "mse",
+            "accuracy",
+            "val_accuracy",
+            {"train.metrics": 'write r2, or loss = "cross_entropy"'},
+        ),
+        (
+            "mse",
+            "accuracy",
+            "val_acuracy",
+            {
+                "study.metric": "the program reports train_loss, val_loss",
+                "train.metrics": 'write r2, or loss = "cross_entropy"',
+            },
+        ),
+    ],
+)
+def test_mends_of_loss_and_metric_do_not_contradict(
+    loss: str, reported: str, metric: str, expected: dict[str, str], refused: Refused
+) -> None:
+    told = refused(
+        "", "", f"train.loss={loss}", f"train.metrics=['{reported}']", f"study.metric={metric}"
+    )
+    assert {problem.key: problem.mend for problem in told} == expected
 
 
 def test_a_grid_needs_an_end(refused: Refused) -> None:
     expected = Problem(
         "study.toml:31",
         "search.optimizer.lr",
-        "endlessly many values under the sampler grid",
-        "write a step, or choices",
+        "a continuous range, which a grid cannot hold",
+        "write step = ..., or choices",
     )
     assert refused("n_trials = 8", 'n_trials = 8\nsampler.name = "grid"') == (expected,)
 

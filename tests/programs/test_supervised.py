@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sweeper.data.order import epoch_order
-from sweeper.programs.build import program_of
+from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.randomness import words
 from sweeper.trial import TrialSpec
@@ -27,7 +27,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
     table, dropout = settings.model, settings.model.dropout
-    start = program_of(settings, data_spec(config, data)).init(trial.number).model
+    start = Programs(data_spec(config, data))(settings).init(trial.number).model
     weights = [(layer.weight, layer.bias) for layer in start.layers]
     is_regression = settings.train.loss == "mse"
 

@@ -35,6 +35,21 @@ def test_the_best_are_complete_and_by_direction(
     assert results.best()["trial_number"].tolist() == order[:1]
 
 
+def test_the_best_have_the_columns_that_tell_them_apart(run_dir: RunDir, ledger: Ledger) -> None:
+    results = published(run_dir, ledger)
+    assert results.best().columns.tolist() == [
+        "trial_number",
+        "value",
+        *(f"params_{name}" for name in study().columns),
+        "best_value",
+        "best_epoch",
+        *(f"final_{name}" for name in study().train.metric_names),
+        *study().train.test_metric_names,
+        "n_parameters",
+        "model_path",
+    ]
+
+
 def test_of_equals_the_earliest_is_best(run_dir: RunDir, ledger: Ledger) -> None:
     results = published(run_dir, ledger)
     rows = parquet.read_table(run_dir.trials)

@@ -12,15 +12,15 @@ import json
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sweeper.errors import LedgerError
-from sweeper.trial import Curve, CurveBlock, TrialSpec
+from sweeper.ledger.packing import pack, unpack
+from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound
+from sweeper.trial import CurveBlock, TrialSpec
 
 SCHEMA_VERSION = 1
 
@@ -38,51 +38,6 @@ CREATE TABLE bucket  (round INTEGER NOT NULL, bucket INTEGER NOT NULL, body TEXT
                       curves BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (round, bucket));
 """
 _MEND = "put back a copy of ledger.db, or start over with --fresh"
-
-
-@dataclass(frozen=True, slots=True)
-class BucketRecord:
-    """What a bucket brought to its round: its row of buckets.parquet, and its lanes' curves."""
-
-    row: Mapping[str, Any]
-    curves: tuple[Curve, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """What a round decided.
-
-    `live` maps each unfinished trial to the checkpoint file that holds its state, `digests` each
-    checkpoint file to its digest, `attributes` a trial to what sampler and pruner keep with it.
-    `metrics` names the columns of every curve of the round.
-    """
-
-    metrics: tuple[str, ...]
-    elapsed_s: float
-    live: Mapping[int, str]
-    digests: Mapping[str, str]
-    attributes: Mapping[int, Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRound:
-    """A round that was planned and not closed, with the trials that it adds."""
-
-    round: int
-    specs: tuple[TrialSpec, ...]
-    plan: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedRound:
-    """A round from its plan to its end; `ended` maps the trials that it finished to their rows."""
-
-    round: int
-    specs: tuple[TrialSpec, ...]
-    plan: Mapping[str, Any]
-    records: tuple[BucketRecord, ...]
-    closing: Closing
-    ended: Mapping[int, Mapping[str, Any]]
 
 
 class Ledger:
@@ -179,7 +134,7 @@ class Ledger:
             yield CurveBlock(
                 number,
                 closing.metrics,
-                tuple(curve for (packed,) in rows for curve in _unpack(packed)),
+                tuple(curve for (packed,) in rows for curve in unpack(packed)),
                 closing.elapsed_s,
             )
 
@@ -212,7 +167,7 @@ class Ledger:
                     "bucket",
                     {"round": number, "bucket": record.row["bucket_id"]},
                     record.row,
-                    _pack(record.curves),
+                    pack(record.curves),
                 )
                 for record in sorted(buckets, key=lambda record: record.row["bucket_id"])
             ]
@@ -265,7 +220,7 @@ class Ledger:
         found: dict[int, list[BucketRecord]] = {}
         query = "SELECT round, body, curves FROM bucket ORDER BY round, bucket"
         for number, body, packed in self._rows(query):
-            record = BucketRecord(json.loads(body), tuple(_unpack(packed)))
+            record = BucketRecord(json.loads(body), tuple(unpack(packed)))
             found.setdefault(number, []).append(record)
         return found
 
@@ -330,23 +285,3 @@ def _closing(body: Mapping[str, Any]) -> Closing:
         digests=body["digests"],
         attributes={int(number): kept for number, kept in body["attributes"].items()},
     )
-
-
-def _pack(curves: Sequence[Curve]) -> bytes:
-    """One blob a bucket: the number of lanes and of metrics, an index row a lane, the values."""
-    width = max((curve.values.shape[1] for curve in curves), default=0)
-    head = [len(curves), width]
-    for curve in curves:
-        head += [curve.number, curve.first_epoch, len(curve.values), curve.steps_per_epoch]
-    values = (np.ascontiguousarray(curve.values, "<f8").tobytes() for curve in curves)
-    return b"".join([np.array(head, "<i8").tobytes(), *values])
-
-
-def _unpack(packed: bytes) -> Iterator[Curve]:
-    count, width = np.frombuffer(packed, "<i8", 2).tolist()
-    index = np.frombuffer(packed, "<i8", 4 * count, offset=16).reshape(count, 4)
-    values = np.frombuffer(packed, "<f8", offset=16 + 32 * count).reshape(-1, max(width, 1))
-    start = 0
-    for number, first_epoch, epochs, steps in index.tolist():
-        yield Curve(number, first_epoch, values[start : start + epochs], steps)
-        start += epochs

@@ -1,0 +1,50 @@
+"""What a lane measured, and which of it must be finite."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sweeper.executors.executor import LaneResult, Place
+from sweeper.executors.lanes import judged_columns, result
+from sweeper.programs.program import State
+from sweeper.programs.segment import Segment
+from sweeper.scheduler.plan import Lane
+
+METRICS = ("train_loss", "val_loss", "val_r2")
+PLACE = Place("thread 0", "cpu:0", "host", 1, None, None)
+
+
+def measured(rows: list[list[float]], objective: str) -> LaneResult:
+    """The result of one lane that trained from epoch 2 on."""
+    state = State(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1, int))
+    curve = np.vstack([np.zeros((1, 3)), rows])
+    segment = Segment(state, jnp.asarray(curve[None]), jnp.asarray([[0.5]]))
+    lane = Lane(7, 1, len(curve), "")
+    return result(lane, segment, 0, judged_columns(METRICS, objective), 19, PLACE)
+
+
+def test_a_metric_that_is_undefined_ends_no_trial() -> None:
+    lane = measured([[1, 1, np.nan], [0.5, 0.5, np.nan]], "val_loss")
+
+    assert lane.diverged_epoch is None
+    assert (lane.curve.first_epoch, lane.curve.last_epoch) == (2, 3)
+    assert lane.test == (0.5,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "objective"),
+    [
+        ([[1, 1, 0.1], [np.nan, 1, 0.1], [1, 1, 0.1]], "val_r2"),
+        ([[1, 1, 0.1], [1, np.inf, 0.1], [1, 1, 0.1]], "val_r2"),
+        ([[1, 1, 0.1], [1, 1, np.nan], [1, 1, 0.1]], "val_r2"),
+    ],
+)
+def test_a_loss_or_objective_that_is_not_finite_ends_the_lane_there(
+    rows: list[list[float]], objective: str
+) -> None:
+    lane = measured(rows, objective)
+
+    assert lane.diverged_epoch == lane.curve.last_epoch == 3
+    assert lane.test == ()

@@ -1,0 +1,48 @@
+"""Ctrl-C reaches every process of a terminal; it must end none but the one that it is for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeper.results.read import open_results
+from tests.processes import ROOT, descendants, finish, start
+
+STUDY = ROOT / "studies" / "digits.toml"
+SETTINGS = (
+    "study.n_trials=4",
+    "train.epochs=4",
+    "schedule.round_epochs=2",
+    "search.model.depth.high=1",
+    "search.model.width.high=16",
+    "execution.strategy='process'",
+    "execution.workers=2",
+    "execution.retries=0",
+)
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 1.0])
+def test_a_terminals_ctrl_c_fails_no_trial(
+    delay_s: float, tmp_path: Path, compile_cache: Path
+) -> None:
+    settings = (*SETTINGS, f"results.dir={tmp_path / 'run'}")
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    arguments = ["run", str(STUDY), "--quiet", *overrides]
+
+    process = start(tmp_path, compile_cache, arguments, own_group=True)
+    while not descendants(process.pid):
+        time.sleep(0.01)
+    time.sleep(delay_s)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+
+    finish(start(tmp_path, compile_cache, arguments))
+    trials = open_results(tmp_path / "run").trials()
+    assert set(trials["state"]) == {"COMPLETE"}
+    assert set(trials["attempts"]) == {1}
