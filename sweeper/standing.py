@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sweeper.config import StudyConfig
 from sweeper.results.status import Status
 from sweeper.scheduler.plan import Plan
-from sweeper.state import SweepState
+from sweeper.state import SweepState, best_first
 from sweeper.trial import TrialState
 
 Doing = Literal["running", "finished", "interrupted", "failed"]
@@ -85,11 +85,10 @@ class Standing:
         return mine / (now - self.started_at) if mine and now > self.started_at else None
 
     def _best(self, ended: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any] | None:
-        complete = [row for row in ended.values() if row["state"] == TrialState.COMPLETE]
-        if not complete:
+        ranked = best_first(ended.values(), maximize=self.config.study.direction == "maximize")
+        if not ranked:
             return None
-        sign = -1 if self.config.study.direction == "maximize" else 1
-        row = min(complete, key=lambda row: (sign * row["value"], row["trial_number"]))
+        row = ranked[0]
         params = {name: row[f"params_{name}"] for name in self.config.columns}
         return {"trial_number": row["trial_number"], "value": row["value"], "params": params}
 

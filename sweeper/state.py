@@ -12,7 +12,14 @@ from typing import Any
 
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.scheduler.plan import LiveTrial, Plan, ProgramClass
-from sweeper.trial import Curve, TrialSpec
+from sweeper.trial import Curve, TrialSpec, TrialState
+
+
+def best_first(rows: Iterable[Mapping[str, Any]], *, maximize: bool) -> list[Mapping[str, Any]]:
+    """The rows of complete trials by value, of equal ones the earliest first."""
+    complete = [row for row in rows if row["state"] == TrialState.COMPLETE]
+    sign = -1 if maximize else 1
+    return sorted(complete, key=lambda row: (sign * row["value"], row["trial_number"]))
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from sweeper.rows import Verdict, bucket_record, trial_row
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.plan import Bucket, Plan, Policy
 from sweeper.scheduler.signature import StructureOf
-from sweeper.state import Running, SweepState
+from sweeper.state import Running, SweepState, best_first
 from sweeper.study import Study, n_proposals
 from sweeper.trial import Reason, TrialSpec, TrialState
 
@@ -174,10 +174,8 @@ class Sweep:
     def _best(self, ended: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """The best `keep_models` of all complete trials, those of this round included."""
         rows = [*self.state.ended.values(), *ended.values()]
-        complete = [row for row in rows if row["state"] == TrialState.COMPLETE]
-        sign = -1 if self._maximize else 1
-        complete.sort(key=lambda row: (sign * row["value"], row["trial_number"]))
-        return {row["trial_number"] for row in complete[: self._parts.config.results.keep_models]}
+        kept = best_first(rows, maximize=self._maximize)[: self._parts.config.results.keep_models]
+        return {row["trial_number"] for row in kept}
 
     def _works(self, plan: Plan) -> list[Work]:
         return [self._work(self.state.rounds + 1, bucket) for bucket in plan.buckets]
