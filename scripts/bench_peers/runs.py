@@ -1,0 +1,139 @@
+"""Runs of the project and of its peers, each a process of its own, imports included."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bench_peers.problem import Problem, Trial
+from pyarrow import parquet
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PEERS = Path(__file__).resolve().parent
+NEEDS = {"torch_joblib": ("torch",), "ray_tune": ("torch", "ray")}
+STRATEGIES = {"cold": "auto", "warm": "auto"}  # of the project's runs; else as they are named
+OURS = ("cold", "warm", "exact", "padded", "process")
+
+
+class FailedError(Exception):
+    """A run that came to nothing; its message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one run took and came to; `status` is the project's own account of it."""
+
+    wall_s: float
+    peak_bytes: int
+    best: float
+    mean: float
+    trials: int
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A search: what peers are asked, and what else the project's study file is given."""
+
+    title: str
+    problem: Problem
+    rounds: int = 1
+    once: tuple[str, ...] = ()  # runs of the first round alone, where they are long
+    settings: tuple[str, ...] = ()
+
+    def overrides(self) -> list[str]:
+        """The settings that make a study of studies/digits.toml."""
+        ask = self.problem
+        ends = [f"low={low}, high={high}" for low, high in (ask.depth, ask.width)]
+        power = ", base=2" if ask.widths == "powers" else ""
+        return [
+            "study.sampler.name=random",
+            "study.pruner={name='none'}",
+            f"study.n_trials={ask.trials}",
+            f"study.seed={ask.seed}",
+            f"schedule.parallel={min(ask.trials, 512)}",
+            f"train.epochs={ask.epochs}",
+            f"train.batch_size={ask.batch_size}",
+            f"search.model.depth={{type='int', {ends[0]}}}",
+            f"search.model.width={{type='int', {ends[1]}{power}}}",
+            *self.settings,
+        ]
+
+
+def is_installed(run: str) -> bool:
+    """Whether the libraries of a run are there."""
+    return all(find_spec(name) is not None for name in NEEDS.get(run, ()))
+
+
+def import_s() -> float:
+    """How long the project takes to be imported; the first time reads the disk."""
+    command = [sys.executable, "-c", "import sweeper.cli, sweeper.api"]
+    return min(_timed(command)[0] for _ in range(3))
+
+
+def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
+    """The project on `space`, in a new directory; the run named warm finds cold's programs.
+
+    The trials of the run named cold are written to `drawn`, for the peers.
+    """
+    root = directory / run
+    strategy = STRATEGIES.get(run, run)
+    settings = [*space.overrides(), f"execution.strategy={strategy}", f"results.dir={root}"]
+    command = [sys.executable, "-m", "sweeper", "run", "studies/digits.toml", "--json"]
+    command += [word for setting in settings for word in ("--set", setting)]
+    cache = directory / f"cache-{'cold' if run == 'warm' else run}"
+    wall_s, peak_bytes, out = _timed(command, {"SWEEPER_CACHE_DIR": str(cache)})
+    rows = parquet.read_table(root / "trials.parquet").sort_by("trial_number").to_pylist()
+    values = [row["value"] for row in rows if row["state"] == "COMPLETE"]
+    if run == "cold":
+        drawn.write_text(json.dumps([_trial(row) for row in rows]))
+    mean = sum(values) / len(values)
+    return Ran(wall_s, peak_bytes, max(values), mean, len(values), json.loads(out))
+
+
+def run_peer(run: str, space: Space, drawn: Path) -> Ran:
+    """A peer on the trials of `drawn`, or on its own where the project has drawn none."""
+    asked = asdict(space.problem) | {"drawn": str(drawn) if drawn.exists() else None}
+    command = [sys.executable, str(PEERS / f"{run}.py"), json.dumps(asked)]
+    wall_s, peak_bytes, out = _timed(command)
+    return Ran(wall_s, peak_bytes, **json.loads(out.splitlines()[-1]))
+
+
+def _timed(
+    command: list[str], environment: Mapping[str, str] | None = None
+) -> tuple[float, int, str]:
+    """Wall seconds of a whole process, the most memory it held, and what it printed."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        before = time.perf_counter()
+        child = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=out, stderr=errors
+        )
+        # unlike subprocess, tells the memory; of this process or the largest of its workers
+        _, status, usage = os.wait4(child.pid, 0)
+        wall_s = time.perf_counter() - before
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), errors.seek(0)
+        if child.returncode:
+            said = errors.read().strip().splitlines()
+            raise FailedError(f"exit {child.returncode}: {said[-1] if said else 'no word'}")
+        unit = 1 if sys.platform == "darwin" else 1024
+        return wall_s, usage.ru_maxrss * unit, out.read()
+
+
+def _trial(row: Mapping[str, Any]) -> Trial:
+    """A row of trials.parquet, for the peers."""
+    return Trial(
+        *(row[f"params_{name}"] for name in ("depth", "width", "lr", "weight_decay")),
+        row["class_id"] or "",
+        row["padded_depth"] or 0,
+        row["padded_width"] or 0,
+    )
