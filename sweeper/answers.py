@@ -45,6 +45,15 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     }
     if status.best is not None:
         facts["best"] = wording.best_trial(status.metric, status.best).removeprefix("best ")
+    compiled_s, foreseen_s = status.compile_s, status.predicted_compile_s
+    facts["compiled"] = (
+        f"{status.n_compiled} programs in {wording.seconds(compiled_s)}, "
+        f"{status.n_cache_hits} from the cache; predicted {wording.seconds(foreseen_s)}"
+    )
+    facts["trained"] = (
+        f"{wording.seconds(status.train_s)} in all threads and workers; "
+        f"predicted {wording.seconds(status.predicted_train_s)}"
+    )
     if status.state == "running":
         for bucket in status.running:
             trials = wording.trial_numbers(bucket["trials"])
@@ -76,64 +85,102 @@ def paths(run_dir: RunDir) -> Table:
 
 
 def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """How a study would begin: what splits its trials, and the buckets of its first round."""
-    yield pairs({name: value for name, value in preview.items() if not isinstance(value, list)})
+    """How a study would begin and what it would cost."""
+    data, device, predicted = preview["data"], preview["device"], preview["predicted"]
+    yield pairs(
+        {
+            "study": f"{preview['study']}, {preview['n_trials']} trials",
+            "data": f"{data['train_rows']} rows to train on, {data['val_rows']} to validate, "
+            f"{data['test_rows']} to test; {data['features']} features, {data['outputs']} outputs",
+            "device": f"{device['kind']}, {device['threads']} threads, {device['workers']} workers",
+            "strategy": f"{preview['strategy']}, lane loop {preview['lane_loop']}",
+        }
+    )
     yield ""
     yield rows(
         "search space",
-        ("setting", "column", "splits buckets"),
+        ("setting", "column", "values", "splits buckets"),
         [
-            (entry["setting"], entry["column"], "yes" if entry["splits_buckets"] else "no")
+            (entry["setting"], entry["column"], entry["values"], entry["splits_buckets"])
             for entry in preview["space"]
         ],
     )
     yield ""
-    yield _buckets(preview)
+    yield _lattice(preview["lattice"])
     yield ""
-    yield partners(preview)
+    yield pairs(
+        {
+            "predicted": f"{wording.seconds(predicted['compile_s'])} compiling and "
+            f"{wording.seconds(predicted['train_s'])} training in all threads together, "
+            f"{wording.seconds(predicted['waste_s'])} of it padding",
+            "in all": f"about {wording.seconds(predicted['total_s'])}; with a program for each "
+            f"structure about {wording.seconds(predicted['exact_total_s'])}",
+        }
+    )
+    yield ""
+    yield _buckets(preview["first_round"])
+    if preview["advice"]:
+        yield ""
+        yield preview["advice"]
 
 
-def _buckets(preview: Mapping[str, Any]) -> Table:
-    """The buckets, with those structural settings that differ between them."""
-    classes = {program["class_id"]: program for program in preview["classes_of_first_round"]}
-    structures = {name: json.loads(program["settings"]) for name, program in classes.items()}
+def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
+    """The classes, and what the families differ in that they belong to."""
+    names = sorted({name for block in blocks for name in block["settings"]})
     differing = [
-        key
-        for key in next(iter(structures.values()), {})
-        if len({json.dumps(structure.get(key)) for structure in structures.values()}) > 1
+        name
+        for name in names
+        if len({json.dumps(block["settings"].get(name)) for block in blocks}) > 1
     ]
     return rows(
-        "buckets of the first round",
+        "lattice: the programs of the whole study",
         (
-            *("bucket", "strategy", "lane loop", "lanes", "capacity", "parameters", "to epoch"),
-            *(key.rpartition(".")[2] for key in differing),
-            "trials",
+            *("strategy", "width", "depth", "for widths", "for depths"),
+            *(name.rpartition(".")[2] for name in differing),
+            *("trials", "compile s", "train s", "waste", "why"),
         ),
         [
             (
-                bucket["bucket"],
-                classes[bucket["class_id"]]["strategy"],
-                classes[bucket["class_id"]]["lane_loop"],
-                len(bucket["trials"]),
-                classes[bucket["class_id"]]["capacity"],
-                classes[bucket["class_id"]]["n_parameters"],
-                bucket["epoch_to"],
-                *(structures[bucket["class_id"]].get(key) for key in differing),
-                ", ".join(map(str, bucket["trials"])),
+                *(block["strategy"], block["width"], block["depth"]),
+                *(wording.span(*block[name]) for name in ("for_widths", "for_depths")),
+                *(str(block["settings"].get(name)) for name in differing),
+                *(block["trials"], block["compile_s"], block["train_s"]),
+                *(wording.percent(block["waste_fraction"]), block["why"]),
             )
-            for bucket in preview["buckets_of_first_round"]
+            for block in blocks
         ],
     )
 
 
-def partners(preview: Mapping[str, Any]) -> str:
-    """How many trials share a program from the start; where few do, what would change that."""
-    sharing = [entry["trials"] for entry in preview["classes_of_first_round"]]
-    trials = sum(sharing)
-    partnered = sum(count for count in sharing if count > 1)
-    told = f"{partnered} of {trials} trials of the first round share their program with another"
-    splitting = [entry["setting"] for entry in preview["space"] if entry["splits_buckets"]]
-    if 2 * partnered >= trials or not splitting:
-        return told
-    settings = ", ".join(splitting)
-    return f"{told}; fewer values of {settings} (base = 2, or a step) would let more share"
+def _buckets(first_round: Mapping[str, Any]) -> Table:
+    classes = {program["class_id"]: program for program in first_round["classes"]}
+    return rows(
+        "buckets of the first round",
+        (
+            *("bucket", "strategy", "width", "depth", "lanes", "capacity", "to epoch"),
+            *("train s", "waste", "memory", "trials"),
+        ),
+        [
+            (
+                bucket["bucket"],
+                program["strategy"],
+                *_size(program),
+                *(len(bucket["trials"]), program["capacity"], bucket["epoch_to"]),
+                bucket["predicted_train_s"],
+                wording.percent(bucket["waste_fraction"]),
+                wording.size(bucket["memory_bytes"]),
+                wording.trial_numbers(bucket["trials"]),
+            )
+            for bucket in first_round["buckets"]
+            for program in (classes[bucket["class_id"]],)
+        ],
+    )
+
+
+def _size(program: Mapping[str, Any]) -> tuple[object, object]:
+    """Width and depth of a class, its own or those of its trials."""
+    settings = json.loads(program["settings"])
+    return (
+        program["padded_width"] or settings.get("model.width"),
+        program["padded_depth"] or settings.get("model.depth"),
+    )

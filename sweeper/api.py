@@ -1,26 +1,26 @@
-"""What the command line and Python users call: check a study, plan it, run it."""
+"""What the command line and Python users call: check a study, plan it, run it.
+
+What takes long to import is imported where it is needed, for other things can go on meanwhile.
+"""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-import jax
-
-from sweeper import session, study
+from sweeper import session
 from sweeper.config import StudyConfig
-from sweeper.data.preparation import prepare
-from sweeper.executors.compiling import configure_jax
-from sweeper.executors.fleet import fleet, n_threads, n_workers
-from sweeper.programs.build import Programs
-from sweeper.programs.data_spec import data_spec
+from sweeper.config.doubts import doubtful_direction
+from sweeper.data.ahead import preparing
+from sweeper.preview import Preview
 from sweeper.progress import Observer
 from sweeper.results.status import Status
 from sweeper.scheduler import plan as scheduler
-from sweeper.scheduler.plan import LiveTrial, Plan
+from sweeper.scheduler.plan import LiveTrial
 from sweeper.scheduler.policy import policy_of
-from sweeper.study_run import StudyRun, doubtful_direction, structures
+from sweeper.study import options
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,17 @@ def check(config: StudyConfig) -> Checked:
         StudyHeldError: another process runs the study.
         SetupError: the data is missing or unfit, or the run directory cannot be used.
     """
-    study.check(config)
-    data = prepare(config)
+    options.check(config)
+    with preparing(config) as prepared:
+        data = prepared()
+    if "python" in config.kinds:
+        from sweeper.models.user_checks import check_model
+
+        check_model(config, data.n_features, data.out_size)
     session.check(config, data.digest)
     return Checked(
         name=config.study.name,
-        n_trials=study.n_proposals(config),
+        n_trials=options.n_proposals(config),
         train_rows=len(data.x_train),
         val_rows=len(data.x_val),
         test_rows=len(data.x_test),
@@ -62,66 +67,37 @@ def check(config: StudyConfig) -> Checked:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPreview:
-    """How a study would begin: its space, and the plan of the first round."""
-
-    config: StudyConfig
-    plan: Plan
-    device: str
-    threads: int
-    workers: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """The preview as JSON-able values."""
-        structural = self.config.structural
-        lanes = {program.class_id: 0 for program in self.plan.classes}
-        for bucket in self.plan.buckets:
-            lanes[bucket.class_id] += len(bucket.lanes)
-        return {
-            "study": self.config.study.name,
-            "device": self.device,
-            "threads": self.threads,
-            "workers": self.workers,
-            "n_trials": study.n_proposals(self.config),
-            "structures_in_space": self.config.n_structures,
-            "space": [
-                {"setting": key, "column": entry.column(key), "splits_buckets": structural[key]}
-                for key, entry in self.config.search.items()
-            ],
-            "classes_of_first_round": [
-                {**asdict(program), "trials": lanes[program.class_id]}
-                for program in self.plan.classes
-            ],
-            "buckets_of_first_round": [
-                {
-                    "bucket": bucket.bucket,
-                    "class_id": bucket.class_id,
-                    "side": bucket.side,
-                    "trials": list(bucket.numbers),
-                    "epoch_to": max(lane.epoch_to for lane in bucket.lanes),
-                }
-                for bucket in self.plan.buckets
-            ],
-        }
-
-
-def plan(config: StudyConfig) -> PlanPreview:
+def plan(config: StudyConfig) -> Preview:
     """How `run` would place the first trials of a new study; nothing is written or trained.
 
     Raises:
         SweeperError: as `check`.
     """
-    study.check(config)
-    programs = Programs(data_spec(config, prepare(config)))
-    configure_jax(config.execution.precision)
-    policy = policy_of(config, study.rungs(config), jax.default_backend(), config.study.n_trials)
-    count = min(config.schedule.parallel, study.n_proposals(config))
-    specs = study.Study(config).ask(count, told_through_round=0)
+    options.check(config)
+    with preparing(config) as prepared:
+        import jax
+
+        from sweeper.executors.fleet import claim_device, n_threads, n_workers
+        from sweeper.models.user_checks import check_model
+        from sweeper.planning import foreseen, structures
+        from sweeper.programs.build import Programs
+        from sweeper.programs.data_spec import data_spec
+        from sweeper.study.ask_tell import Study
+
+        data = prepared()
+    claim_device(config)
+    check_model(config, data.n_features, data.out_size)
+    foreseen_ = foreseen(config, data, None)
+    policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials)
+    count = min(config.schedule.parallel, options.n_proposals(config))
+    specs = Study(config).ask(count, told_through_round=0)
     live = [LiveTrial(spec, config.filled(spec.params).train.epochs) for spec in specs]
-    return PlanPreview(
+    structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
+    return Preview(
         config,
-        scheduler.plan(live, (), structures(config, programs), policy),
+        data,
+        foreseen_,
+        scheduler.plan(live, (), structure_of, policy),
         jax.devices()[0].device_kind,
         n_threads(config),
         n_workers(config),
@@ -132,22 +108,46 @@ def run(
     config: StudyConfig,
     *,
     fresh: bool = False,
+    plan_file: Path | None = None,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
 ) -> Status:
     """Run a study to its end, or go on with it; gives how it stands then.
 
     `stop` ends it after the round in training, with everything committed. `fresh` moves an old
-    run directory aside. `observer` is told events, from any thread.
+    run directory aside, `plan_file` is one that `plan --json` wrote. `observer` is told events,
+    from any thread.
 
     Raises:
         SweeperError: the study cannot start, with what to mend.
     """
     tell = observer or (lambda event: None)
-    study.check(config)
-    data = prepare(config)
+    options.check(config)
+    with preparing(config) as prepared:
+        # JAX, while another process prepares the data
+        from sweeper.executors.fleet import claim_device, fleet
+        from sweeper.models.user_checks import check_model
+        from sweeper.planning import foreseen, likely_classes, read_plan, structures
+        from sweeper.programs.build import Programs
+        from sweeper.programs.data_spec import data_spec
+
+        data = prepared()
+    claim_device(config)
+    check_model(config, data.n_features, data.out_size)
+    given = None if plan_file is None else read_plan(plan_file)
+    foresee = partial(foreseen, config, data, given=given)
     with (
-        session.opened(config, data.digest, fresh=fresh) as held,
+        session.opened(config, data.digest, foresee, fresh=fresh) as held,
         fleet(config, data, held.run_dir, tell) as executor,
     ):
+        structure_of = structures(
+            config, Programs(data_spec(config, data)), held.forecast.lane_loop
+        )
+        rungs = options.rungs(config)
+        policy = policy_of(config, rungs, held.forecast, held.largest_n_trials)
+        for program_class, params in likely_classes(config, structure_of, policy):
+            executor.prepare(program_class, params)
+        # Optuna and pyarrow, while the first classes are compiled
+        from sweeper.study_run import StudyRun
+
         return StudyRun(config, data, held, executor, tell).to_the_end(stop or threading.Event())

@@ -58,6 +58,10 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
     ] = False,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Go by the lattice that `plan --json` wrote."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +75,7 @@ def run(
         from sweeper import api  # takes seconds, so the view shows already
 
         with _interruptible(view) as stop:
-            status = api.run(loaded, fresh=fresh, observer=view, stop=stop)
+            status = api.run(loaded, fresh=fresh, plan_file=plan_file, observer=view, stop=stop)
     run_dir = RunDir(loaded.run_dir)
     if as_json:
         _print_json(_status_record(run_dir, status))
@@ -105,6 +109,29 @@ def plan(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False)
         _print_json(preview)
     else:
         _console(sys.stdout).print(*answers.plan(preview), sep="\n")
+
+
+@app.command()
+def calibrate(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the constants.")
+    ] = Path("costs.json"),
+) -> None:
+    """Measure what compiling and training cost on this machine, for `execution.costs`.
+
+    Takes about a minute, in which the machine should do nothing else.
+    """
+    from sweeper import calibration
+
+    console = _console(sys.stderr)
+    with console.status("measuring") as shown:
+        record = calibration.calibrate(
+            lambda done, count: shown.update(f"measured {done} of {count} programs")
+        )
+    output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    _console(sys.stdout).print(
+        f'written to {output}; a study uses it by [execution] costs = "{output}"', soft_wrap=True
+    )
 
 
 @app.command()

@@ -15,6 +15,7 @@ _FREE = (
     "execution.workers",
     "execution.memory_fraction",
     "execution.retries",
+    "execution.costs",
     "results",
 )
 # How trials are asked, planned and cut into rounds: valid, but equal to an unbroken run up to here.

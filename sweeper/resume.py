@@ -10,7 +10,7 @@ from itertools import takewhile
 from sweeper.ledger import Ledger
 from sweeper.scheduler.plan import Plan
 from sweeper.state import Running, SweepState
-from sweeper.study import PastTrial
+from sweeper.study.ask_tell import PastTrial
 from sweeper.trial import TrialState
 
 
@@ -43,6 +43,7 @@ def restore(ledger: Ledger, metric: str) -> Restored:
         open_plan = Plan.from_dict(opened.plan)
         state.open(opened.specs, open_plan)
         everyone |= state.running
+    everyone |= state.waiting
     past = [_past(trial, state.ended.get(n), index) for n, trial in sorted(everyone.items())]
     return Restored(state, past, open_plan)
 

@@ -11,6 +11,7 @@ from typing import Any
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.signature import Structure
 from sweeper.state import Running
 from sweeper.trial import Reason, TrialState
 
@@ -43,9 +44,13 @@ def bucket_record(work: Work, outcome: Outcome) -> BucketRecord:
         "compile_s": outcome.compile_s,
         "cache_hit": outcome.cache_hit if outcome.compile_s else None,
         "train_s": outcome.train_s,
-        "waste_fraction": _waste(program, epochs),
+        "predicted_compile_s": _predicted_compile_s(work, outcome),
+        "predicted_train_s": bucket.predicted_train_s,
+        "waste_fraction": bucket.waste_fraction,
+        "occupancy": _occupancy(program, epochs),
         "epochs_from": min(lane.epoch_from for lane in bucket.lanes) + 1,
         "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
+        "memory_predicted_bytes": outcome.memory_predicted_bytes,
         "memory_peak_bytes": outcome.peak_memory_bytes,
         "attempt": outcome.attempt,
         "outcome": _outcome(outcome),
@@ -54,11 +59,16 @@ def bucket_record(work: Work, outcome: Outcome) -> BucketRecord:
     return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))
 
 
-def _waste(program: ProgramClass, epochs: Sequence[int]) -> float:
-    """The share of a bucket's work that no trial has use of; an idle `map` lane does none."""
-    if program.lane_loop == "map":
-        return 0.0
-    return 1.0 - sum(epochs) / (program.capacity * max(epochs))
+def _predicted_compile_s(work: Work, outcome: Outcome) -> float | None:
+    """What compiling was to take, or loading where it came from the cache; None if it did not."""
+    if not outcome.compile_s:
+        return None
+    return work.program.cached_s if outcome.cache_hit else work.program.predicted_compile_s
+
+
+def _occupancy(program: ProgramClass, epochs: Sequence[int]) -> float:
+    """The share of a bucket's lanes and epochs in which a trial was trained."""
+    return sum(epochs) / (program.capacity * max(epochs))
 
 
 def _outcome(outcome: Outcome) -> str:
@@ -92,6 +102,7 @@ def trial_row(
     trial: Running,
     verdict: Verdict,
     program: ProgramClass,
+    structure: Structure,
     *,
     metrics: Sequence[str],
     test_metrics: Sequence[str],
@@ -122,12 +133,14 @@ def trial_row(
         **dict(zip(test_metrics, lane["test"], strict=False)),
         "n_replicates": 1,
         "n_folds": 1,
-        "n_parameters": program.n_parameters,
+        "n_parameters": structure.n_parameters,
         "strategy": program.strategy,
         "class_id": program.class_id,
         "lane_loop": program.lane_loop,
         "capacity": program.capacity,
-        "structure_id": program.structure_id,
+        "padded_width": program.padded_width,
+        "padded_depth": program.padded_depth,
+        "structure_id": structure.structure_id,
         "told_through_round": spec.told_through_round,
         "first_round": trial.rows[0]["round"],
         "last_round": last["round"],

@@ -8,7 +8,7 @@ import platform
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from sweeper.reconcile import Change, reconcile, refusals
 from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
+from sweeper.scheduler.forecast import Forecast
 
 _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "optuna", "numpy")
 
@@ -35,6 +36,7 @@ class Session:
 
     `boundaries` are the settings that changed since the study began in a way that keeps it valid
     but no longer equal to an unbroken run, `largest_n_trials` the most it was ever asked for.
+    `forecast` is the one that is recorded: a study is planned once.
     """
 
     run_id: str
@@ -42,10 +44,17 @@ class Session:
     ledger: Ledger
     boundaries: tuple[Change, ...]
     largest_n_trials: int
+    forecast: Forecast
+
+
+Foresee = Callable[[Forecast | None], Forecast]
+"""The forecast to go by, from the one that the study has recorded, if it has."""
 
 
 @contextmanager
-def opened(config: StudyConfig, data_digest: str, *, fresh: bool = False) -> Iterator[Session]:
+def opened(
+    config: StudyConfig, data_digest: str, foresee: Foresee, *, fresh: bool = False
+) -> Iterator[Session]:
     """The session of a study, which is its own until the block ends.
 
     Raises:
@@ -67,13 +76,17 @@ def opened(config: StudyConfig, data_digest: str, *, fresh: bool = False) -> Ite
         ledger = Ledger.open(run_dir.ledger)
         try:
             boundaries = _joined(config, ledger, data_digest)
+            recorded = _recorded_forecast(ledger)
+            forecast = foresee(recorded)
+            if recorded is not None and forecast != recorded:
+                boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
-            ledger.add_session(_record(config, data_digest, run_id, boundaries))
+            ledger.add_session(_record(config, data_digest, run_id, boundaries, forecast))
             if not run_dir.study_file.exists():
                 with replacing(run_dir.study_file, run_dir.staging) as staged:
                     staged.write_text(_as_run(config), encoding="utf-8")
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
-            yield Session(run_id, run_dir, ledger, boundaries, max(sizes))
+            yield Session(run_id, run_dir, ledger, boundaries, max(sizes), forecast)
         finally:
             ledger.close()
 
@@ -185,14 +198,24 @@ def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[Chan
     return found.boundary
 
 
+def _recorded_forecast(ledger: Ledger) -> Forecast | None:
+    sessions = ledger.sessions()
+    return Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
+
+
 def _record(
-    config: StudyConfig, data_digest: str, run_id: str, boundaries: tuple[Change, ...]
+    config: StudyConfig,
+    data_digest: str,
+    run_id: str,
+    boundaries: tuple[Change, ...],
+    forecast: Forecast,
 ) -> dict[str, Any]:
     return {
         "run_id": run_id,
         "study": config.canonical(),
         "data_digest": data_digest,
         "boundaries": [asdict(change) for change in boundaries],
+        "forecast": forecast.as_dict(),
         "started_at": time.time(),
         "host": socket.gethostname(),
         "pid": os.getpid(),

@@ -30,6 +30,7 @@ class Standing:
     started_at: float
     ended_before: int
     spent_s: dict[str, float] = field(default_factory=dict[str, float])
+    waited_s: float = 0.0
 
     @contextmanager
     def spending(self, step: str) -> Generator[None]:
@@ -41,6 +42,13 @@ class Standing:
             taken = time.perf_counter() - before
             self.spent_s[step] = self.spent_s.get(step, 0.0) + taken
 
+    def spent_waiting(self, waited_s: float) -> None:
+        """Count to asking what training has waited for proposals in all, `waited_s`."""
+        more = waited_s - self.waited_s
+        self.waited_s = waited_s
+        self.spent_s["ask"] += more
+        self.spent_s["train"] -= more
+
     def status(
         self,
         state: SweepState,
@@ -50,7 +58,7 @@ class Standing:
     ) -> Status:
         """The status after the last closed round; `plan` is the round in training."""
         ended = Counter(str(row["state"]) for row in state.ended.values())
-        waiting = max(0, self.n_trials - state.asked)
+        waiting = len(state.waiting) + max(0, self.n_trials - state.asked)
         rate = self._trials_per_s(len(state.ended), now)
         left = len(state.running) + waiting
         return Status(
@@ -76,6 +84,10 @@ class Standing:
             running=[] if plan is None else _buckets(plan),
             compile_s=state.compile_s,
             train_s=state.train_s,
+            predicted_compile_s=state.predicted_compile_s,
+            predicted_train_s=state.predicted_train_s,
+            n_compiled=state.n_compiled,
+            n_cache_hits=state.n_cache_hits,
             spent_s=dict(self.spent_s),
             committed_at=now if state.rounds else None,
         )

@@ -58,22 +58,31 @@ class Running:
 
 @dataclass(slots=True)
 class SweepState:
-    """Every class, every live trial and the rows of the ended ones, after `rounds` rounds."""
+    """Every class, every live trial and the rows of the ended ones, after `rounds` rounds.
+
+    `waiting` are proposals that were drawn ahead, by number; `asked` counts those too.
+    """
 
     rounds: int = 0
     asked: int = 0
+    waiting: dict[int, Running] = field(default_factory=dict[int, Running])
     classes: dict[str, ProgramClass] = field(default_factory=dict[str, ProgramClass])
     running: dict[int, Running] = field(default_factory=dict[int, Running])
     ended: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
     compile_s: float = 0.0
     train_s: float = 0.0
+    predicted_compile_s: float = 0.0
+    predicted_train_s: float = 0.0
+    n_compiled: int = 0
+    n_cache_hits: int = 0
 
     def open(self, specs: Iterable[TrialSpec], plan: Plan) -> None:
         """Take up a round's new trials, classes and lanes."""
         for spec in specs:
-            self.running[spec.number] = Running(spec)
-            self.asked += 1
+            drawn_ahead = self.waiting.pop(spec.number, None)
+            self.asked += drawn_ahead is None
+            self.running[spec.number] = drawn_ahead or Running(spec)
         for program in plan.classes:
             self.classes[program.class_id] = program
         for bucket in plan.buckets:
@@ -83,20 +92,33 @@ class SweepState:
     def absorb(self, records: Iterable[BucketRecord]) -> None:
         """Add what the buckets of the open round brought to their trials."""
         for record in records:
-            self.compile_s += record.row["compile_s"]
-            self.train_s += record.row["train_s"]
+            row = record.row
+            self.compile_s += row["compile_s"]
+            self.train_s += row["train_s"]
+            self.predicted_compile_s += row["predicted_compile_s"] or 0.0
+            self.predicted_train_s += row["predicted_train_s"] or 0.0
+            self.n_compiled += row["compile_s"] > 0
+            self.n_cache_hits += row["cache_hit"] is True
             for curve in record.curves:
                 trial = self.running[curve.number]
                 trial.rows.append(record.row)
                 if len(curve.values):
                     trial.curves.append(curve)
 
+    def draw_ahead(self, specs: Iterable[TrialSpec]) -> None:
+        """Let proposals wait for a later round; those that wait already stay."""
+        for spec in specs:
+            if spec.number not in self.waiting:
+                self.waiting[spec.number] = Running(spec)
+                self.asked += 1
+
     def close(self, closing: Closing, ended: Mapping[int, Mapping[str, Any]]) -> None:
         """End the round: `ended` trials leave with their rows, the others keep a checkpoint."""
         self.rounds += 1
         self.checkpoint_digests = closing.digests
+        self.draw_ahead(closing.ahead)
         for number, kept in closing.attributes.items():
-            self.running[number].attributes = kept
+            (self.running | self.waiting)[number].attributes = kept
         for number, checkpoint in closing.live.items():
             self.running[number].checkpoint = checkpoint
         for number, row in ended.items():

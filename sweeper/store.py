@@ -28,11 +28,11 @@ class RunStore:
 
     def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
         """Write the model of a trial as Equinox serialises leaves, without optimizer state."""
-        program = self.programs(self.config.filled(spec.params))
+        program = self.programs.exact(self.config.filled(spec.params))
         path = self.run_dir.checkpoints / checkpoint
         state = read_lane(path, digest, spec.number, program.abstract())
         with replacing(self.run_dir.model(spec.number), self.run_dir.staging) as staged:
-            eqx.tree_serialise_leaves(staged, state.model)
+            eqx.tree_serialise_leaves(staged, program.model(state))
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:
         """Remove every checkpoint and model that is not named."""

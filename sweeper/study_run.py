@@ -6,14 +6,13 @@ import threading
 import time
 from contextlib import suppress
 
-import jax
-
-from sweeper import study
 from sweeper.config import StudyConfig
+from sweeper.config.doubts import doubtful_direction
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.executor import Executor
-from sweeper.programs.build import Programs, measure
+from sweeper.planning import structures
+from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
 from sweeper.reconcile import Change
@@ -22,19 +21,11 @@ from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.plan import Plan
 from sweeper.scheduler.policy import policy_of
-from sweeper.scheduler.signature import Structures
 from sweeper.session import Session
 from sweeper.standing import Doing, Standing
 from sweeper.store import Published, RunStore
+from sweeper.study.options import n_proposals, rungs
 from sweeper.sweep import Parts, Sweep
-
-
-def structures(config: StudyConfig, programs: Programs) -> Structures:
-    """The structure of each trial of a study on its data."""
-    return Structures(
-        lambda spec: config.filled(spec.params),
-        lambda settings: measure(settings, programs(settings)),
-    )
 
 
 class StudyRun:
@@ -53,7 +44,7 @@ class StudyRun:
         self._sweep = Sweep(_parts(config, data, session, executor))
         self._published = Published(session.ledger, session.run_dir)
         self._publisher = Publisher(session.run_dir, config)
-        state, n_trials = self._sweep.state, study.n_proposals(config)
+        state, n_trials = self._sweep.state, n_proposals(config)
         self._standing = Standing(config, session.run_id, n_trials, time.time(), len(state.ended))
         root = session.run_dir.root.absolute()
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
@@ -70,10 +61,10 @@ class StudyRun:
         """
         try:
             self._sweep.tidy()
-            self._publisher.publish(self._published)  # readers may start before the first round
             while not self._sweep.finished and not stop.is_set():
                 self._round()
-            self._publisher.publish(self._published, final=True)
+            with self._standing.spending("publish"):
+                self._publisher.publish(self._published, final=True)
             return self._write_status("finished" if self._sweep.finished else "interrupted")
         except BaseException as error:
             with suppress(OSError):  # a full disk must not hide what ended the study
@@ -88,12 +79,15 @@ class StudyRun:
             plan = self._sweep.open()
         self._write_status("running", plan)
         with spending("train"):
-            outcomes = self._sweep.train(plan)
+            # what is committed is published while the next round trains; at first, no rows at all
+            outcomes = self._sweep.train(plan, self._publish)
+        self._standing.spent_waiting(self._sweep.waited_s)
         with spending("commit"):
             self._sweep.close(plan, outcomes)
-        with spending("publish"):
-            self._publisher.publish(self._published)
         self._observer(RoundClosed(self._write_status("running")))
+
+    def _publish(self) -> None:
+        self._publisher.publish(self._published)
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
         status = self._standing.status(self._sweep.state, time.time(), doing, plan)
@@ -108,15 +102,6 @@ def _boundary(change: Change) -> str:
     )
 
 
-def doubtful_direction(config: StudyConfig) -> str | None:
-    """What to say where the study seeks the worst value of its metric; None where it does not."""
-    metric, direction = config.study.metric, config.study.direction
-    better = "minimize" if metric.endswith("loss") else "maximize"
-    if direction == better:
-        return None
-    return f"the study is to {direction} {metric}, of which usually the other end is better"
-
-
 def _full(run_dir: RunDir, error: OSError) -> Problem:
     place = str(error.filename or run_dir.root)
     return Problem(place, "", f"cannot be written: {error.strerror}", "make room, then go on")
@@ -124,16 +109,14 @@ def _full(run_dir: RunDir, error: OSError) -> Problem:
 
 def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:
     programs = Programs(data_spec(config, data))
-    program = programs(config.filled({}))
+    program = programs.exact(config.filled({}))
     return Parts(
         config=config,
         ledger=session.ledger,
         executor=executor,
         store=RunStore(session.run_dir, config, programs),
-        structure_of=structures(config, programs),
-        policy=policy_of(
-            config, study.rungs(config), jax.default_backend(), session.largest_n_trials
-        ),
+        structure_of=structures(config, programs, session.forecast.lane_loop),
+        policy=policy_of(config, rungs(config), session.forecast, session.largest_n_trials),
         metrics=program.metrics,
         test_metrics=program.test_metrics,
         run_id=session.run_id,

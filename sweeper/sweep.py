@@ -21,7 +21,8 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.plan import Bucket, Plan, Policy
 from sweeper.scheduler.signature import StructureOf
 from sweeper.state import Running, SweepState, best_first
-from sweeper.study import Study, n_proposals
+from sweeper.study.ask_tell import Study
+from sweeper.study.options import learns, n_proposals
 from sweeper.trial import Reason, TrialSpec, TrialState
 
 
@@ -39,7 +40,11 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a sweep is made of; tests put a fake executor and store here."""
+    """What a sweep is made of; tests put a fake executor and store here.
+
+    `ahead_after` is how many trials must have ended before proposals are drawn while others train,
+    `busy_with` how many trials keep a machine busy meanwhile.
+    """
 
     config: StudyConfig
     ledger: Ledger
@@ -51,6 +56,8 @@ class Parts:
     test_metrics: tuple[str, ...]
     run_id: str
     clock: Callable[[], float] = time.time
+    ahead_after: int = 200
+    busy_with: int = 64
 
 
 class Sweep:
@@ -64,11 +71,13 @@ class Sweep:
         self._open_plan = restored.open_plan
         self._study = Study(parts.config, restored.past)
         self._n_trials = n_proposals(parts.config)
+        self.waited_s = 0.0
 
     @property
     def finished(self) -> bool:
         """Whether every trial of the study has ended."""
-        return not self.state.running and self.state.asked >= self._n_trials
+        state = self.state
+        return not state.running and not state.waiting and state.asked >= self._n_trials
 
     def advance(self) -> None:
         """One whole round."""
@@ -85,10 +94,20 @@ class Sweep:
         self._open_plan = None
         return plan
 
-    def train(self, plan: Plan) -> list[Outcome]:
-        """What each bucket of the open round came to, in the plan's order."""
-        outcomes = self._parts.executor.train(self._works(plan))
-        return sorted(outcomes, key=lambda outcome: outcome.bucket.bucket)
+    def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
+        """What each bucket of the open round came to, in the plan's order.
+
+        `meanwhile` is done while they train, and proposals for later rounds are drawn; `waited_s`
+        counts what that took longer than training.
+        """
+        training = self._parts.executor.train(self._works(plan))
+        meanwhile()
+        self._ask_ahead(plan)
+        asked_at = self._parts.clock()
+        outcomes = sorted(training, key=lambda outcome: outcome.bucket.bucket)
+        trained_at = max((outcome.finished_at for outcome in outcomes), default=asked_at)
+        self.waited_s += max(0.0, asked_at - trained_at)
+        return outcomes
 
     def close(self, plan: Plan, outcomes: Sequence[Outcome]) -> None:
         """Decide which trials of the open round end, and commit it."""
@@ -110,7 +129,8 @@ class Sweep:
             elapsed_s=parts.clock() - self._started,
             live=live,
             digests={file: digests[file] for file in sorted(set(live.values()))},
-            attributes=self._study.attributes(checkpoints),
+            attributes=self._study.attributes([*checkpoints, *state.waiting]),
+            ahead=tuple(trial.spec for trial in state.waiting.values()),
         )
         parts.ledger.close_round(state.rounds + 1, closing, records, ended)
         state.close(closing, ended)
@@ -118,14 +138,52 @@ class Sweep:
 
     def _plan_next(self, number: int) -> Plan:
         state, parts = self.state, self._parts
-        room = max(0, parts.config.schedule.parallel - len(state.running))
-        specs = self._study.ask(min(room, self._n_trials - state.asked), state.rounds)
+        specs = self._next_specs()
         live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
         live += [Running(spec).live(self._epochs(spec)) for spec in specs]
         plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
         parts.ledger.open_round(number, specs, plan.as_dict())
         state.open(specs, plan)
         return plan
+
+    def _next_specs(self) -> list[TrialSpec]:
+        """The trials of the next round: proposals that wait, then new ones, up to `parallel`.
+
+        Where asking takes long, no more new ones than keep the machine busy: the others are drawn
+        while these train.
+        """
+        state, parallel = self.state, self._parts.config.schedule.parallel
+        room = max(0, parallel - len(state.running))
+        specs = [trial.spec for trial in list(state.waiting.values())[:room]]
+        new = min(room - len(specs), self._n_trials - state.asked)
+        if self._asks_ahead and learns(self._parts.config):
+            started = len(state.running) + len(specs)
+            new = min(new, max(0, self._parts.busy_with - started))
+        return [*specs, *self._study.ask(new, state.rounds)]
+
+    @property
+    def _asks_ahead(self) -> bool:
+        """Early trials teach a sampler most, so they are told of before the next is drawn."""
+        return len(self.state.ended) >= self._parts.ahead_after
+
+    def _ask_ahead(self, plan: Plan) -> None:
+        """Draw the proposals that will be needed while the round of `plan` trains.
+
+        As many as trials will surely end in it, and at least an even share of `parallel` a round:
+        a function of what is committed, never of how long asking or training take.
+        """
+        if not self._asks_ahead:
+            return
+        state, parallel = self.state, self._parts.config.schedule.parallel
+        ending = sum(
+            lane.epoch_to == self._epochs(state.running[lane.number].spec)
+            for bucket in plan.buckets
+            for lane in bucket.lanes
+        )
+        share = math.ceil(parallel / (len(self._parts.policy.stops) + 1))
+        wanted = max(ending - len(state.waiting), min(share, parallel - len(state.waiting)))
+        count = max(0, min(wanted, self._n_trials - state.asked))
+        state.draw_ahead(self._study.ask(count, state.rounds))
 
     def _decide(self, lanes: Sequence[LaneResult]) -> dict[int, Mapping[str, Any]]:
         """The rows of the trials that end in this round.
@@ -162,6 +220,7 @@ class Sweep:
             trial,
             verdict,
             self.state.classes[trial.class_id],
+            parts.structure_of(trial.spec),
             metrics=parts.metrics,
             test_metrics=parts.test_metrics,
             metric=parts.config.study.metric,

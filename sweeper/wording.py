@@ -77,3 +77,23 @@ def trial_numbers(numbers: Sequence[int]) -> str:
     if len(numbers) <= 4:
         return f"trials {', '.join(map(str, numbers))}"
     return f"{len(numbers)} trials"
+
+
+def seconds(value: float) -> str:
+    """Seconds to a tenth, long times as a clock shows them: `4.2 s`, `12:30`."""
+    return f"{value:.1f} s" if value < 60 else duration(value)
+
+
+def percent(share: float | None) -> str:
+    """A share of a whole: `12 %`; a dash where it is not known."""
+    return "-" if share is None else f"{share:.0%}".replace("%", " %")
+
+
+def span(low: int, high: int) -> str:
+    """A range of whole numbers: `16 to 64`."""
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def size(n_bytes: int | None) -> str:
+    """An amount of memory: `3.2 MB`; a dash where it is not known."""
+    return "-" if n_bytes is None else f"{n_bytes / 1e6:.1f} MB"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
 from sweeper.executors.memory import carried_fraction
+from sweeper.lifeline import die_with
 
 if TYPE_CHECKING:
     from sweeper.executors.executor import Outcome, Work
     from sweeper.executors.trainer import Trainer
-
-_PR_SET_PDEATHSIG = 1
-_WATCH_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ def start(setup: WorkerSetup) -> None:
     global _trainer, _memory_fraction
     # Ctrl-C is the parent's to answer, also where it could not be blocked before this process began
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with(setup.parent)
+    die_with(setup.parent)
     if setup.cpus and hasattr(os, "sched_setaffinity"):
         # XLA sizes its thread pool by affinity; its flags for that would change results
         os.sched_setaffinity(0, setup.cpus)
@@ -71,18 +65,3 @@ def usable_cpus() -> Sequence[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return range(os.cpu_count() or 1)
-
-
-def _die_with(parent: int) -> None:
-    """End this process when its parent ends, whatever it is doing then."""
-    if sys.platform == "linux":
-        # the kernel ends a worker even inside a native call that holds the interpreter
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    """For systems without a death signal, and for a parent that died before it was asked for."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_S)
-    os._exit(1)

@@ -12,9 +12,11 @@ from sweeper.config import StudyConfig, parse
 from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.ledger import Ledger
 from sweeper.randomness import generator
+from sweeper.scheduler.cost import shipped
+from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
-from sweeper.scheduler.signature import Structures, canonical
-from sweeper.study import rungs
+from sweeper.scheduler.signature import Structures
+from sweeper.study.options import rungs
 from sweeper.sweep import Parts, Sweep
 from sweeper.trial import TrialSpec
 
@@ -112,8 +114,11 @@ def run(
     ledger: Ledger | CrashingLedger,
     diverging: frozenset[int] = frozenset(),
     killing: frozenset[int] = frozenset(),
+    ahead_after: int = 200,
 ) -> Sweep:
     """Run the study to its end on `ledger`."""
+    sizes = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
+    planned = forecast(config, sizes, shipped("cpu"), "map", {}, config.study.n_trials)
     sweep = Sweep(
         Parts(
             config=config,
@@ -121,13 +126,14 @@ def run(
             executor=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing),
             store=NoStore(),
             structure_of=Structures(
-                lambda spec: config.filled(spec.params),
-                lambda settings: (canonical(settings.structure()), 100),
+                lambda spec: config.filled(spec.params), lambda settings: 100, {}
             ),
-            policy=policy_of(config, rungs(config), "cpu", config.study.n_trials),
+            policy=policy_of(config, rungs(config), planned, config.study.n_trials),
             metrics=config.train.metric_names,
             test_metrics=(),
             run_id="test",
+            ahead_after=ahead_after,
+            busy_with=3,
         )
     )
     while not sweep.finished:

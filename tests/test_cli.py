@@ -40,6 +40,10 @@ STATUS = Status(
     running=[{"bucket": 1, "place": "thread 0", "class_id": "c", "trials": [3]}],
     compile_s=0.0,
     train_s=0.0,
+    predicted_compile_s=9.5,
+    predicted_train_s=2.5,
+    n_compiled=3,
+    n_cache_hits=1,
     spent_s={},
     committed_at=None,
 )
@@ -90,6 +94,8 @@ def test_status_shows_the_newest_run(command: CommandLine) -> None:
         "trials    4 of 4 trials",
         "          3 complete, 1 pruned",
         "best      val_loss 0.5 (trial 2): depth=2, width=16",
+        "compiled  3 programs in 0.0 s, 1 from the cache; predicted 9.5 s",
+        "trained   0.0 s in all threads and workers; predicted 2.5 s",
         "bucket 1  trial 3, thread 0",
     ]
 

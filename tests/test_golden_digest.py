@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,6 @@ SMALL = (
     "schedule.parallel=5",
     "schedule.round_epochs=2",
     "train.epochs=8",
-    "execution.strategy=exact",
     "search.model.depth.high=2",
     "search.model.width.low=8",
     "search.model.width.high=16",
@@ -32,6 +34,7 @@ PLACES = {
     "one thread": ("execution.threads=1", "execution.workers=0"),
     "two threads": ("execution.threads=2", "execution.workers=0"),
     "two workers": ("execution.threads=0", "execution.workers=2"),
+    "a thread and a worker": ("execution.threads=1", "execution.workers=1"),
 }
 
 
@@ -43,11 +46,13 @@ class Study:
     cache: Path
     place: str
     n_trials: int = 10
+    strategy: str = "exact"
 
     def start(self) -> subprocess.Popen[str]:
         """Run it, or go on with it."""
         size, directory = f"study.n_trials={self.n_trials}", f"results.dir={self.directory}/run"
-        settings = (*SMALL, *PLACES[self.place], size, directory)
+        strategy = f"execution.strategy={self.strategy}"
+        settings = (*SMALL, *PLACES[self.place], size, directory, strategy)
         overrides = [word for setting in settings for word in ("--set", setting)]
         return start(self.directory, self.cache, ["run", str(STUDY), "--quiet", *overrides])
 
@@ -86,37 +91,58 @@ class Study:
 Golden = tuple[str, Path]
 
 
-def run_golden(directories: pytest.TempPathFactory, n_trials: int) -> Golden:
-    """The digest of an unbroken run in one thread with a cold cache, and the cache it leaves."""
-    cache = directories.mktemp("cache")
-    study = Study(directories.mktemp("golden"), cache, "one thread", n_trials)
+def run_golden(directories: pytest.TempPathFactory, n_trials: int, strategy: str) -> Golden:
+    """The digest of an unbroken run in one place with a cold cache, and the cache it leaves."""
+    warm = directories.mktemp("cache")
+    place = "a thread and a worker" if strategy == "process" else "one thread"
+    study = Study(directories.mktemp("golden"), warm, place, n_trials, strategy)
     finish(study.start())
-    return study.digest(), cache
+    return study.digest(), warm
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    return run_golden(tmp_path_factory, 10)
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Golden]:
+    """The golden run of each strategy, made when it is first asked for."""
+    return cache(lambda strategy: run_golden(tmp_path_factory, 10, strategy))
 
 
 @pytest.fixture(scope="module")
 def long_golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    return run_golden(tmp_path_factory, 60)
+    return run_golden(tmp_path_factory, 60, "auto")
 
 
-@pytest.mark.parametrize("place", ["two threads", "two workers"])
-def test_no_place_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
-    digest, cache = golden
-    study = Study(tmp_path, cache, place)
+@pytest.mark.parametrize(
+    ("strategy", "place"),
+    [
+        *product(["exact", "padded", "auto"], ["two threads", "two workers"]),
+        ("process", "two workers"),
+    ],
+)
+def test_no_place_changes_a_row(
+    strategy: str, place: str, golden: Callable[[str], Golden], tmp_path: Path
+) -> None:
+    digest, warm = golden(strategy)
+    study = Study(tmp_path, warm, place, strategy=strategy)
     finish(study.start())
 
     assert study.digest() == digest
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
-    digest, cache = golden
-    study = Study(tmp_path, cache, place)
+@pytest.mark.parametrize(
+    ("strategy", "place"),
+    [
+        ("exact", "one thread"),
+        ("exact", "two workers"),
+        ("padded", "two threads"),
+        ("auto", "two threads"),
+        ("process", "two workers"),
+    ],
+)
+def test_no_kill_changes_a_row(
+    strategy: str, place: str, golden: Callable[[str], Golden], tmp_path: Path
+) -> None:
+    digest, warm = golden(strategy)
+    study = Study(tmp_path, warm, place, strategy=strategy)
     study.run_killed(kills=3)
 
     assert study.digest() == digest
@@ -125,12 +151,13 @@ def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cache_is", ["cold", "warm"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ["one thread", "two threads", "two workers"])
 def test_no_twenty_kills_change_a_row(
     place: str, cache_is: str, long_golden: Golden, tmp_path: Path
 ) -> None:
     digest, warm = long_golden
-    study = Study(tmp_path, warm if cache_is == "warm" else tmp_path / "cache", place, 60)
+    kept = warm if cache_is == "warm" else tmp_path / "cache"
+    study = Study(tmp_path, kept, place, 60, strategy="auto")
     study.run_killed(kills=20)
 
     assert study.digest() == digest

@@ -36,6 +36,10 @@ STATUS = Status(
     running=[],
     compile_s=0.0,
     train_s=0.0,
+    predicted_compile_s=9.5,
+    predicted_train_s=2.5,
+    n_compiled=3,
+    n_cache_hits=1,
     spent_s={},
     committed_at=None,
 )

@@ -20,7 +20,8 @@ histories = st.fixed_dictionaries(
         "round_epochs": st.integers(1, 8),
         "sampler": st.sampled_from(SAMPLERS),
         "pruner": st.sampled_from(PRUNERS),
-        "strategy": st.sampled_from(["auto", "exact", "process"]),
+        "strategy": st.sampled_from(["auto", "exact", "padded", "process"]),
+        "ahead_after": st.sampled_from([0, 4, 200]),
         "diverging": st.frozensets(st.integers(0, 15), max_size=4),
         "killing": st.frozensets(st.integers(0, 15), max_size=3),
         "crashes": st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=12),
@@ -49,7 +50,7 @@ def overrides(history: dict, n_trials: int) -> list[str]:
     suppress_health_check=[HealthCheck.too_slow],
 )
 def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
-    faults = history["diverging"], history["killing"]
+    faults = history["diverging"], history["killing"], history["ahead_after"]
     sizes = sorted({history["n_trials"], max(history["n_trials"], history["grown_to"])})
     studies = [study(overrides(history, size)) for size in sizes]
 
@@ -75,7 +76,8 @@ def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_each_live_trial_is_in_exactly_one_bucket_a_round(history: dict) -> None:
     ledger = new_ledger()
-    run(study(overrides(history, history["n_trials"])), ledger, history["diverging"])
+    config = study(overrides(history, history["n_trials"]))
+    run(config, ledger, history["diverging"], ahead_after=history["ahead_after"])
 
     live: set[int] = set()
     for closed in ledger.rounds():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper import study
 from sweeper.errors import StudyError
+from sweeper.study import options
 from tests.round_machine import study as config
 
 
@@ -24,7 +24,7 @@ from tests.round_machine import study as config
 )
 def test_an_option_that_does_not_fit_is_refused(override: str, message: str) -> None:
     with pytest.raises(StudyError) as refused:
-        study.check(config([override]))
+        options.check(config([override]))
 
     assert message in str(refused.value)
 
@@ -33,10 +33,10 @@ def test_a_grid_that_nobody_could_train_is_refused() -> None:
     fine = "search.optimizer.lr={type='float',low=0.1,high=1,step=1e-6}"
 
     with pytest.raises(StudyError, match=r"a grid of 10,800,012 points; write coarser steps"):
-        study.check(config(["study.sampler={name='grid'}", fine]))
+        options.check(config(["study.sampler={name='grid'}", fine]))
 
 
 def test_options_that_fit_are_taken() -> None:
-    study.check(
+    options.check(
         config(["study.sampler.n_startup_trials=3", "study.pruner={name='asha',min_resource=2}"])
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sweeper.config.data import CsvTable, SklearnTable
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.model import MlpTable
+from sweeper.config.model import MixedTable, MlpTable, PythonTable
 from sweeper.config.optimizer import AdamWTable, SgdTable
 from sweeper.config.reading import (
     RawTable,
@@ -35,16 +35,21 @@ from sweeper.config.train import TrainTable
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """A table whose settings depend on one of them: `of` is by the value of the setting `by`."""
+    """A table whose settings depend on one of them: `of` is by the value of the setting `by`.
+
+    `default` is the value where none is written, `mixed` the table where it is searched.
+    """
 
     by: str
     of: Mapping[str, type[Table]]
+    default: str | None = None
+    mixed: type[Table] | None = None
 
 
 _TABLES: dict[str, type[Table] | Variants] = {
     "study": StudyTable,
     "data": Variants("source", {"sklearn": SklearnTable, "csv": CsvTable}),
-    "model": MlpTable,
+    "model": Variants("kind", {"mlp": MlpTable, "python": PythonTable}, "mlp", MixedTable),
     "optimizer": Variants("name", {"adamw": AdamWTable, "sgd": SgdTable}),
     "train": TrainTable,
     "schedule": ScheduleTable,
@@ -104,13 +109,21 @@ class Draft:
         key, options = f"{name}.{kind.by}", ", ".join(kind.of)
         if not is_table(raw):
             self.faults.append(Fault(name, f"{shown(raw)} is not a table", f"write [{name}]"))
-        elif kind.by not in raw:
+            return None
+        if kind.mixed is not None and self._searches(key):
+            return kind.mixed
+        chosen = raw.get(kind.by, kind.default)
+        if chosen is None:
             self.faults.append(Fault(key, MISSING, f"write one of {options}"))
-        elif raw[kind.by] not in tuple(kind.of):
-            self.faults.append(unknown_name(key, raw[kind.by], options))
+        elif chosen not in tuple(kind.of):
+            self.faults.append(unknown_name(key, chosen, options))
         else:
-            return kind.of[raw[kind.by]]
+            return kind.of[chosen]
         return None
+
+    def _searches(self, setting: str) -> bool:
+        raw = self._raw.get("search", {})
+        return is_table(raw) and any(setting == searched for searched, _ in flat_search(raw))
 
     def _read_search(self) -> dict[str, SearchEntry]:
         raw = self._raw.get("search", {})

@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeInt
 from sweeper.config.kinds import CountOrAuto
 from sweeper.config.table import Fault, Table
 
-Strategy = Literal["auto", "exact", "process"]
+Strategy = Literal["auto", "exact", "padded", "process"]
 
 
 def _nowhere_to_train(
@@ -37,6 +37,9 @@ class ExecutionTable(Table):
     )
     lane_loop: Literal["auto", "map", "vmap"] = Field(
         default="auto", description="how a bucket runs its lanes; map on a CPU, else vmap"
+    )
+    costs: str | None = Field(
+        default=None, description="file of `sweeper calibrate`; else the package's own constants"
     )
     threads: CountOrAuto = Field(
         default="auto", description="threads of this process that train; one a core"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator
@@ -22,6 +23,15 @@ def _scalar(value: object) -> object:
     raise PydanticCustomError("scalar", "not a scalar")
 
 
+def _argument(value: object) -> object:
+    if not isinstance(value, Scalar):
+        raise PydanticCustomError("argument", "not a scalar")
+    if isinstance(value, float) and not isfinite(value):
+        raise PydanticCustomError("finite_number", "not finite")
+    return value
+
+
 CountOrAuto = Annotated[int | Literal["auto"], PlainValidator(_count_or_auto)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar)]
+Argument = Annotated[Scalar, PlainValidator(_argument)]

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from sweeper.config.kinds import Count
+from sweeper.config.kinds import Argument, Count
 from sweeper.config.roles import FIXED, TRACED
 from sweeper.config.table import Table
+from sweeper.trial import Scalar
 
+ModelKind = Literal["mlp", "python"]
 Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_relu"]
 
 
-class MlpTable(Table):
-    """A multilayer perceptron of `depth` hidden layers; depth 0 is a linear model."""
+def _function_name(text: str) -> str:
+    module, _, function = text.partition(":")
+    if all(name.isidentifier() for name in (*module.split("."), function)):
+        return text
+    raise PydanticCustomError("function_name", "not of the form module:function")
 
-    kind: Annotated[Literal["mlp"], FIXED] = Field(
-        default="mlp", description="a multilayer perceptron"
-    )
+
+class _MlpKeys(Table):
+    """The keys of a multilayer perceptron."""
+
     depth: Annotated[int, Field(ge=0, le=1000)] = Field(
         description="hidden layers; 0 is a linear model"
     )
@@ -28,3 +36,67 @@ class MlpTable(Table):
     dropout: Annotated[float, Field(ge=0, lt=1), TRACED] = Field(
         default=0.0, description="probability that a hidden unit is left out in training"
     )
+
+
+class _PythonKeys(Table):
+    """A function of the user's, and what else it is given: keys that no table has."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
+
+    function: Annotated[str, AfterValidator(_function_name), FIXED] = Field(
+        description="module:function, which builds it; given all other keys of [model]"
+    )
+
+
+class MlpTable(_MlpKeys):
+    """A multilayer perceptron of `depth` hidden layers; depth 0 is a linear model."""
+
+    kind: Annotated[Literal["mlp"], FIXED] = Field(
+        default="mlp", description="a multilayer perceptron"
+    )
+
+
+class PythonTable(_PythonKeys):
+    """What the user's `function` builds."""
+
+    kind: Annotated[Literal["python"], FIXED] = Field(description="a model of your own")
+
+    @property
+    def arguments(self) -> Mapping[str, Scalar]:
+        """What the function is given besides sizes and a key, by name."""
+        return self.__pydantic_extra__
+
+
+class MixedTable(_MlpKeys, _PythonKeys):
+    """Both, where `kind` is searched; what is a key of the MLP's is not given to the function."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: ModelKind = Field(description="which of them")
+
+    def own(self) -> ModelTable:
+        """The table of its kind, without the keys of the other."""
+        if self.kind == "mlp":
+            return MlpTable.model_construct(**_values(self, MlpTable))
+        values: dict[str, Any] = _values(self, PythonTable) | self.__pydantic_extra__
+        return PythonTable.model_construct(**values)
+
+
+ModelTable = MlpTable | PythonTable
+
+
+def has_setting(table: type[Table], name: str) -> bool:
+    """Whether there is such a setting; a model of the user's own may have any."""
+    return name in table.model_fields or issubclass(table, _PythonKeys)
+
+
+def concerns(table: ModelTable | MixedTable, name: str, kind: ModelKind) -> bool:
+    """Whether a key of this `[model]` is of use for models of `kind`."""
+    if isinstance(table, MixedTable):
+        return (name in _MlpKeys.model_fields) is (kind == "mlp")
+    return table.kind == kind
+
+
+def _values(table: Table, like: type[Table]) -> dict[str, Any]:
+    return {name: getattr(table, name) for name in like.model_fields}

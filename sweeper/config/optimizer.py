@@ -13,9 +13,11 @@ from sweeper.config.table import Table
 _Decay = Annotated[float, Field(ge=0, le=1e38), TRACED]
 _Fraction = Annotated[float, Field(ge=0, lt=1), TRACED]
 _Rate = Annotated[float, Field(gt=0, le=1e38), TRACED]
+_Clip = Annotated[float, Field(gt=0, le=1e38)]
 
 _NAME = "the optimizer"
 _LR = "learning rate"
+_CLIP = "largest norm of all gradients together; larger ones are scaled down to it"
 _WEIGHT_DECAY = "decoupled, times the learning rate; of the weights of linear layers"
 
 
@@ -25,6 +27,7 @@ class AdamWTable(Table):
     name: Annotated[Literal["adamw"], FIXED] = Field(description=_NAME)
     lr: _Rate = Field(description=_LR)
     weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
+    clip_norm: Annotated[_Clip | None, TRACED] = Field(default=None, description=_CLIP)
     b1: _Fraction = Field(default=0.9, description="decay of the mean of gradients")
     b2: _Fraction = Field(default=0.999, description="decay of the mean of squared gradients")
     eps: _Rate = Field(default=1e-8, description="keeps the division by their root finite")
@@ -36,6 +39,7 @@ class SgdTable(Table):
     name: Annotated[Literal["sgd"], FIXED] = Field(description=_NAME)
     lr: _Rate = Field(description=_LR)
     weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
+    clip_norm: Annotated[_Clip | None, TRACED] = Field(default=None, description=_CLIP)
     momentum: _Fraction = Field(default=0.0, description="decay of the sum of gradients")
     nesterov: bool = Field(default=False, description="whether momentum is Nesterov's")
 

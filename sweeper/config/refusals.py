@@ -34,6 +34,8 @@ _WORDS = {
         "write letters, digits and '_' alone",
     ),
     "count_or_auto": ("{value} is no count", 'write "auto" or a whole number from 0 up'),
+    "argument": ("{value} is nothing to give a function", "write true or false, a number or text"),
+    "function_name": ("{value} names no function", 'write "module:function"'),
     "scalar": ("{value} is no choice", "write true or false, a number or text"),
 }
 

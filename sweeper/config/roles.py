@@ -36,11 +36,13 @@ def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
 
 
 def role_of(table: type[Table], setting: str) -> Role:
-    """What the setting is to the program."""
+    """What the setting is to the program; keys of the user's own are structural."""
+    if setting not in table.model_fields:
+        return Role.STRUCTURAL
     marks = table.model_fields[setting].metadata
     return next((mark for mark in marks if isinstance(mark, Role)), Role.STRUCTURAL)
 
 
 def is_fixed(table: type[Table], setting: str) -> bool:
     """Whether the setting must be the same for every trial."""
-    return FIXED in table.model_fields[setting].metadata
+    return setting in table.model_fields and FIXED in table.model_fields[setting].metadata

@@ -3,45 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from sweeper.config.model import MlpTable
+from sweeper.config.model import ModelTable, PythonTable
 from sweeper.config.optimizer import OptimizerTable
 from sweeper.config.roles import Role, settings_of
 from sweeper.config.table import Table
 from sweeper.config.train import TrainTable
 from sweeper.trial import Scalar
 
+# traced hyperparameters whose part of the program is left out where the study has no use for it
+OPTIONAL_PARTS = ("model.dropout", "optimizer.clip_norm")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One trial's model, optimizer and training.
 
-    `has_dropout` says whether dropout is compiled in. It is the study's, not the trial's: a
-    searched probability is compiled in even for the trial that drew 0.
+    `parts` are those of `OPTIONAL_PARTS` that are compiled in. They are the study's, not the
+    trial's: a searched dropout is compiled in even for the trial that drew 0. `base_dir` is where
+    the user's modules are looked up first.
     """
 
-    model: MlpTable
+    model: ModelTable
     optimizer: OptimizerTable
     train: TrainTable
-    has_dropout: bool
+    parts: frozenset[str]
+    base_dir: Path
+
+    def has(self, part: str) -> bool:
+        """Whether the optional part with this dotted key is compiled in."""
+        return part in self.parts
 
     def structure(self) -> dict[str, Scalar | tuple[str, ...]]:
         """Everything that is compiled into the trial's program, by dotted key."""
-        structure: dict[str, Scalar | tuple[str, ...]] = {
-            f"{table}.{name}": getattr(values, name)
-            for table, values in self._tables()
-            for name in settings_of(type(values), Role.STRUCTURAL)
-        }
-        structure["model.dropout"] = self.has_dropout
-        return structure
+        values = self._values(Role.STRUCTURAL)
+        traced = self._values(Role.TRACED)
+        parts = {part: self.has(part) for part in OPTIONAL_PARTS if part in traced}
+        if isinstance(self.model, PythonTable):
+            parts |= {f"model.{name}": value for name, value in self.model.arguments.items()}
+        return values | parts
 
     def traced(self) -> dict[str, float]:
         """The numbers that the program is given at run time, by dotted key."""
         return {
-            f"{table}.{name}": float(getattr(values, name))
-            for table, values in self._tables()
-            for name in settings_of(type(values), Role.TRACED)
+            key: float(value)
+            for key, value in self._values(Role.TRACED).items()
+            if key not in OPTIONAL_PARTS or self.has(key)
         }
 
-    def _tables(self) -> tuple[tuple[str, Table], ...]:
-        return ("model", self.model), ("optimizer", self.optimizer), ("train", self.train)
+    def _values(self, role: Role) -> dict[str, Any]:
+        """The settings with this role, by dotted key, in the order of the tables."""
+        tables: tuple[tuple[str, Table], ...] = (
+            ("model", self.model),
+            ("optimizer", self.optimizer),
+            ("train", self.train),
+        )
+        return {
+            f"{table}.{name}": getattr(values, name)
+            for table, values in tables
+            for name in settings_of(type(values), role)
+        }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import NoneType, UnionType
+from typing import Annotated, Union, get_args, get_origin
 
+from sweeper.config.model import has_setting
 from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
 from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
 from sweeper.config.roles import is_fixed
@@ -51,7 +54,7 @@ def read_entry(
     table = tables.get(name)
     misplaced = list(_target_faults(setting, tables))
     entry, faults = _read_by_type(raw, key)
-    if entry is not None and table is not None and not misplaced:
+    if entry is not None and table is not None and last in table.model_fields and not misplaced:
         entry, unfit = _fitted(entry, table, last, key)
         told = {fault.key for fault in faults}
         faults += [fault for fault in unfit if fault.key not in told]
@@ -89,7 +92,7 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
     table = tables.get(name)
     if name in tables and table is None:
         return
-    if table is not None and last in table.model_fields:
+    if table is not None and has_setting(table, last):
         if is_fixed(table, last):
             yield Fault(key, "the same for every trial of a study", f"write it in [{name}] alone")
         return
@@ -120,7 +123,7 @@ def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | None, list[Fault
 def _fitted(
     entry: SearchEntry, table: type[Table], name: str, key: str
 ) -> tuple[SearchEntry, list[Fault]]:
-    taken, types = _TAKES.get(table.model_fields[name].annotation, _TAKES_A_NAME)
+    taken, types = _TAKES.get(_kind(table.model_fields[name].annotation), _TAKES_A_NAME)
     if entry.type not in types:
         found = f"{entry.type} for a setting that takes {taken}"
         return entry, [Fault(f"{key}.type", found, f'write type = "{types[0]}"')]
@@ -131,6 +134,15 @@ def _fitted(
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
     return entry, faults
+
+
+def _kind(annotation: object) -> object:
+    """The type of a setting that may also be left out, without its bounds."""
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    is_optional = get_origin(annotation) in (Union, UnionType) and len(kinds) == 1
+    return _kind(kinds[0]) if is_optional else annotation
 
 
 def _fitted_choices(

@@ -11,19 +11,21 @@ from pydantic import Field, PrivateAttr
 
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.model import MlpTable
+from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
 from sweeper.config.optimizer import OptimizerTable
 from sweeper.config.results import ResultsTable
 from sweeper.config.roles import Role, role_of
 from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import SearchEntry
-from sweeper.config.settings import Settings
+from sweeper.config.settings import OPTIONAL_PARTS, Settings
 from sweeper.config.source import Source
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table
 from sweeper.config.train import TrainTable
 from sweeper.errors import Problem
 from sweeper.trial import Scalar
+
+_KINDS: tuple[ModelKind, ...] = ("mlp", "python")
 
 
 class StudyConfig(Table):
@@ -35,7 +37,7 @@ class StudyConfig(Table):
     version: Literal[1] = Field(description="of these settings")
     study: StudyTable
     data: DataTable
-    model: MlpTable
+    model: MlpTable | PythonTable | MixedTable
     optimizer: OptimizerTable
     train: TrainTable
     search: dict[str, SearchEntry]
@@ -71,11 +73,13 @@ class StudyConfig(Table):
         for column, value in params.items():
             table, _, setting = keys[column].partition(".")
             drawn[table][setting] = value
+        model = self.model.model_copy(update=drawn["model"])
         return Settings(
-            model=self.model.model_copy(update=drawn["model"]),
+            model=model.own() if isinstance(model, MixedTable) else model,
             optimizer=self.optimizer.model_copy(update=drawn["optimizer"]),
             train=self.train.model_copy(update=drawn["train"]),
-            has_dropout="model.dropout" in self.search or self.model.dropout > 0,
+            parts=frozenset(part for part in OPTIONAL_PARTS if self._has(part)),
+            base_dir=self.base_dir,
         )
 
     @property
@@ -91,7 +95,25 @@ class StudyConfig(Table):
     @property
     def n_structures(self) -> int | None:
         """How many structures the search holds; None where they are a continuum."""
-        counts = [self.search[key].count() for key, splits in self.structural.items() if splits]
+        counts = [self.n_structures_of(kind) for kind in self.kinds]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def kinds(self) -> tuple[ModelKind, ...]:
+        """The kinds of model that trials have."""
+        entry = self.search.get("model.kind")
+        searched = () if entry is None else entry.values() or ()
+        return tuple(kind for kind in _KINDS if kind in searched) or (self.model.kind,)
+
+    def splits(self, key: str, kind: ModelKind) -> bool:
+        """Whether values of a searched setting part the trials whose model is of `kind`."""
+        table, _, name = key.partition(".")
+        applies = table != "model" or concerns(self.model, name, kind)
+        return applies and key != "model.kind" and self._role(key) is Role.STRUCTURAL
+
+    def n_structures_of(self, kind: ModelKind) -> int | None:
+        """How many of them models of `kind` have."""
+        counts = [entry.count() for key, entry in self.search.items() if self.splits(key, kind)]
         return None if None in counts else prod(count for count in counts if count is not None)
 
     @property
@@ -113,6 +135,13 @@ class StudyConfig(Table):
     def canonical(self) -> dict[str, Any]:
         """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
         return self.model_dump(mode="json")
+
+    def _has(self, part: str) -> bool:
+        table, _, setting = part.partition(".")
+        values: Table = getattr(self, table)
+        if setting not in type(values).model_fields:  # in a model of the user's own it is its key
+            return False
+        return part in self.search or bool(getattr(values, setting))
 
     def _role(self, key: str) -> Role:
         name, _, setting = key.partition(".")

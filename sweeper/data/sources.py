@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,7 +10,8 @@ from sklearn import datasets
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, SklearnTable
-from sweeper.data.naming import did_you_mean, listed
+from sweeper.data.files import find_file
+from sweeper.data.naming import listed
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 
@@ -44,7 +44,7 @@ def _read_sklearn(data: SklearnTable) -> RawData:
 
 
 def _read_csv(config: StudyConfig, data: CsvTable) -> RawData:
-    path = _find(config, data.path)
+    path = find_file(config, data.path, "data.path", ".csv")
     try:
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
         frame = pd.read_csv(path, low_memory=False)
@@ -56,18 +56,6 @@ def _read_csv(config: StudyConfig, data: CsvTable) -> RawData:
         found, mend = fault
         raise DataError(config.problem("data.path", f"{path.name} {found}", mend))
     return RawData(path.name, "data.path", frame, data.target, tuple(data.drop), path=path)
-
-
-def _find(config: StudyConfig, name: str) -> Path:
-    """The file `name`, looked up beside the study file first, then in the current directory."""
-    folders = list(dict.fromkeys([config.base_dir.resolve(), Path.cwd()]))
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    neighbours = [path.name for folder in folders for path in (folder / name).parent.glob("*.csv")]
-    found = f"no file '{name}' in {listed([str(folder) for folder in folders], 'or')}"
-    mend = did_you_mean(Path(name).name, neighbours) or "write the path of a CSV file"
-    raise DataError(config.problem("data.path", found, mend))
 
 
 def _unreadable(error: OSError | ValueError) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import threading
 from collections.abc import Callable
@@ -11,23 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from platformdirs import user_cache_path
 
+from sweeper.cachedir import cache_root
 from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
 from sweeper.scheduler.plan import ProgramClass
 from sweeper.scheduler.signature import short_hash
 
-CACHE_VARIABLE = "SWEEPER_CACHE_DIR"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A class's program; `cache_hit` where it came from disk."""
+    """A class's program; `cache_hit` where it came from disk.
+
+    `memory_bytes` is what it needs with all it is given and gives; None where XLA does not say.
+    """
 
     run: Callable[[Lanes, Parts], Segment]
     cache_hit: bool
+    memory_bytes: int | None
 
 
 class _CacheHits(threading.local):
@@ -44,14 +46,12 @@ jax.monitoring.register_event_listener(_cache_hits)
 
 
 def cache_directory() -> Path:
-    """Where compiled programs are kept: below `SWEEPER_CACHE_DIR`, or the user's cache directory.
+    """Where compiled programs are kept, in the cache directory.
 
     One directory a kind of machine, for a home directory may be shared by several, and a program
     compiled for one processor may use instructions that another has not.
     """
-    chosen = os.environ.get(CACHE_VARIABLE)
-    root = Path(chosen) if chosen else user_cache_path("sweeper")
-    return root / f"xla-{short_hash(platform.machine(), _processor())}"
+    return cache_root() / f"xla-{short_hash(platform.machine(), _processor())}"
 
 
 def _processor() -> str:
@@ -84,4 +84,12 @@ def compile_class(
     function.__name__ = function.__qualname__ = f"segment_{program_class.class_id}"
     hits = _cache_hits.count
     run = jax.jit(function).lower(lanes, parts).compile()
-    return Compiled(run, _cache_hits.count > hits)
+    return Compiled(run, _cache_hits.count > hits, _memory_bytes(run))
+
+
+def _memory_bytes(run: jax.stages.Compiled) -> int | None:
+    needed: Any = run.memory_analysis()
+    if needed is None:
+        return None
+    parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    return sum(getattr(needed, part) for part in parts)

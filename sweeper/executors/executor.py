@@ -61,7 +61,8 @@ class LaneResult:
 class Outcome:
     """One bucket's round: a result a lane, the digests of its checkpoints, and what it took.
 
-    Times are seconds, `started_at` seconds since 1970, UTC.
+    Times are seconds, `started_at` and `finished_at` seconds since 1970, UTC.
+    `memory_predicted_bytes` is what the compiler says that the program needs.
     """
 
     bucket: Bucket
@@ -74,13 +75,15 @@ class Outcome:
     train_s: float
     peak_memory_bytes: int | None
     attempt: int
+    memory_predicted_bytes: int | None = None
+    finished_at: float = 0.0
 
 
 class Executor(Protocol):
     """Trains the buckets of a round; outcomes come in any order, one for each."""
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
-        """The outcome of each of `works`, as it comes."""
+        """Start on `works` at once; gives the outcome of each, as it comes."""
         ...
 
     def close(self) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
+from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.executors.compiling import CACHE_VARIABLE, cache_directory, configure_jax
+from sweeper.executors.compiling import configure_jax
 from sweeper.executors.devices import visible_gpus
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
@@ -22,11 +23,12 @@ from sweeper.executors.memory import (
     fraction_variable,
     shares,
 )
-from sweeper.executors.process import ProcessExecutor, Slot
 from sweeper.executors.trainer import Trainer
 from sweeper.progress import Observer
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
+from sweeper.scheduler.plan import ProgramClass
+from sweeper.trial import Scalar
 from sweeper.worker import WorkerSetup, usable_cpus
 
 
@@ -42,25 +44,28 @@ class Queue(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class Fleet:
     """Sends each bucket of a plan to its side, or to the only side there is.
 
-    The side is where a bucket runs, never what it computes.
+    The side is where a bucket runs, never what it computes. `start_workers` is called when the
+    first bucket needs them: a study whose trials all share programs never does.
     """
 
-    inline: Queue | None
-    process: Queue | None
+    def __init__(
+        self, inline: InlineExecutor | None, start_workers: Callable[[], Queue] | None
+    ) -> None:
+        self.inline = inline
+        self._start_workers = start_workers
+        self.process: Queue | None = None
+
+    def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
+        """Compile a class of threads ahead; `params` are those of any of its trials."""
+        if self.inline is not None:
+            self.inline.prepare(program_class, params)
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
-        """The outcome of each of `works`, as it comes."""
-        futures = [self._side(work).submit(work) for work in works]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+        """Queue `works` at once; gives the outcome of each, as it comes."""
+        return _completed([self._side(work).submit(work) for work in works])
 
     def close(self) -> None:
         """End every thread and process."""
@@ -69,12 +74,24 @@ class Fleet:
                 side.close()
 
     def _side(self, work: Work) -> Queue:
+        wants_workers = work.bucket.side == "process" or self.inline is None
+        if wants_workers and self.process is None and self._start_workers is not None:
+            self.process = self._start_workers()
         wanted, other = self.inline, self.process
-        if work.bucket.side == "process":
+        if wants_workers:
             wanted, other = other, wanted
         side = wanted or other
         assert side is not None, "a study has threads or workers"
         return side
+
+
+def _completed(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 def n_threads(config: StudyConfig) -> int:
@@ -94,6 +111,20 @@ def n_workers(config: StudyConfig) -> int:
     return len(visible_gpus(os.environ)) or len(usable_cpus())
 
 
+def claim_device(config: StudyConfig) -> None:
+    """Set this process's memory share and JAX's settings; JAX must not have opened a device yet."""
+    if n_threads(config):
+        memory = _shares(config)
+        os.environ.setdefault(fraction_variable(os.environ), f"{memory.parent:.4f}")
+    else:  # this process opens the device to see what it is, and leaves its memory to the workers
+        os.environ.setdefault(PREALLOCATE, "false")
+    configure_jax(config.execution.precision)
+
+
+def _shares(config: StudyConfig) -> Shares:
+    return shares(config.execution.memory_fraction, n_threads(config), n_workers(config))
+
+
 @contextmanager
 def fleet(
     config: StudyConfig, data: Dataset, run_dir: RunDir, observer: Observer
@@ -102,16 +133,12 @@ def fleet(
 
     This process's own memory share is set before JAX starts its client, unless the user chose one.
     """
+    claim_device(config)
     threads, workers = n_threads(config), n_workers(config)
-    memory = shares(config.execution.memory_fraction, threads, workers)
-    if threads:
-        os.environ.setdefault(fraction_variable(os.environ), f"{memory.parent:.4f}")
-    else:  # this process opens the device to see what it is, and leaves its memory to the workers
-        os.environ.setdefault(PREALLOCATE, "false")
-    configure_jax(config.execution.precision)
+    memory = _shares(config)
     built = Fleet(
         _inline(config, data, run_dir, observer, threads) if threads else None,
-        _process(config, data, run_dir, observer, memory, workers) if workers else None,
+        partial(_process, config, data, run_dir, observer, memory, workers) if workers else None,
     )
     try:
         yield built
@@ -133,7 +160,9 @@ def _process(
     observer: Observer,
     memory: Shares,
     workers: int,
-) -> ProcessExecutor:
+) -> Queue:
+    from sweeper.executors.process import ProcessExecutor, Slot  # loky takes a while to import
+
     with replacing(run_dir.data, run_dir.staging / "data") as staged:
         data.save(staged)
     gpus = visible_gpus(os.environ)
@@ -161,7 +190,7 @@ def worker_environment(
     environment = {
         fraction_variable(parent): f"{memory_fraction:.4f}",
         PREALLOCATE: "true",
-        CACHE_VARIABLE: str(cache_directory().parent),
+        CACHE_VARIABLE: str(cache_root()),
     }
     if len(gpus) > 1:
         environment["CUDA_VISIBLE_DEVICES"] = gpus[index % len(gpus)]

@@ -11,12 +11,10 @@ import numpy as np
 
 from sweeper.config import Settings
 from sweeper.executors.executor import LaneResult, Place, Work
-from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.program import Lane, State
+from sweeper.programs.program import Program, State
 from sweeper.programs.segment import Lanes, Segment
-from sweeper.randomness import words
 from sweeper.scheduler import plan
-from sweeper.trial import Curve, TrialSpec
+from sweeper.trial import Curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Start:
 
 
 def stack(
-    work: Work, starts: Sequence[Start], settings: Sequence[Settings], data: DataSpec
+    work: Work, starts: Sequence[Start], settings: Sequence[Settings], program: Program
 ) -> Lanes:
     """The lanes side by side, filled up to the capacity with lanes that stop where they start."""
     spare = work.program.capacity - len(starts)
@@ -41,17 +39,26 @@ def stack(
     stops = [lane.epoch_to for lane in work.bucket.lanes]
     return Lanes(
         state=stacked([start.state for start in starts]),
-        lane=stacked([_lane(*pair, data) for pair in zip(work.specs, settings, strict=True)]),
+        lane=stacked(
+            [program.lane(spec.number, its) for spec, its in zip(work.specs, settings, strict=True)]
+        ),
         start=np.array([start.epoch for start in starts] + [0] * spare, np.int32),
         stop=np.array(stops + [0] * spare, np.int32),
     )
 
 
-def _lane(spec: TrialSpec, settings: Settings, data: DataSpec) -> Lane:
-    dtype = np.dtype(data.dtype)
-    return Lane(
-        hparams={key: dtype.type(value) for key, value in settings.traced().items()},
-        key=words(data.seed, "dropout", spec.number, 0)[:2],
+def abstract_lanes(program: Program, capacity: int, settings: Settings) -> Lanes:
+    """Shapes and dtypes of the lanes of a class; `settings` are those of any of its trials."""
+    bounds = jax.ShapeDtypeStruct((capacity,), np.int32)
+
+    def stacked(leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((capacity, *leaf.shape), leaf.dtype)
+
+    return Lanes(
+        state=jax.tree.map(stacked, program.abstract()),
+        lane=jax.tree.map(stacked, program.lane(0, settings)),
+        start=bounds,  # type: ignore[arg-type]
+        stop=bounds,  # type: ignore[arg-type]
     )
 
 

@@ -7,27 +7,37 @@ import socket
 import threading
 import time
 import traceback
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import jax
 
-from sweeper.config import StudyConfig
+from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.order import epoch_order
 from sweeper.errors import SetupError
 from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.executor import Outcome, Place, Work
-from sweeper.executors.lanes import Start, judged_columns, result, stack
+from sweeper.executors.lanes import Start, abstract_lanes, judged_columns, result, stack
 from sweeper.executors.retry import failed
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import CheckpointError, read_lane, write_lanes
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program
-from sweeper.programs.segment import Lanes, Parts, Segment
+from sweeper.programs.segment import Parts, Segment
 from sweeper.scheduler import plan
-from sweeper.trial import Failure, Reason
+from sweeper.scheduler.plan import ProgramClass
+from sweeper.trial import Failure, Reason, Scalar
+
+
+@dataclass(slots=True)
+class _Made:
+    """A class that is or will be compiled; `seconds` that took, until a bucket was told."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    compiled: Compiled | None = None
+    seconds: float = 0.0
 
 
 class Trainer:
@@ -40,9 +50,27 @@ class Trainer:
         self._spec = data_spec(config, data)
         self._programs = Programs(self._spec)
         self._parts: dict[int, Parts] = {}
-        self._compiled: dict[str, Compiled] = {}
-        self._locks: dict[str, threading.Lock] = {}
+        self._made: dict[str, _Made] = {}
         self._lock = threading.Lock()
+
+    def compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
+        """Compile a class, once; `params` are those of any of its trials.
+
+        Raises:
+            Exception: what building or compiling the program raised.
+        """
+        with self._lock:
+            made = self._made.setdefault(program_class.class_id, _Made())
+        with made.lock:
+            if made.compiled is not None:
+                return
+            before = time.perf_counter()
+            settings = self._config.filled(params)
+            program = self._programs.of_class(program_class, settings)
+            parts = self._parts_for(settings.train.batch_size)
+            lanes = abstract_lanes(program, program_class.capacity, settings)
+            made.compiled = compile_class(program_class, program, lanes, parts)
+            made.seconds = time.perf_counter() - before
 
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
         """The outcome of `work`; an exception in a program fails its lanes and nothing else.
@@ -62,15 +90,16 @@ class Trainer:
 
     def _train(self, work: Work, place: Place, started_at: float) -> Outcome:
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        program = self._programs(settings[0])
+        program = self._programs.of_class(work.program, settings[0])
         parts = self._parts_for(settings[0].train.batch_size)
-        starts = [self._start(program, lane, work.digests) for lane in work.bucket.lanes]
-        lanes = stack(work, starts, settings, self._spec)
-        compiled, compile_s = self._compiled_for(work, program, lanes, parts)
+        pairs = zip(work.bucket.lanes, settings, strict=True)
+        starts = [self._start(program, lane, its, work.digests) for lane, its in pairs]
+        lanes = stack(work, starts, settings, program)
+        compiled, compile_s = self._compiled_for(work)
         before = time.perf_counter()
         segment: Segment = jax.device_get(compiled.run(lanes, parts))
         train_s = time.perf_counter() - before
-        file, digest = self._write(work, segment)
+        file, digest = self._write(work, segment, settings, program)
         judged = judged_columns(program.metrics, self._config.study.metric)
         return Outcome(
             bucket=work.bucket,
@@ -90,9 +119,13 @@ class Trainer:
             train_s=train_s,
             peak_memory_bytes=_memory().get("peak_bytes_in_use"),
             attempt=1,
+            memory_predicted_bytes=compiled.memory_bytes,
+            finished_at=time.time(),
         )
 
-    def _start(self, program: Program, lane: plan.Lane, digests: Any) -> Start:
+    def _start(
+        self, program: Program, lane: plan.Lane, settings: Settings, digests: Mapping[str, str]
+    ) -> Start:
         """Where the lane goes on; from the first epoch again where its checkpoint is bad.
 
         A trial is a function of its parameters, so training it again gives the same state.
@@ -100,26 +133,21 @@ class Trainer:
         if lane.checkpoint:
             path = self._checkpoints / lane.checkpoint
             try:
-                state = read_lane(path, digests[lane.checkpoint], lane.number, program.abstract())
-                return Start(state, lane.epoch_from)
+                like = program.exact_abstract(settings)
+                state = read_lane(path, digests[lane.checkpoint], lane.number, like)
+                return Start(program.padded(state, settings), lane.epoch_from)
             except CheckpointError:
-                return Start(program.init(lane.number), 0, retrained=True)
-        return Start(program.init(lane.number), 0)
+                return Start(program.init(lane.number, settings), 0, retrained=True)
+        return Start(program.init(lane.number, settings), 0)
 
-    def _compiled_for(
-        self, work: Work, program: Program, lanes: Lanes, parts: Parts
-    ) -> tuple[Compiled, float]:
-        """The class's program, and the seconds that this bucket waited for it."""
-        class_id = work.program.class_id
-        before = time.perf_counter()
-        with self._lock:
-            lock = self._locks.setdefault(class_id, threading.Lock())
-        with lock:
-            if class_id in self._compiled:
-                return self._compiled[class_id], 0.0
-            compiled = compile_class(work.program, program, lanes, parts)
-            self._compiled[class_id] = compiled
-            return compiled, time.perf_counter() - before
+    def _compiled_for(self, work: Work) -> tuple[Compiled, float]:
+        """The class's program, and the seconds that compiling took, to the first who asks."""
+        self.compile(work.program, work.specs[0].params)
+        made = self._made[work.program.class_id]
+        with made.lock:
+            seconds, made.seconds = made.seconds, 0.0
+        assert made.compiled is not None
+        return made.compiled, seconds
 
     def _parts_for(self, batch_size: int) -> Parts:
         with self._lock:
@@ -139,12 +167,17 @@ class Trainer:
             )
         )
 
-    def _write(self, work: Work, segment: Segment) -> tuple[str, str]:
+    def _write(
+        self, work: Work, segment: Segment, settings: Sequence[Settings], program: Program
+    ) -> tuple[str, str]:
+        """Write each lane's own state, cut out of its padding."""
         lanes = work.bucket.lanes
         file = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}.safetensors"
         states = {
-            lane.number: jax.tree.map(lambda leaf, i=index: leaf[i], segment.state)
-            for index, lane in enumerate(lanes)
+            lane.number: program.exact(
+                jax.tree.map(lambda leaf, i=index: leaf[i], segment.state), its
+            )
+            for index, (lane, its) in enumerate(zip(lanes, settings, strict=True))
         }
         return file, write_lanes(self._checkpoints / file, states)
 

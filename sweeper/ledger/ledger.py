@@ -284,4 +284,5 @@ def _closing(body: Mapping[str, Any]) -> Closing:
         live={int(number): file for number, file in body["live"].items()},
         digests=body["digests"],
         attributes={int(number): kept for number, kept in body["attributes"].items()},
+        ahead=tuple(TrialSpec(**spec) for spec in body["ahead"]),
     )

@@ -23,7 +23,8 @@ class Closing:
 
     `live` maps each unfinished trial to the checkpoint file that holds its state, `digests` each
     checkpoint file to its digest, `attributes` a trial to what sampler and pruner keep with it.
-    `metrics` names the columns of every curve of the round.
+    `metrics` names the columns of every curve of the round, `ahead` the proposals that wait for a
+    later round.
     """
 
     metrics: tuple[str, ...]
@@ -31,6 +32,7 @@ class Closing:
     live: Mapping[int, str]
     digests: Mapping[str, str]
     attributes: Mapping[int, Mapping[str, Any]]
+    ahead: tuple[TrialSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
@@ -16,7 +17,9 @@ Measure = Callable[[Outputs, AnyArray], Float[Array, ""]]
 
 def cross_entropy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
     """Mean negative log-likelihood of the class indices `y` (batch,) under logits `outputs`."""
-    return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+    # by one-hot labels: to pick each label's logit would compile to a gather and a scatter
+    labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
+    return optax.softmax_cross_entropy(outputs, labels).mean()
 
 
 def mse(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:

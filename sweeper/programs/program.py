@@ -1,4 +1,4 @@
-"""How a model is trained: three pure functions over a state."""
+"""How a model is trained: pure functions over a state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, UInt32
 
+from sweeper.config import Settings
+
 AnyArray = Array | np.ndarray
 Hparams = Mapping[str, Float[AnyArray, ""]]
 Metrics = tuple[Float[Array, ""], ...]
@@ -17,10 +19,10 @@ Metrics = tuple[Float[Array, ""], ...]
 class State(eqx.Module):
     """What a lane carries from step to step: arrays alone, so that lanes can be stacked.
 
-    `model` is the model with everything but its arrays left out; `step` counts updates from 0.
+    `model` is the vector of its parameters; `step` counts updates from 0.
     """
 
-    model: PyTree[Array]
+    model: Float[AnyArray, " parameters"]
     optimizer: PyTree[Array]
     step: Int[Array, ""]
 
@@ -35,18 +37,50 @@ class Batch(eqx.Module):
 class Lane(eqx.Module):
     """What differs between lanes of one program and does not change while they train.
 
-    `hparams` are the traced hyperparameters by dotted key, `key` seeds the lane's own draws.
+    `numbers` are the traced hyperparameters and `sizes` what of the structure the program is told
+    at run time, both in the order of their names; `key` seeds the lane's own draws.
     """
 
-    hparams: Hparams
+    numbers: Float[AnyArray, " hparams"]
+    sizes: Int[AnyArray, " traced"]
     key: UInt32[AnyArray, " words"]
+    names: tuple[str, ...] = eqx.field(static=True)
+    size_names: tuple[str, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls,
+        hparams: Mapping[str, float],
+        traced: Mapping[str, int],
+        key: UInt32[AnyArray, " words"],
+        dtype: str,
+    ) -> Lane:
+        """A lane of these values, in NumPy arrays: few arrays compile faster than many numbers."""
+        return cls(
+            numbers=np.array(list(hparams.values()), dtype),
+            sizes=np.array(list(traced.values()), np.int32),
+            key=key,
+            names=tuple(hparams),
+            size_names=tuple(traced),
+        )
+
+    @property
+    def hparams(self) -> Hparams:
+        """The traced hyperparameters by dotted key."""
+        return {name: self.numbers[index] for index, name in enumerate(self.names)}
+
+    @property
+    def traced(self) -> Mapping[str, Int[AnyArray, ""]]:
+        """What of the structure the program is told at run time."""
+        return {name: self.sizes[index] for index, name in enumerate(self.size_names)}
 
 
 class Program(Protocol):
-    """A way to train one structure. `metrics` names what is measured each epoch, in order:
+    """A way to train the trials of one class.
 
-    first what `step` gives, as a mean over the epoch, then what `evaluate` gives on the validation
-    part. `test_metrics` name what `evaluate` gives on the test part; empty where there is none.
+    `metrics` names what is measured each epoch, in order: first what `step` gives, as a mean over
+    the epoch, then what `evaluate` gives on the validation part. `test_metrics` name what
+    `evaluate` gives on the test part; empty where there is none.
     """
 
     @property
@@ -63,8 +97,28 @@ class Program(Protocol):
         """Shapes and dtypes of the state, and with them its PyTree structure."""
         ...
 
-    def init(self, number: int) -> State:
+    def init(self, number: int, settings: Settings) -> State:
         """The state of trial `number` before its first step, in NumPy arrays, at step 0."""
+        ...
+
+    def lane(self, number: int, settings: Settings) -> Lane:
+        """What the program is told of trial `number` at run time."""
+        ...
+
+    def exact_abstract(self, settings: Settings) -> State:
+        """Shapes and dtypes of a trial's own state, without padding."""
+        ...
+
+    def exact(self, state: State, settings: Settings) -> State:
+        """A trial's own part of its lane's `state`, both in NumPy arrays."""
+        ...
+
+    def padded(self, state: State, settings: Settings) -> State:
+        """The lane's state whose `exact` part is `state`."""
+        ...
+
+    def model(self, state: State) -> eqx.Module:
+        """The model with the parameters of `state`, as Equinox has it."""
         ...
 
     def begin(self, state: State, lane: Lane) -> State:

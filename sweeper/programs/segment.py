@@ -86,8 +86,10 @@ def train_epoch(
 ) -> tuple[State, tuple[Array, ...]]:
     """One pass over the training part in the order of `epoch`, and the means of its steps."""
 
+    training = jnp.asarray(parts.train.x), jnp.asarray(parts.train.y)
+
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
-        batch = Batch(parts.train.x[rows], parts.train.y[rows])
+        batch = Batch(*(part.at[rows].get(mode="promise_in_bounds") for part in training))
         return program.step(state, batch, lane)
 
     state, measured = lax.scan(step, state, parts.order[epoch])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,23 +11,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from sweeper.config import Settings
-from sweeper.models.mlp import MLP, initial
+from sweeper.models.network import Network
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.metrics import LOSSES, METRICS
-from sweeper.programs.optimizers import decay_mask, optimizer_of
+from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import Batch, Lane, Metrics, State
-from sweeper.randomness import generator
+from sweeper.randomness import generator, words
 
 
 @dataclass(frozen=True)
 class Supervised:
-    """Minimises the mean loss of a batch; see `Program`."""
+    """Minimises the mean loss of a batch; see `Program`.
+
+    `settings` are those of any trial of the class; what they differ in is in each trial's lane.
+    """
 
     settings: Settings
     data: DataSpec
+    network: Network
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -40,44 +44,80 @@ class Supervised:
     def abstract(self) -> State:
         return self._abstract
 
-    def init(self, number: int) -> State:
+    def init(self, number: int, settings: Settings) -> State:
         rng = generator(self.data.seed, "weights", number, 0)
-        model = initial(self._abstract_model, rng)
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
-        return eqx.tree_at(lambda state: state.model, blank, eqx.filter(model, eqx.is_array_like))
+        return State(self.network.initial(settings, rng), blank.optimizer, blank.step)
+
+    def lane(self, number: int, settings: Settings) -> Lane:
+        key = words(self.data.seed, "dropout", number, 0)[:2]
+        return Lane.of(settings.traced(), self.network.traced(settings), key, self.data.dtype)
+
+    def exact_abstract(self, settings: Settings) -> State:
+        places = self.network.places(settings)
+        if places is None:
+            return self._abstract
+        return self._over_parameters(
+            lambda leaf: jax.ShapeDtypeStruct(places.shape, leaf.dtype), self._abstract
+        )
+
+    def exact(self, state: State, settings: Settings) -> State:
+        places = self.network.places(settings)
+        if places is None:
+            return state
+        return self._over_parameters(lambda leaf: leaf[places], state)
+
+    def padded(self, state: State, settings: Settings) -> State:
+        places = self.network.places(settings)
+        if places is None:
+            return state
+
+        def spread(whole: Any, own: Any) -> Any:
+            if whole.shape != (self.network.n_parameters,):
+                return own
+            vector = np.zeros(whole.shape, whole.dtype)
+            vector[places] = own
+            return vector
+
+        return jax.tree.map(spread, self._abstract, state)
+
+    def model(self, state: State) -> eqx.Module:
+        return self.network.model(state.model)
 
     def begin(self, state: State, lane: Lane) -> State:
-        optimizer = self._optimizer(lane.hparams).init(_trained(state.model))
-        return eqx.tree_at(lambda state: state.optimizer, state, optimizer)
+        return State(state.model, self._optimizer(lane.hparams).init(state.model), state.step)
 
     def step(self, state: State, batch: Batch, lane: Lane) -> tuple[State, Metrics]:
-        key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
-        keys = jax.random.split(key, len(batch.x))
-        dropout = lane.hparams["model.dropout"]
+        keys = None
+        if self.network.needs_keys:
+            key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
+            keys = jax.random.split(key, len(batch.x))
 
-        def loss(model: PyTree[Array]) -> Float[Array, ""]:
-            apply = lambda x, key: self._whole(model)(x, key=key, dropout=dropout)  # noqa: E731
-            return LOSSES[self.settings.train.loss](jax.vmap(apply)(batch.x, keys), batch.y)
+        def loss(parameters: Array) -> Float[Array, ""]:
+            dropout = lane.hparams.get("model.dropout", 0.0)
+            outputs = self.network.outputs(parameters, batch.x, lane.traced, keys, dropout)
+            return LOSSES[self.settings.train.loss](outputs, batch.y)
 
-        value, gradients = eqx.filter_value_and_grad(loss)(state.model)
-        updates, optimizer = self._optimizer(lane.hparams).update(
-            gradients, state.optimizer, _trained(state.model)
-        )
+        value, gradients = jax.value_and_grad(loss)(state.model)
+        optimizer = self._optimizer(lane.hparams)
+        updates, moments = optimizer.update(gradients, state.optimizer, state.model)
         model = eqx.apply_updates(state.model, updates)
-        return State(model, optimizer, state.step + 1), (value * self._loss_unit,)
+        return State(model, moments, state.step + 1), (value * self._loss_unit,)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
-        outputs = jax.vmap(self._whole(state.model))(data.x)
+        outputs = self.network.outputs(state.model, data.x, lane.traced)
         loss = LOSSES[self.settings.train.loss](outputs, data.y) * self._loss_unit
         scores = (METRICS[name](outputs, data.y) for name in self.settings.train.metrics)
         return (loss, *scores)
 
-    def _whole(self, arrays: PyTree[Array]) -> Any:
-        """The model with the parts put back that are no arrays."""
-        return eqx.combine(arrays, eqx.filter(self._abstract_model, _is_abstract, inverse=True))
-
     def _optimizer(self, hparams: Mapping[str, Any]) -> Any:
-        return optimizer_of(self.settings)(hparams, self._decay_mask)
+        network = self.network
+        return optimizer_of(self.settings, hparams, network.n_parameters, network.n_decayed)
+
+    def _over_parameters(self, function: Callable[[Any], Any], state: State) -> State:
+        """`state` with `function` of every leaf that has one number a parameter."""
+        shape = (self.network.n_parameters,)
+        return jax.tree.map(lambda leaf: function(leaf) if leaf.shape == shape else leaf, state)
 
     @property
     def _loss_unit(self) -> float:
@@ -85,40 +125,11 @@ class Supervised:
         return self.data.y_scale**2 if self.settings.train.loss == "mse" else 1.0
 
     @cached_property
-    def _abstract_model(self) -> MLP:
-        model = self.settings.model
-        return eqx.filter_eval_shape(
-            MLP,
-            self.data.in_size,
-            self.data.out_size,
-            depth=model.depth,
-            width=model.width,
-            activation=model.activation,
-            layer_norm=model.layer_norm,
-            has_dropout=self.settings.has_dropout,
-            dtype=jnp.dtype(self.data.dtype),
-            key=jax.random.key(0),
-        )
-
-    @cached_property
-    def _decay_mask(self) -> PyTree[bool]:
-        return decay_mask(self._abstract_model)
-
-    @cached_property
     def _abstract(self) -> State:
         hparams = self.settings.traced()
 
-        def fresh(model: PyTree[Array]) -> State:
-            optimizer = self._optimizer(hparams).init(_trained(model))
-            return State(model, optimizer, jnp.zeros((), jnp.int32))
+        def fresh(model: Array) -> State:
+            return State(model, self._optimizer(hparams).init(model), jnp.zeros((), jnp.int32))
 
-        return eqx.filter_eval_shape(fresh, eqx.filter(self._abstract_model, _is_abstract))
-
-
-def _trained(model: PyTree[Array]) -> PyTree[Array]:
-    """The leaves that an optimizer moves."""
-    return eqx.filter(model, eqx.is_inexact_array)
-
-
-def _is_abstract(leaf: object) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct)
+        vector = jax.ShapeDtypeStruct((self.network.n_parameters,), jnp.dtype(self.data.dtype))
+        return eqx.filter_eval_shape(fresh, vector)

@@ -151,4 +151,5 @@ BUCKETS = (
     Column("memory_peak_bytes", INT64, "memory as measured"),
     Column("attempt", INT32, "counts from 1"),
     Column("outcome", STRING, "how the bucket ended"),
+    Column("occupancy", DOUBLE, "share of its lanes and epochs in which a trial was trained"),
 )

@@ -22,8 +22,10 @@ class Status:
     them. `best` has trial_number, value and params, and is None before a trial is COMPLETE.
     `running` has bucket, place, class_id and trials, one entry a bucket. `eta_s` and
     `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
-    `train_s` are the sums over all buckets, side by side or not; `spent_s` is where this process's
-    own time went, by step of the round.
+    `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
+    cost model foresaw for them; `n_compiled` counts programs, those of them from the compile cache
+    in `n_cache_hits`. `spent_s` is where this process's own time went, by step of the round; what
+    it asked for while trials were training counts as `ask` only where they had to wait.
     """
 
     study: str
@@ -44,6 +46,10 @@ class Status:
     running: Sequence[Mapping[str, Any]]
     compile_s: float
     train_s: float
+    predicted_compile_s: float
+    predicted_train_s: float
+    n_compiled: int
+    n_cache_hits: int
     spent_s: Mapping[str, float]
     committed_at: float | None
 

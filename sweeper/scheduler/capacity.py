@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Literal
 
+LaneLoop = Literal["map", "vmap"]
+
 # Lanes of a `map` loop run one after the other: more of them only make a bucket coarser, fewer
-# only add calls. Four keeps both small.
-_MAP_CAPACITY = 4
+# only add calls. So a class has few, and more where there are so many trials that calls add up.
+_MAP_LADDER = (4, 8, 16)
+_MAP_BUCKETS = 32
 _LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-def capacity_for(lane_loop: Literal["map", "vmap"], lanes: int) -> int:
+def capacity_for(lane_loop: LaneLoop, lanes: int) -> int:
     """The capacity of a new class that `lanes` trials join at first.
 
     Capacities come from a short ladder, so that programs are reused as the number of trials goes
     up and down; it never depends on threads or workers.
     """
     if lane_loop == "map":
-        return _MAP_CAPACITY
+        fitting = (rung for rung in _MAP_LADDER if rung * _MAP_BUCKETS >= lanes)
+        return next(fitting, _MAP_LADDER[-1])
     return next((rung for rung in _LADDER if rung >= lanes), _LADDER[-1])

@@ -6,30 +6,42 @@ decides *which program* a trial gets; threads and workers only take buckets from
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from sweeper.scheduler.capacity import capacity_for
+from sweeper.config.model import ModelKind
+from sweeper.scheduler.capacity import LaneLoop, capacity_for
+from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.trial import TrialSpec
 
-Strategy = Literal["exact", "process"]
-LaneLoop = Literal["map", "vmap"]
+Strategy = Literal["exact", "padded", "process"]
+
+# seconds an epoch and parameter, to order buckets of models that no cost model knows
+_UNKNOWN_S = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramClass:
-    """A compiled program that trials share, fixed for good when it is first planned."""
+    """A compiled program that trials share, fixed for good when it is first planned.
+
+    `settings` are the structural hyperparameters compiled into it, as JSON; those of a padded
+    class leave out width and depth, which are its own. `cached_s` is what loading it from the
+    compile cache is predicted to take, instead of `predicted_compile_s`.
+    """
 
     class_id: str
-    structure_id: str
     settings: str
     strategy: Strategy
     lane_loop: LaneLoop
     capacity: int
     precision: str
-    n_parameters: int
+    padded_width: int | None = None
+    padded_depth: int | None = None
+    predicted_compile_s: float | None = None
+    cached_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +70,18 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Trials that one compiled program trains together in one round; `lanes[i]` is lane `i`."""
+    """Trials that one compiled program trains together in one round; `lanes[i]` is lane `i`.
+
+    `waste_fraction` is the part of its work that goes into padding and empty lanes; both
+    predictions are None where the cost of such models is not known.
+    """
 
     bucket: int
     class_id: str
     side: Literal["inline", "process"]
     lanes: tuple[Lane, ...]
+    predicted_train_s: float | None = None
+    waste_fraction: float | None = None
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -99,20 +117,30 @@ def _bucket(*, lanes: Iterable[Mapping[str, Any]], **entry: Any) -> Bucket:
 class Policy:
     """What the study and the machine's backend fix about planning.
 
-    `trials_a_structure` is how many trials of one structure the whole study can expect; `stops`
-    are the epochs, ascending, at which a round may end.
+    `trials_a_structure` is how many trials of one structure the whole study can expect, by kind of
+    model; `stops` are the epochs, ascending, at which a round may end.
     """
 
-    strategy: Literal["auto", "exact", "process"]
+    strategy: Literal["auto", "exact", "padded", "process"]
     lane_loop: LaneLoop
     precision: str
-    trials_a_structure: float
+    trials_a_structure: Mapping[ModelKind, float]
+    forecast: Forecast
     stops: tuple[int, ...] = field(default=())
 
     def next_stop(self, trial: LiveTrial) -> int:
         """The epoch to which `trial` trains in the next round."""
         ahead = (stop for stop in self.stops if trial.epochs_done < stop < trial.epochs)
         return next(ahead, trial.epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A live trial that has its class."""
+
+    trial: LiveTrial
+    structure: Structure
+    program: ProgramClass
 
 
 def plan(
@@ -122,96 +150,163 @@ def plan(
     policy: Policy,
 ) -> Plan:
     """The next round for the trials `live`, of which those with a class keep it."""
-    by_id = {known.class_id: known for known in classes}
-    placed, added = _classify(live, by_id, structure_of, policy)
-    by_id |= {new.class_id: new for new in added}
-    buckets = [
-        bucket
-        for class_id, members in _by_class(placed).items()
-        for bucket in _cut(members, by_id[class_id], policy)
-    ]
-    buckets.sort(key=lambda bucket: (-_work(bucket, by_id[bucket.class_id]), bucket.numbers))
-    numbered = (replace(bucket, bucket=index) for index, bucket in enumerate(buckets))
+    placed, added = _classify(live, classes, structure_of, policy)
+    buckets = [bucket for members in _by_class(placed).values() for bucket in _cut(members, policy)]
+    buckets.sort(key=lambda found: (-found[0], found[1].numbers))
+    numbered = (replace(bucket, bucket=index) for index, (_, bucket) in enumerate(buckets))
     return Plan(tuple(added), tuple(numbered))
 
 
 def _classify(
     live: Sequence[LiveTrial],
-    by_id: Mapping[str, ProgramClass],
+    classes: Iterable[ProgramClass],
     structure_of: StructureOf,
     policy: Policy,
-) -> tuple[list[LiveTrial], list[ProgramClass]]:
+) -> tuple[list[_Placed], list[ProgramClass]]:
     """`live` with a class each, and the classes that had to be made for it."""
-    structures = {trial.spec.number: structure_of(trial.spec) for trial in live}
-    shared = {(known.structure_id, known.strategy): known for known in by_id.values()}
-    company: dict[object, int] = {}
-    for structure in structures.values():
-        company[structure.signature] = company.get(structure.signature, 0) + 1
-    placed: list[LiveTrial] = []
+    by_id = {known.class_id: known for known in classes}
+    by_content = {_content(known): known for known in by_id.values()}
+    structures = [structure_of(trial.spec) for trial in live]
+    company = Counter(structure.program for structure in structures)
+    wanted = [
+        None if trial.class_id else _wanted(structure, company, by_content, policy)
+        for trial, structure in zip(live, structures, strict=True)
+    ]
+    joining = Counter(_content(program) for program in wanted if program is not None)
+    placed: list[_Placed] = []
     added: list[ProgramClass] = []
-    for trial in live:
-        if not trial.class_id:
-            structure = structures[trial.spec.number]
-            lanes = company[structure.signature]
-            strategy = _strategy(structure, lanes, shared, policy)
-            key = (structure.structure_id, strategy)
-            if key not in shared:
-                shared[key] = _new_class(structure, strategy, lanes, policy)
-                added.append(shared[key])
-            trial = replace(trial, class_id=shared[key].class_id)
-        placed.append(trial)
+    for trial, structure, program in zip(live, structures, wanted, strict=True):
+        if program is None:
+            known = by_id[trial.class_id]
+        else:
+            content = _content(program)
+            if content not in by_content:
+                by_content[content] = _sized(program, joining[content], policy)
+                added.append(by_content[content])
+            known = by_content[content]
+        placed.append(_Placed(trial, structure, known))
     return placed, added
 
 
-def _strategy(
+Content = tuple[str, Strategy, int | None, int | None]
+
+
+def _content(program: ProgramClass) -> Content:
+    """What tells two classes of a study apart."""
+    return program.settings, program.strategy, program.padded_width, program.padded_depth
+
+
+def _wanted(
     structure: Structure,
-    lanes: int,
-    shared: Mapping[tuple[str, str], ProgramClass],
+    company: Mapping[str, int],
+    known: Mapping[Content, ProgramClass],
     policy: Policy,
-) -> Strategy:
-    """`auto` shares a program where another trial has, or is likely to have, the structure."""
-    if policy.strategy != "auto":
-        return policy.strategy
-    has_company = lanes > 1 or policy.trials_a_structure >= 2
-    return "exact" if has_company or (structure.structure_id, "exact") in shared else "process"
-
-
-def _new_class(
-    structure: Structure, strategy: Strategy, lanes: int, policy: Policy
 ) -> ProgramClass:
+    """The class for a trial of `structure`, its capacity still open.
+
+    `auto` takes the cheapest of the lattice, which is an exact one where it is for one shape
+    alone. Where padding is of no use it shares a program if another trial has, or is likely to
+    have, the same structure.
+    """
+    best = policy.forecast.best_class(structure)
+    if policy.strategy == "process":
+        return _program(structure, "process", policy)
+    if policy.strategy == "exact" or (best is None and policy.strategy == "padded"):
+        return _program(structure, "exact", policy)
+    if best is None:
+        exact = _program(structure, "exact", policy)
+        expected = policy.trials_a_structure[structure.kind]
+        is_shared = company[structure.program] > 1 or expected >= 2 or _content(exact) in known
+        return exact if is_shared else _program(structure, "process", policy)
+    if policy.strategy == "auto" and best.structures == 1:
+        return _program(structure, "exact", policy)
+    return _program(structure, "padded", policy, (best.width, best.depth))
+
+
+def _program(
+    structure: Structure,
+    strategy: Strategy,
+    policy: Policy,
+    padded_to: tuple[int, int] | tuple[None, None] = (None, None),
+) -> ProgramClass:
+    settings = structure.program if padded_to[0] is None else (structure.family or "")
     loop: LaneLoop = "map" if strategy == "process" else policy.lane_loop
-    capacity = 1 if strategy == "process" else capacity_for(loop, lanes)
     return ProgramClass(
-        class_id=short_hash(structure.settings, strategy, loop, capacity, policy.precision),
-        structure_id=structure.structure_id,
-        settings=structure.settings,
+        class_id="",
+        settings=settings,
         strategy=strategy,
         lane_loop=loop,
-        capacity=capacity,
+        capacity=1,
         precision=policy.precision,
-        n_parameters=structure.n_parameters,
+        padded_width=padded_to[0],
+        padded_depth=padded_to[1],
+        predicted_compile_s=policy.forecast.compile_s(structure, padded_to[1]),
+        cached_s=policy.forecast.costs.compile_cached_s,
     )
 
 
-def _by_class(placed: Iterable[LiveTrial]) -> dict[str, list[LiveTrial]]:
-    members: dict[str, list[LiveTrial]] = {}
-    for trial in placed:
-        members.setdefault(trial.class_id, []).append(trial)
+def _sized(program: ProgramClass, lanes: int, policy: Policy) -> ProgramClass:
+    """A new class that `lanes` trials join at first."""
+    capacity = capacity_for(program.lane_loop, lanes)
+    if program.strategy == "process":
+        capacity = 1
+    elif program.lane_loop == "map":  # the study's own, known before the first trial is asked
+        capacity = policy.forecast.capacity
+    name = (*_content(program), program.lane_loop, capacity, program.precision)
+    return replace(program, class_id=short_hash(*name), capacity=capacity)
+
+
+def _by_class(placed: Iterable[_Placed]) -> dict[str, list[_Placed]]:
+    members: dict[str, list[_Placed]] = {}
+    for member in placed:
+        members.setdefault(member.program.class_id, []).append(member)
     return members
 
 
-def _cut(members: Sequence[LiveTrial], program: ProgramClass, policy: Policy) -> Iterable[Bucket]:
-    """The members of one class in buckets of its capacity, in number order."""
-    lanes = [
-        Lane(trial.spec.number, trial.epochs_done, policy.next_stop(trial), trial.checkpoint)
-        for trial in sorted(members, key=lambda trial: trial.spec.number)
-    ]
+def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bucket]]:
+    """The members of one class in buckets of its capacity, in number order.
+
+    Each with what it weighs against other buckets: predicted seconds, or a guess.
+    """
+    program = members[0].program
     side = "process" if program.strategy == "process" else "inline"
-    for start in range(0, len(lanes), program.capacity):
-        yield Bucket(0, program.class_id, side, tuple(lanes[start : start + program.capacity]))
+    members = sorted(members, key=lambda member: member.trial.spec.number)
+    for start in range(0, len(members), program.capacity):
+        some = members[start : start + program.capacity]
+        lanes = tuple(_lane(member.trial, policy) for member in some)
+        predicted_s, waste = _predicted(some, lanes, policy)
+        weight = _guess(some, lanes) if predicted_s is None else predicted_s
+        yield weight, Bucket(0, program.class_id, side, lanes, predicted_s, waste)
 
 
-def _work(bucket: Bucket, program: ProgramClass) -> int:
-    """Epochs times parameters: the size of a bucket against others of the same data."""
-    epochs = sum(lane.epoch_to - lane.epoch_from for lane in bucket.lanes)
-    return epochs * program.n_parameters
+def _lane(trial: LiveTrial, policy: Policy) -> Lane:
+    return Lane(trial.spec.number, trial.epochs_done, policy.next_stop(trial), trial.checkpoint)
+
+
+def _predicted(
+    members: Sequence[_Placed], lanes: Sequence[Lane], policy: Policy
+) -> tuple[float, float] | tuple[None, None]:
+    """Seconds of a bucket, and the part of them that no trial has use of.
+
+    Side by side, every lane of the class takes as long as the one with the most epochs.
+    """
+    program = members[0].program
+    epochs = [lane.epoch_to - lane.epoch_from for lane in lanes]
+    size = program.padded_width, program.padded_depth
+    spent_s, useful_s = 0.0, 0.0
+    for member, count in zip(members, epochs, strict=True):
+        padded_s = policy.forecast.epoch_s(member.structure, *size, program.lane_loop)
+        own_s = policy.forecast.epoch_s(member.structure, None, None, program.lane_loop)
+        if padded_s is None or own_s is None:
+            return None, None
+        spent_s += padded_s * (count if program.lane_loop == "map" else max(epochs))
+        useful_s += own_s * count
+    if program.lane_loop == "vmap":
+        spent_s *= program.capacity / len(members)
+    return spent_s, max(0.0, 1 - useful_s / spent_s)
+
+
+def _guess(members: Sequence[_Placed], lanes: Sequence[Lane]) -> float:
+    """The same for models that the cost model does not know: in proportion to their size."""
+    epochs = sum(lane.epoch_to - lane.epoch_from for lane in lanes)
+    return _UNKNOWN_S * epochs * max(member.structure.n_parameters for member in members)

@@ -5,26 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sweeper.config import StudyConfig
-from sweeper.scheduler.plan import LaneLoop, Policy
+from sweeper.config.model import ModelKind
+from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.forecast import Forecast
+from sweeper.scheduler.plan import Policy
 
 
-def policy_of(config: StudyConfig, rungs: Iterable[int], backend: str, n_trials: int) -> Policy:
-    """The policy of a study on `backend` ("cpu", "gpu", ...); `rungs` are the pruner's own.
+def policy_of(
+    config: StudyConfig, rungs: Iterable[int], forecast: Forecast, n_trials: int
+) -> Policy:
+    """The policy of a study with this forecast; `rungs` are the pruner's own.
 
     `n_trials` is the most that the study was ever asked for: asking for fewer changes no class.
     """
-    structures = config.n_structures
     return Policy(
         strategy=config.execution.strategy,
-        lane_loop=_lane_loop(config, backend),
+        lane_loop=forecast.lane_loop,
         precision=config.execution.precision,
-        trials_a_structure=n_trials / structures if structures else 0.0,
+        trials_a_structure={kind: _expected(config, kind, n_trials) for kind in config.kinds},
+        forecast=forecast,
         stops=_stops(config, tuple(rungs)),
     )
 
 
-def _lane_loop(config: StudyConfig, backend: str) -> LaneLoop:
-    """On a CPU `map`: its bits do not depend on capacity, and absent lanes cost nothing there."""
+def _expected(config: StudyConfig, kind: ModelKind, n_trials: int) -> float:
+    structures = config.n_structures_of(kind)
+    return n_trials / len(config.kinds) / structures if structures else 0.0
+
+
+def lane_loop_of(config: StudyConfig, backend: str) -> LaneLoop:
+    """How lanes run on `backend` ("cpu", "gpu", ...).
+
+    On a CPU `map`: its bits do not depend on capacity, and absent lanes cost nothing there.
+    """
     if config.execution.lane_loop != "auto":
         return config.execution.lane_loop
     return "map" if backend == "cpu" else "vmap"

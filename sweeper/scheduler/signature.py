@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from sweeper.config import Settings
-from sweeper.trial import TrialSpec
+from sweeper.config.model import ModelKind
+from sweeper.trial import Scalar, TrialSpec
+
+# what a padded class has room for: any width up to its own, any depth from 1 up to its own
+_PADDED = ("model.width", "model.depth")
+# what hidden layers alone have use for
+_HIDDEN = ("model.width", "model.activation", "model.layer_norm", "model.dropout")
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
     """The compiled side of a trial.
 
-    `signature` compares equal where one program can train both, in this process only: activation
-    functions hash by identity. `structure_id` names the structural hyperparameters for good.
+    `structure_id` names its structural hyperparameters. `program` is what a program compiles in
+    that trains trials of this PyTree alone; two trials can be lanes of it exactly where theirs are
+    equal. `family` is the same for every shape that padding can bring together; it is None, as
+    `width` and `depth` are, where padding is of no help. `kind` is that of the model.
     """
 
     structure_id: str
-    settings: str
-    signature: Hashable
+    program: str
     n_parameters: int
+    family: str | None = None
+    width: int | None = None
+    depth: int | None = None
+    kind: ModelKind = "mlp"
 
 
 StructureOf = Callable[[TrialSpec], Structure]
@@ -41,22 +52,53 @@ def short_hash(*parts: object) -> str:
 class Structures:
     """The structure of each trial, computed once for each combination of structural settings.
 
-    `measure` gives the signature and the number of parameters for the settings of a trial.
+    `traced` are structural settings that a program is told at run time, with all their values:
+    they never part two trials. `n_parameters` counts the numbers of a trial's model.
     """
 
     def __init__(
         self,
         settings_of: Callable[[TrialSpec], Settings],
-        measure: Callable[[Settings], tuple[Hashable, int]],
+        n_parameters: Callable[[Settings], int],
+        traced: Mapping[str, Sequence[Scalar]],
     ) -> None:
         self._settings_of = settings_of
-        self._measure = measure
-        self._known: dict[str, Structure] = {}
+        self._n_parameters = n_parameters
+        self._traced = traced
+        self._known: dict[tuple[object, ...], Structure] = {}
 
     def __call__(self, spec: TrialSpec) -> Structure:
         settings = self._settings_of(spec)
-        text = canonical(settings.structure())
-        if text not in self._known:
-            signature, n_parameters = self._measure(settings)
-            self._known[text] = Structure(short_hash(text), text, signature, n_parameters)
-        return self._known[text]
+        own = settings.structure()
+        key = tuple(own.values())
+        if key not in self._known:
+            self._known[key] = self._structure(settings, own)
+        return self._known[key]
+
+    def _structure(self, settings: Settings, own: Mapping[str, object]) -> Structure:
+        structure_id = short_hash(canonical(own))
+        program = canonical(compiled_in(settings, self._traced))
+        n_parameters = self._n_parameters(settings)
+        model, family = settings.model, family_of(settings, self._traced)
+        if family is None or model.kind != "mlp":
+            return Structure(structure_id, program, n_parameters, kind=model.kind)
+        return Structure(structure_id, program, n_parameters, family, model.width, model.depth)
+
+
+def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> dict[str, object]:
+    """What a program compiles in that trains trials of this PyTree alone, by dotted key."""
+    if settings.model.kind != "mlp":
+        return dict[str, object](settings.structure())
+    several = {name: list(values) for name, values in traced.items()}
+    everything: dict[str, object] = {**settings.structure(), **several}
+    if settings.model.depth == 0:
+        return {key: value for key, value in everything.items() if key not in _HIDDEN}
+    return everything
+
+
+def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str | None:
+    """What all trials share that padding can bring together: MLPs with hidden layers."""
+    if settings.model.kind != "mlp" or settings.model.depth == 0:
+        return None
+    everything = compiled_in(settings, traced)
+    return canonical({key: value for key, value in everything.items() if key not in _PADDED})

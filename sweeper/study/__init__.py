@@ -1,6 +1,4 @@
-"""Ask and tell: the Optuna study of a sweep. Optuna lives here and nowhere else."""
+"""Ask and tell: the Optuna study of a sweep. Optuna lives here and nowhere else.
 
-from sweeper.study.ask_tell import PastTrial, Study
-from sweeper.study.options import check, n_proposals, rungs
-
-__all__ = ["PastTrial", "Study", "check", "n_proposals", "rungs"]
+Only `ask_tell` and what it needs import it; the options of a study are checked without.
+"""

@@ -13,8 +13,8 @@ from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import Grid
-from sweeper.study.options import pruner, sampler
 from sweeper.study.reseeded import ReseededSampler
+from sweeper.study.samplers import pruner, sampler
 from sweeper.study.space import decode, distribution
 from sweeper.trial import TrialSpec, TrialState
 

@@ -5,21 +5,13 @@ Optuna's own grid sampler ends a study that asks and tells with an error, so poi
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from sweeper.config import StudyConfig
 from sweeper.randomness import generator
+from sweeper.study.options import n_points
 from sweeper.study.space import drawn
 from sweeper.trial import Scalar
-
-LARGEST = 1_000_000
-
-
-def n_points(config: StudyConfig) -> int:
-    """How many points the space has; every entry is finite, as `config` has checked."""
-    return prod(entry.count() or 0 for entry in config.columns.values())
 
 
 class Grid:

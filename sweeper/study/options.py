@@ -1,28 +1,16 @@
-"""Samplers and pruners by name, with the options that Optuna gives them."""
+"""The options of samplers and pruners, checked without importing Optuna."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
-
-import optuna
-from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, StudyError
-from sweeper.study import grid
 
-_SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
-    "tpe": optuna.samplers.TPESampler,
-    "random": optuna.samplers.RandomSampler,
-    "grid": optuna.samplers.RandomSampler,  # every parameter is enqueued, so it never draws
-}
-_PRUNERS: dict[str, Callable[..., optuna.pruners.BasePruner]] = {
-    "none": optuna.pruners.NopPruner,
-    "median": optuna.pruners.MedianPruner,
-    "asha": optuna.pruners.SuccessiveHalvingPruner,
-}
+LARGEST_GRID = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +56,16 @@ _OPTIONS: dict[str, dict[str, Option]] = {
 }
 
 
-def sampler(config: StudyConfig) -> BaseSampler:
-    """The sampler of a study, as Optuna has it."""
-    chosen = config.study.sampler
-    return _SAMPLERS[chosen.name](**chosen.options)
-
-
-def pruner(config: StudyConfig) -> optuna.pruners.BasePruner:
-    """The pruner of a study, as Optuna has it."""
-    chosen = config.study.pruner
-    options = _asha_options(config) if chosen.name == "asha" else chosen.options
-    return _PRUNERS[chosen.name](**options)
+def n_points(config: StudyConfig) -> int:
+    """How many points the space has; every entry is finite, as `config` has checked."""
+    return prod(entry.count() or 0 for entry in config.columns.values())
 
 
 def rungs(config: StudyConfig) -> tuple[int, ...]:
     """The epochs before the last at which the pruner decides; empty where it may at any."""
     if config.study.pruner.name != "asha":
         return ()
-    options = _asha_options(config)
+    options = asha_options(config)
     factor = options.get("reduction_factor", 4)
     rung = options["min_resource"] * factor ** options.get("min_early_stopping_rate", 0)
     found: list[int] = []
@@ -95,11 +75,16 @@ def rungs(config: StudyConfig) -> tuple[int, ...]:
     return tuple(found)
 
 
+def learns(config: StudyConfig) -> bool:
+    """Whether the sampler's proposals depend on how trials ended; such an ask takes its time."""
+    return config.study.sampler.name not in ("random", "grid")
+
+
 def n_proposals(config: StudyConfig) -> int:
     """How many trials the study can hold: `n_trials`, or the points of a smaller grid."""
     if config.study.sampler.name != "grid":
         return config.study.n_trials
-    return min(config.study.n_trials, grid.n_points(config))
+    return min(config.study.n_trials, n_points(config))
 
 
 def check(config: StudyConfig) -> None:
@@ -120,11 +105,11 @@ def check(config: StudyConfig) -> None:
 def _sampler_problems(config: StudyConfig) -> Iterator[Problem]:
     chosen = config.study.sampler
     yield from _option_problems(config, "study.sampler", chosen.name, chosen.options)
-    if chosen.name == "grid" and grid.n_points(config) > grid.LARGEST:
+    if chosen.name == "grid" and n_points(config) > LARGEST_GRID:
         yield config.problem(
             "study.sampler.name",
-            f"a grid of {grid.n_points(config):,} points",
-            f'write coarser steps, {grid.LARGEST:,} points at most, or name = "random"',
+            f"a grid of {n_points(config):,} points",
+            f'write coarser steps, {LARGEST_GRID:,} points at most, or name = "random"',
         )
 
 
@@ -141,6 +126,6 @@ def _option_problems(
             yield config.problem(f"{table}.{key}", f"{value!r} does not fit", mend)
 
 
-def _asha_options(config: StudyConfig) -> dict[str, Any]:
+def asha_options(config: StudyConfig) -> dict[str, Any]:
     """Optuna's options; "auto" would wait for a finished trial, so the first rung is epoch 1."""
     return {"min_resource": 1, **config.study.pruner.options}

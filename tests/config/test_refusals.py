@@ -10,11 +10,50 @@ from sweeper.config import load, parse
 from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Refused
 
-OPTIMIZER_HAS = "[optimizer] has name, lr, weight_decay, b1, b2, eps"
+OPTIMIZER_HAS = "[optimizer] has name, lr, weight_decay, clip_norm, b1, b2, eps"
 ACTIVATIONS = "relu, tanh, gelu, silu, elu, sigmoid, leaky_relu"
 
 # what is replaced, by what; then line, key, found and mend of the one problem
+PYTHON = 'kind = "python"\nfunction = "nets:build"'
 BROKEN = {
+    "a function without its module": (
+        ('kind = "mlp"', 'kind = "python"\nfunction = "build"'),
+        (15, "model.function", "'build' names no function", 'write "module:function"'),
+    ),
+    "a model of your own without its function": (
+        ('kind = "mlp"', 'kind = "python"'),
+        (13, "model.function", "missing", "write function = ..."),
+    ),
+    "a table for a function": (
+        ('kind = "mlp"', f"{PYTHON}\nlayers = [8, 8]"),
+        (
+            16,
+            "model.layers",
+            "an array is nothing to give a function",
+            "write true or false, a number or text",
+        ),
+    ),
+    "no number for a function": (
+        ('kind = "mlp"', f"{PYTHON}\nscale = nan"),
+        (16, "model.scale", "nan is not a finite number", "write a finite number"),
+    ),
+    "a search of the function": (
+        (
+            'kind = "mlp"\ndepth = 1\nwidth = 8',
+            f"{PYTHON}\n\n[search.model.function]\n"
+            'type = "categorical"\nchoices = ["nets:one", "nets:other"]',
+        ),
+        (
+            17,
+            "search.model.function",
+            "the same for every trial of a study",
+            "write it in [model] alone",
+        ),
+    ),
+    "an unknown kind of model": (
+        ('kind = "mlp"', 'kind = "mpl"'),
+        (14, "model.kind", "no model 'mpl'", "write one of mlp, python"),
+    ),
     "unknown key": (
         ("width = 8", "width = 8\ndropuot = 0.1"),
         (17, "model.dropuot", "no such setting", "did you mean 'model.dropout'?"),

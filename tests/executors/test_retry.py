@@ -12,7 +12,7 @@ from sweeper.trial import Reason, TrialSpec
 
 
 def work(*numbers: int) -> Work:
-    program = ProgramClass("c", "s", "s", "exact", "map", 8, "float32", 1)
+    program = ProgramClass("c", "s", "exact", "map", 8, "float32")
     lanes = tuple(Lane(number, 0, 2, "") for number in numbers)
     specs = tuple(TrialSpec(number, {}, {}, 0) for number in numbers)
     return Work(1, Bucket(0, "c", "inline", lanes), program, specs, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.preparation import prepare
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
-from sweeper.scheduler.plan import Bucket, Lane, LaneLoop, ProgramClass
-from sweeper.scheduler.signature import canonical, short_hash
+from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.plan import Bucket, Lane, ProgramClass
+from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
 
 STUDY = """
@@ -81,18 +82,33 @@ class Bench:
         *,
         lane_loop: LaneLoop = "map",
         capacity: int = 4,
+        padded_to: tuple[int, int] | None = None,
+        traced: Mapping[str, Sequence[Scalar]] | None = None,
         epochs: tuple[int, int] | None = None,
         after: Outcome | None = None,
     ) -> Work:
-        """A bucket of `specs`, from the first epoch or on from the outcome `after`."""
+        """A bucket of `specs`, from the first epoch or on from the outcome `after`.
+
+        `padded_to` is the width and depth of a padded class.
+        """
         start, stop = epochs or (0, self.config.train.epochs)
         files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
         lanes = tuple(Lane(s.number, start, stop, files.get(s.number, "")) for s in specs)
-        structure = canonical(self.config.filled(specs[0].params).structure())
-        name = short_hash(lane_loop, capacity, structure)
-        program = ProgramClass(name, name, name, "exact", lane_loop, capacity, "float64", 1)
+        settings = canonical(compiled_in(self.config.filled(specs[0].params), traced or {}))
+        width, depth = padded_to or (None, None)
+        program = ProgramClass(
+            class_id=short_hash(lane_loop, capacity, settings, width, depth),
+            settings=settings,
+            strategy="exact" if padded_to is None else "padded",
+            lane_loop=lane_loop,
+            capacity=capacity,
+            precision="float64",
+            padded_width=width,
+            padded_depth=depth,
+        )
         digests = {} if after is None else after.digests
-        return Work(start + 1, Bucket(0, name, "inline", lanes), program, tuple(specs), digests)
+        bucket = Bucket(0, program.class_id, "inline", lanes)
+        return Work(start + 1, bucket, program, tuple(specs), digests)
 
     def train(self, specs: Sequence[TrialSpec], **how: object) -> Outcome:
         """The outcome of such a bucket; no lane may have failed."""

@@ -27,7 +27,8 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
     table, dropout = settings.model, settings.model.dropout
-    start = Programs(data_spec(config, data))(settings).init(trial.number).model
+    program = Programs(data_spec(config, data)).exact(settings)
+    start = program.model(program.init(trial.number, settings))
     weights = [(layer.weight, layer.bias) for layer in start.layers]
     is_regression = settings.train.loss == "mse"
 
@@ -62,6 +63,9 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
         )
     else:
         optimizer = optax.sgd(settings.optimizer.lr, momentum=settings.optimizer.momentum)
+    if settings.optimizer.clip_norm is not None:
+        clipping = optax.clip_by_global_norm(settings.optimizer.clip_norm)
+        optimizer = optax.chain(clipping, optimizer)
 
     def losses(outputs, y):
         if is_regression:
@@ -113,6 +117,7 @@ TRIALS = {
     "one layer": ((), spec(6, depth=1, width=9, activation="tanh", lr=5e-4, weight_decay=0.0)),
     "LayerNorm and dropout": (NORMED, spec(7, **{**SHAPE, "depth": 3}, lr=1e-3, weight_decay=0.1)),
     "sgd": (SGD, spec(8, **SHAPE, lr=1e-3, weight_decay=0.0)),
+    "clipping": (("optimizer.clip_norm=0.5",), spec(4, **SHAPE, lr=1e-3, weight_decay=0.1)),
     "regression": (REGRESSION, spec(9, **SHAPE, lr=1e-3, weight_decay=0.3)),
 }
 

@@ -33,6 +33,10 @@ STATUS = Status(
     running=[{"bucket": 0, "place": "thread 0", "class_id": "c", "trials": [4, 5]}],
     compile_s=1.0,
     train_s=2.0,
+    predicted_compile_s=9.5,
+    predicted_train_s=2.5,
+    n_compiled=3,
+    n_cache_hits=1,
     spent_s={},
     committed_at=2.0,
 )

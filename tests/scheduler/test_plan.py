@@ -10,16 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeper.scheduler.cost import shipped
+from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import LiveTrial, Plan, Policy, plan
 from sweeper.scheduler.signature import Structure
 from sweeper.trial import TrialSpec
 
-POLICY = Policy("auto", "map", "float32", trials_a_structure=1.0, stops=(5, 10, 15))
+NOTHING_KNOWN = Forecast(shipped("cpu"), "map", 4, {})
+POLICY = Policy(
+    "auto",
+    "map",
+    "float32",
+    trials_a_structure={"mlp": 1.0},
+    forecast=NOTHING_KNOWN,
+    stops=(5, 10, 15),
+)
 
 
 def structure_of(spec: TrialSpec) -> Structure:
     width = spec.params["width"]
-    return Structure(f"s{width}", f'{{"width":{width}}}', width, int(width))
+    return Structure(f"s{width}", f'{{"width":{width}}}', int(width))
 
 
 def trial(number: int, width: int, *, epochs: int = 20, done: int = 0) -> LiveTrial:
@@ -41,7 +51,8 @@ policies = st.builds(
     st.sampled_from(["auto", "exact", "process"]),
     st.sampled_from(["map", "vmap"]),
     st.just("float32"),
-    st.sampled_from([0.0, 1.0, 4.0]),
+    st.sampled_from([{"mlp": 0.0}, {"mlp": 1.0}, {"mlp": 4.0}]),
+    st.just(NOTHING_KNOWN),
     st.just((5, 10)),
 )
 
@@ -87,7 +98,7 @@ def test_what_matches_nothing_goes_to_a_process() -> None:
 
 
 def test_a_structure_that_will_have_company_is_not_sent_away() -> None:
-    likely = replace(POLICY, trials_a_structure=4.0)
+    likely = replace(POLICY, trials_a_structure={"mlp": 4.0})
 
     assert plan([trial(0, 16)], (), structure_of, likely).buckets[0].side == "inline"
 

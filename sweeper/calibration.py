@@ -1,0 +1,268 @@
+"""Measures what compiling and training cost on this machine, and fits the cost model to it.
+
+Programs are timed as they run in a study: every thread of this process is busy with one. So a
+second of the model is a second of one thread while all the others work too.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.optimize import nnls
+
+from sweeper.config import StudyConfig, parse
+from sweeper.executors.compiling import compile_class, configure_jax
+from sweeper.executors.lanes import abstract_lanes
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.program import Batch
+from sweeper.programs.segment import Lanes, Parts
+from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.cost import CostModel, compile_features, lane_features, shipped
+from sweeper.scheduler.forecast import DataSizes, traced_structure, workload_of
+from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.signature import canonical, compiled_in, family_of
+from sweeper.worker import usable_cpus
+
+_STUDY = """
+version = 1
+[study]
+name = "calibration"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 1
+[data]
+source = "sklearn"
+name = "digits"
+[model]
+depth = 1
+width = 16
+[optimizer]
+name = "adamw"
+lr = 1e-3
+[train]
+loss = "cross_entropy"
+epochs = 2
+batch_size = 64
+[search]
+"""
+_SIZES = DataSizes(in_size=64, out_size=10, train_rows=2048, val_rows=256)
+_LANES = {"map": 2, "vmap": 16}
+_REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One class to time: its size, a lane's own depth, and everything else that has a cost."""
+
+    width: int
+    padded_depth: int
+    depth: int
+    batch_size: int = 64
+    layer_norm: bool = False
+    dropout: bool = False
+    n_activations: int = 1
+    lane_loop: LaneLoop = "map"
+
+    def config(self) -> StudyConfig:
+        """A study of one such trial."""
+        names = ["relu", "tanh", "gelu", "silu"][: self.n_activations]
+        search = f'model.activation={{type="categorical",choices={names}}}'
+        return parse(
+            _STUDY,
+            Path("calibration"),
+            [
+                f"model.width={self.width}",
+                f"model.depth={self.depth}",
+                f"model.layer_norm={str(self.layer_norm).lower()}",
+                f"model.dropout={0.1 if self.dropout else 0.0}",
+                f"train.batch_size={self.batch_size}",
+                *([f"search.{search}"] if self.n_activations > 1 else []),
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one case took: features of compiling and of a lane, and the seconds of each."""
+
+    case: Case
+    compile_features: Mapping[str, float]
+    compile_s: float
+    lane_features: Mapping[str, float]
+    lane_s: float
+
+
+def cases() -> tuple[Case, ...]:
+    """Classes that tell the constants of the cost model from one another; about a minute's work."""
+    sizes = product((16, 64, 256), ((1, 1), (4, 1), (4, 4)))
+    plain = [Case(width, padded, depth) for width, (padded, depth) in sizes]
+    batches = [replace(case, batch_size=256) for case in plain if case.width != 64]
+    parts = [
+        replace(Case(width, 3, 3), **part)
+        for width in (32, 128)
+        for part in ({"layer_norm": True}, {"dropout": True}, {"n_activations": 3})
+    ]
+    side_by_side = [
+        Case(width, depth, depth, lane_loop="vmap")
+        for width, depth in product((16, 64, 256), (1, 4))
+    ]
+    return (*plain, *batches, *parts, *side_by_side)
+
+
+def measure(
+    chosen: Sequence[Case], threads: int, report: Callable[[int, int], None]
+) -> list[Timing]:
+    """Time each case while `threads` of them are under way; `report` is told how many are done."""
+    done = 0
+    lock = threading.Lock()
+
+    def one(case: Case) -> Timing:
+        nonlocal done
+        timing = _timed(case)
+        with lock:
+            done += 1
+            report(done, len(chosen))
+        return timing
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(one, chosen))
+
+
+def fit(timings: Sequence[Timing], like: CostModel) -> CostModel:
+    """The cost model that predicts `timings` with the least relative error.
+
+    By non-negative least squares; constants that no timing depends on keep their value in `like`.
+    """
+    compiling = [(timing.compile_features, timing.compile_s) for timing in timings]
+    training = [(timing.lane_features, timing.lane_s) for timing in timings]
+    return replace(like, **_fitted(compiling), **_fitted(training))
+
+
+def errors(timings: Sequence[Timing], model: CostModel) -> Iterator[tuple[Case, float, float]]:
+    """How far predictions are from each timing, relatively: compiling and training."""
+    for timing in timings:
+        predicted = (_dot(timing.compile_features, model), _dot(timing.lane_features, model))
+        yield (
+            timing.case,
+            predicted[0] / timing.compile_s - 1,
+            predicted[1] / timing.lane_s - 1,
+        )
+
+
+def record(model: CostModel) -> dict[str, Any]:
+    """What a file of constants holds: the model, and the machine that it was measured on."""
+    device = jax.devices()[0].device_kind
+    cores = len(usable_cpus())
+    fitted_on = f"{device}, {platform.machine()}, {cores} cores, jax {version('jax')}"
+    return {"measured": True, "fitted_on": fitted_on, "model": model.as_dict()}
+
+
+def calibrate(report: Callable[[int, int], None]) -> dict[str, Any]:
+    """Measure this machine and fit the cost model to it; `report` is told how far it is."""
+    configure_jax("float32")
+    jax.config.update("jax_enable_compilation_cache", False)
+    timings = measure(cases(), len(usable_cpus()), report)
+    return record(fit(timings, shipped(jax.default_backend())))
+
+
+def _dot(features: Mapping[str, float], model: CostModel) -> float:
+    return sum(count * getattr(model, name) for name, count in features.items())
+
+
+def _fitted(rows: Sequence[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+    names = [field.name for field in fields(CostModel)]
+    used = [name for name in names if any(features.get(name) for features, _ in rows)]
+    # each row divided by its seconds, so that small and large programs count alike
+    matrix = np.array([[features.get(name, 0) / s for name in used] for features, s in rows])
+    scale = matrix.max(axis=0)
+    constants, _ = nnls(matrix / scale, np.ones(len(rows)))
+    return dict(zip(used, (constants / scale).tolist(), strict=True))
+
+
+def _timed(case: Case) -> Timing:
+    config = case.config()
+    settings = config.filled({})
+    traced = traced_structure(config, case.lane_loop)
+    work = workload_of(config, settings, _SIZES, traced)
+    program_class, lanes, parts, run = _compiled(case, config, traced)
+    before = time.perf_counter()
+    compiled = run()
+    compile_s = time.perf_counter() - before
+    taken_s = [_seconds(partial(compiled.run, lanes, parts)) for _ in range(_REPEATS + 1)][1:]
+    capacity = program_class.capacity
+    size = case.width, case.padded_depth, case.depth
+    return Timing(
+        case,
+        compile_features(case.padded_depth, work),
+        compile_s,
+        lane_features(*size, work, case.lane_loop, capacity),
+        float(np.median(taken_s)) / capacity,
+    )
+
+
+def _compiled(case: Case, config: StudyConfig, traced: Mapping[str, Any]) -> Any:
+    settings = config.filled({})
+    is_padded = (case.padded_depth, case.depth) != (1, 1)
+    program_class = ProgramClass(
+        class_id="calibration",
+        settings=(family_of(settings, traced) or "")
+        if is_padded
+        else canonical(compiled_in(settings, traced)),
+        strategy="padded" if is_padded else "exact",
+        lane_loop=case.lane_loop,
+        capacity=_LANES[case.lane_loop],
+        precision="float32",
+        padded_width=case.width if is_padded else None,
+        padded_depth=case.padded_depth if is_padded else None,
+    )
+    spec = DataSpec(_SIZES.in_size, _SIZES.out_size, 1.0, False, "float32", 0)
+    program = Programs(spec).of_class(program_class, settings)
+    abstract = abstract_lanes(program, program_class.capacity, settings)
+    parts = _parts(case.batch_size, settings.train.epochs)
+
+    def lane(index: int) -> Lanes:
+        stop = np.array(settings.train.epochs, np.int32)
+        start = np.array(0, np.int32)
+        return Lanes(program.init(index, settings), program.lane(index, settings), start, stop)
+
+    rows = [lane(index) for index in range(program_class.capacity)]
+    lanes = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+    return (
+        program_class,
+        lanes,
+        parts,
+        partial(compile_class, program_class, program, abstract, parts),
+    )
+
+
+def _parts(batch_size: int, epochs: int) -> Parts:
+    rng = np.random.default_rng(0)
+
+    def batch(rows: int) -> Batch:
+        x = rng.normal(size=(rows, _SIZES.in_size)).astype(np.float32)
+        return Batch(x, rng.integers(_SIZES.out_size, size=rows).astype(np.int32))
+
+    steps = _SIZES.train_rows // batch_size
+    order = np.stack([rng.permutation(_SIZES.train_rows) for _ in range(epochs)])
+    rows = order[:, : steps * batch_size].reshape(epochs, steps, batch_size).astype(np.int32)
+    parts = Parts(batch(_SIZES.train_rows), batch(_SIZES.val_rows), batch(0), rows)
+    return jax.device_put(parts)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    before = time.perf_counter()
+    jax.block_until_ready(call())
+    return time.perf_counter() - before

@@ -1,0 +1,14 @@
+"""What a study file may say, and hardly anybody means."""
+
+from __future__ import annotations
+
+from sweeper.config.study_config import StudyConfig
+
+
+def doubtful_direction(config: StudyConfig) -> str | None:
+    """What to say where the study seeks the worst value of its metric; None where it does not."""
+    metric, direction = config.study.metric, config.study.direction
+    better = "minimize" if metric.endswith("loss") else "maximize"
+    if direction == better:
+        return None
+    return f"the study is to {direction} {metric}, of which usually the other end is better"

@@ -1,0 +1,173 @@
+"""Prepares a study's data in a process of its own, while this one imports JAX.
+
+What reads tables takes about as long to import as JAX does. Prepared arrays are also kept in the
+cache directory, by everything that they depend on, so that a later start imports none of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sweeper.cachedir import cache_root
+from sweeper.config import StudyConfig
+from sweeper.config.data import CsvTable
+from sweeper.data.dataset import Dataset
+from sweeper.data.files import find_file
+from sweeper.errors import SweeperError
+from sweeper.lifeline import die_with
+
+# what reads, splits and scales: another version may do it otherwise
+_LIBRARIES = ("numpy", "pandas", "scikit-learn", "sweeper")
+# of the prepared arrays that are kept, more than these are removed, those unused the longest first
+_MOST_KEPT = 32
+
+
+@contextmanager
+def preparing(config: StudyConfig) -> Iterator[Callable[[], Dataset]]:
+    """Begin to prepare the dataset of a study; what it gives waits for the dataset.
+
+    Raises, when waited for:
+        DataError: as `prepare`.
+    """
+    kept = _kept_at(config)
+    if kept is not None and kept.exists():
+        yield lambda: _load(kept, config)
+    elif "sklearn" in sys.modules or (os.cpu_count() or 1) < 2:
+        yield lambda: _prepared_here(config, kept)
+    else:
+        with tempfile.TemporaryDirectory() as directory:
+            staged = Path(directory) / "data.npz"
+            child = _start(config, staged)
+            try:
+                yield lambda: _await(child, config, staged, kept)
+            finally:
+                child.kill()
+                child.wait()
+                assert child.stdout is not None
+                child.stdout.close()
+
+
+def _start(config: StudyConfig, path: Path) -> subprocess.Popen[bytes]:
+    """A process that prepares the data into `path`, or tells on its output why it cannot."""
+    command = [sys.executable, "-m", "sweeper.data.ahead", str(path), str(os.getpid())]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # in a group of its own, for a terminal sends Ctrl-C to every process of the parent's
+        process_group=0 if os.name == "posix" else None,
+    )
+    assert child.stdin is not None
+    with suppress(BrokenPipeError), child.stdin as pipe:
+        pickle.dump(config, pipe)
+    return child
+
+
+def main() -> None:
+    """What that process runs."""
+    die_with(int(sys.argv[2]))
+    from sweeper.data.preparation import prepare
+
+    config: StudyConfig = pickle.load(sys.stdin.buffer)
+    try:
+        prepare(config).save(Path(sys.argv[1]))
+    except SweeperError as error:
+        sys.stdout.buffer.write(pickle.dumps(error))
+        sys.exit(error.exit_code)
+
+
+def _await(
+    child: subprocess.Popen[bytes], config: StudyConfig, staged: Path, kept: Path | None
+) -> Dataset:
+    assert child.stdout is not None
+    told = child.stdout.read()
+    if child.wait() and told:
+        raise pickle.loads(told)
+    if child.returncode:  # it died of something else, which will show itself here
+        return _prepared_here(config, kept)
+    data = Dataset.load(staged)
+    _keep(data, kept)
+    return data
+
+
+def _prepared_here(config: StudyConfig, kept: Path | None) -> Dataset:
+    from sweeper.data.preparation import prepare
+
+    data = prepare(config)
+    _keep(data, kept)
+    return data
+
+
+def _load(kept: Path, config: StudyConfig) -> Dataset:
+    try:
+        data = Dataset.load(kept)
+        os.utime(kept)
+        return data
+    except (OSError, ValueError, KeyError, EOFError):  # half a file, or one that was just removed
+        return _prepared_here(config, kept)
+
+
+def _keep(data: Dataset, kept: Path | None) -> None:
+    """Keep `data` for the next start, if the cache can be written; nothing depends on it."""
+    if kept is None:
+        return
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        staged = kept.with_suffix(f".{os.getpid()}")
+        data.save(staged)
+        staged.replace(kept)
+        by_age = sorted(kept.parent.glob("*.npz"), key=lambda path: -path.stat().st_mtime_ns)
+        for old in by_age[_MOST_KEPT:]:
+            old.unlink()
+
+
+def _kept_at(config: StudyConfig) -> Path | None:
+    """Where the prepared arrays of a study are kept; None where its rows cannot be found."""
+    settings = config.canonical()
+    content = ""
+    if isinstance(config.data, CsvTable):
+        try:
+            content = _digest(find_file(config, config.data.path, "data.path", ".csv"))
+        except (SweeperError, OSError):
+            return None
+    parts = [settings[name] for name in ("data", "train", "search")]
+    depends_on: list[Any] = [
+        *parts,
+        settings["study"]["seed"],
+        settings["execution"]["precision"],
+        content,
+        _versions(),
+    ]
+    name = blake2b(json.dumps(depends_on).encode(), digest_size=16).hexdigest()
+    return cache_root() / "data" / f"{name}.npz"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = blake2b(digest_size=16)
+        while block := file.read(1 << 20):
+            digest.update(block)
+        return digest.hexdigest()
+
+
+@cache
+def _versions() -> list[str]:
+    """The libraries and this package's own code for data, by version and by content."""
+    code = [_digest(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return [*(version(library) for library in _LIBRARIES), *code]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""A model of the user's own as one vector of parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from numpy.typing import NDArray
+
+from sweeper.config import Settings
+from sweeper.models.mlp import AnyArray
+from sweeper.models.network import Traced, Vector
+from sweeper.models.user import evaluated, load_function, takes_key
+from sweeper.trial import Scalar
+
+# layers whose weights are decayed; in a layer of any other class their own class tells
+_DECAYED = (eqx.nn.Linear, eqx.nn.Conv, eqx.nn.ConvTranspose)
+
+
+@dataclass(frozen=True)
+class UserNetwork:
+    """What `function` builds when it is given `arguments`.
+
+    Its parameters are the arrays of floating-point numbers, in the precision of the study. Other
+    arrays are the same for every trial: those that the function builds with `jax.random.key(0)`.
+    """
+
+    function: str
+    base_dir: Path
+    arguments: tuple[tuple[str, Scalar], ...]
+    in_size: int
+    out_size: int
+    dtype: str
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(math.prod(leaf.shape) for leaf in self._leaves)
+
+    @property
+    def n_decayed(self) -> int:
+        marked = zip(self._leaves, self._marks, strict=True)
+        return sum(math.prod(leaf.shape) for leaf, is_decayed in marked if is_decayed)
+
+    @property
+    def needs_keys(self) -> bool:
+        return takes_key(self.model())
+
+    def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
+        words = rng.integers(0, 2**32, 2, np.uint32)
+        return np.asarray(self._initial(jax.random.wrap_key_data(jnp.asarray(words))))
+
+    def traced(self, settings: Settings) -> dict[str, int]:
+        return {}
+
+    def places(self, settings: Settings) -> NDArray[np.intp] | None:
+        return None
+
+    def outputs(
+        self,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        keys: PRNGKeyArray | None = None,
+        dropout: Float[AnyArray, ""] | float = 0.0,
+    ) -> Float[Array, "batch out"]:
+        model: Any = self.model(parameters)
+        if keys is None:
+            return jax.vmap(lambda x: evaluated(model, x))(x)
+        return jax.vmap(lambda x, key: model(x, key=key))(x, keys)
+
+    def model(self, parameters: Vector | None = None) -> Any:
+        if parameters is None:
+            return eqx.combine(*self._abstract)
+        ends = np.cumsum([math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]).tolist()
+        spans = zip([0, *ends[:-1]], ends, self._order, strict=True)
+        arrays = {
+            index: parameters[start:end].reshape(self._leaves[index].shape)
+            for start, end, index in spans
+        }
+        structure = jax.tree.structure(self._abstract[0])
+        return eqx.combine(
+            jax.tree.unflatten(structure, [arrays[index] for index in range(len(arrays))]),
+            self._rest,
+        )
+
+    def _built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
+        """The parameters of a fresh model, and the rest of it."""
+        function = load_function(self.function, self.base_dir)
+        sizes = {"in_size": self.in_size, "out_size": self.out_size}
+        model = function(**sizes, **dict(self.arguments), key=key)
+        return eqx.partition(model, _is_parameter)
+
+    @cached_property
+    def _abstract(self) -> tuple[PyTree, PyTree]:
+        parameters, rest = eqx.filter_eval_shape(lambda: self._built(jax.random.key(0)))
+        dtype = jnp.dtype(self.dtype)
+        ours = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), parameters)
+        return ours, rest
+
+    @cached_property
+    def _rest(self) -> PyTree:
+        """What of the model is no parameter."""
+        rest = self._abstract[1]
+        if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(rest)):
+            return rest
+        with jax.ensure_compile_time_eval():  # it is asked for while a program is traced
+            return eqx.filter_jit(lambda: self._built(jax.random.key(0))[1])()
+
+    @cached_property
+    def _initial(self) -> Callable[[PRNGKeyArray], Float[Array, " parameters"]]:
+        """The vector of a fresh model; compiled as one, for building it op by op takes seconds."""
+
+        def initial(key: PRNGKeyArray) -> Float[Array, " parameters"]:
+            leaves = jax.tree.leaves(self._built(key)[0])
+            raveled = [jnp.ravel(leaf).astype(self.dtype) for leaf in self._ordered(leaves)]
+            return jnp.concatenate([*raveled, jnp.zeros(0, self.dtype)])
+
+        return jax.jit(initial)
+
+    @cached_property
+    def _leaves(self) -> list[Any]:
+        """Shapes and dtypes of the parameters, in the order of the PyTree."""
+        return jax.tree.leaves(self._abstract[0])
+
+    @cached_property
+    def _marks(self) -> list[bool]:
+        """Whether weight decay touches each of them: the weights of linear and convolution."""
+        parameters = self._abstract[0]
+        marks = jax.tree.map(_marked, parameters, is_leaf=lambda node: isinstance(node, _DECAYED))
+        return jax.tree.leaves(marks)
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """The leaves as the vector has them: those first that are decayed."""
+        return sorted(range(len(self._marks)), key=lambda index: not self._marks[index])
+
+    def _ordered(self, leaves: list[Any]) -> list[Any]:
+        return [leaves[index] for index in self._order]
+
+
+def _is_parameter(leaf: Any) -> bool:
+    return eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _marked(node: Any) -> Any:
+    """`node` with the truth in place of each array: whether it is decayed."""
+    marks = jax.tree.map(lambda _: False, node)
+    if not isinstance(node, _DECAYED) or node.weight is None:
+        return marks
+    weight = jax.tree.map(lambda _: True, node.weight)
+    return eqx.tree_at(lambda layer: layer.weight, marks, weight)

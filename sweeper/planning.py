@@ -1,0 +1,116 @@
+"""A study's forecast on its data and device, and the classes that it will surely need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import jax
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.files import find_file
+from sweeper.errors import Problem, StudyError
+from sweeper.programs.build import Programs
+from sweeper.scheduler import plan as scheduler
+from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.cost import CostModel, shipped
+from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
+from sweeper.scheduler.plan import LiveTrial, Policy, ProgramClass
+from sweeper.scheduler.policy import lane_loop_of
+from sweeper.scheduler.signature import Structures
+from sweeper.study.options import n_proposals
+from sweeper.trial import Scalar, TrialSpec
+
+# classes for fewer trials than these may turn out not to be needed at all
+_LIKELY = 3.0
+
+
+def foreseen(
+    config: StudyConfig,
+    data: Dataset,
+    recorded: Forecast | None,
+    given: Forecast | None = None,
+) -> Forecast:
+    """The forecast of a study on the device of this process.
+
+    A `given` one, or else the `recorded` one while it fits: a study is planned once.
+
+    Raises:
+        StudyError: the given one is of another study, or for another lane loop.
+    """
+    lane_loop = lane_loop_of(config, jax.default_backend())
+    if given is None and recorded is not None and recorded.lane_loop == lane_loop:
+        return recorded
+    sizes = DataSizes(data.n_features, data.out_size, len(data.x_train), len(data.x_val))
+    traced = traced_structure(config, lane_loop)
+    costs = _costs(config)
+    made = forecast(config, sizes, costs, lane_loop, traced, n_proposals(config))
+    if given is None:
+        return made
+    if (given.lane_loop, given.families.keys()) != (lane_loop, made.families.keys()):
+        found = "its structures, or its lane loop, are not those of this study on this device"
+        raise StudyError(Problem("--plan", "", found, "write it anew with `plan --json`"))
+    return given
+
+
+def read_plan(path: Path) -> Forecast:
+    """The forecast in a file that `plan --json` wrote.
+
+    Raises:
+        StudyError: it is not such a file.
+    """
+    try:
+        return Forecast.from_dict(json.loads(path.read_text(encoding="utf-8"))["forecast"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = f"no plan that can be read ({type(error).__name__}: {error})"
+        mend = "write it with `python -m sweeper plan STUDY --json > plan.json`"
+        raise StudyError(Problem(str(path), "", found, mend)) from error
+
+
+def _costs(config: StudyConfig) -> CostModel:
+    """The constants that the study names, or those that come with the package."""
+    name = config.execution.costs
+    if name is None:
+        return shipped(jax.default_backend())
+    path = find_file(config, name, "execution.costs", ".json")
+    try:
+        return CostModel.from_dict(json.loads(path.read_text(encoding="utf-8"))["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = f"{path.name} holds no cost model ({error})"
+        mend = "write it with `python -m sweeper calibrate`"
+        raise StudyError(config.problem("execution.costs", found, mend)) from error
+
+
+def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> Structures:
+    """The structure of each trial of a study on its data."""
+    return Structures(
+        lambda spec: config.filled(spec.params),
+        programs.n_parameters,
+        traced_structure(config, lane_loop),
+    )
+
+
+def likely_classes(
+    config: StudyConfig, structure_of: Structures, policy: Policy
+) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
+    """The classes of the lattice that some trial will surely be in, and parameters of such a trial.
+
+    Those with the most work come first. There are none where every class waits for its trials.
+    """
+    if policy.strategy not in ("auto", "padded") or policy.lane_loop != "map":
+        return
+    blocks = [
+        (family.example, block)
+        for family in policy.forecast.families.values()
+        for block in family.classes
+        if block.trials >= _LIKELY
+    ]
+    for example, block in sorted(blocks, key=lambda pair: -pair[1].train_s):
+        shape = {"model.width": block.width, "model.depth": block.depth}
+        searched = [key for key in shape if key in config.search]
+        params = {**example, **{config.search[key].column(key): shape[key] for key in searched}}
+        trial = LiveTrial(TrialSpec(0, params, {}, 0), 1)
+        for program_class in scheduler.plan([trial], (), structure_of, policy).classes:
+            yield program_class, params

@@ -1,0 +1,182 @@
+"""What a study would do and cost, before it does anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.search import IntSearch
+from sweeper.data.dataset import Dataset
+from sweeper.scheduler.cost import n_parameters
+from sweeper.scheduler.forecast import Family, Forecast, partnered_share, traced_structure
+from sweeper.scheduler.lattice import LatticeClass
+from sweeper.scheduler.plan import Bucket, Plan, ProgramClass
+from sweeper.study.options import n_proposals
+
+# numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
+# updates and the new parameters
+_WORKING_COPIES = 3
+# below this share of trials with a partner, a space is said to stack badly
+_FEW = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """How a study would begin on this machine: its space, its lattice, its first round."""
+
+    config: StudyConfig
+    data: Dataset
+    forecast: Forecast
+    plan: Plan
+    device: str
+    threads: int
+    workers: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The preview as JSON-able values; `run --plan` takes it by its `forecast`."""
+        return {
+            "study": self.config.study.name,
+            "n_trials": n_proposals(self.config),
+            "data": self._data(),
+            "device": {"kind": self.device, "threads": self.threads, "workers": self.workers},
+            "strategy": self.config.execution.strategy,
+            "lane_loop": self.forecast.lane_loop,
+            "structures_in_space": self.config.n_structures,
+            "space": self._space(),
+            "lattice": list(self._lattice()),
+            "predicted": self._predicted(),
+            "advice": self._advice(),
+            "first_round": {
+                "classes": [asdict(program) for program in self.plan.classes],
+                "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
+            },
+            "forecast": self.forecast.as_dict(),
+        }
+
+    def _data(self) -> dict[str, int]:
+        data = self.data
+        return {
+            "train_rows": len(data.x_train),
+            "val_rows": len(data.x_val),
+            "test_rows": len(data.x_test),
+            "features": data.n_features,
+            "outputs": data.out_size,
+        }
+
+    def _space(self) -> list[dict[str, Any]]:
+        """Each searched setting, and whether two of its values can be lanes of one bucket."""
+        told = traced_structure(self.config, self.forecast.lane_loop)
+        return [
+            {
+                "setting": key,
+                "column": entry.column(key),
+                "values": entry.count(),
+                "splits_buckets": self._splitting(key, key in told),
+            }
+            for key, entry in self.config.search.items()
+        ]
+
+    def _splitting(self, key: str, is_told: bool) -> str:
+        if is_told or not self.config.structural[key]:
+            return "no"
+        strategy = self.config.execution.strategy
+        is_size = key in ("model.width", "model.depth") and "mlp" in self.config.kinds
+        return "padded" if is_size and strategy in ("auto", "padded") else "yes"
+
+    def _lattice(self) -> Iterator[dict[str, Any]]:
+        for name, family in self.forecast.families.items():
+            for block in family.classes:
+                yield {
+                    "strategy": "exact" if block.structures == 1 else "padded",
+                    "width": block.width,
+                    "depth": block.depth,
+                    "for_widths": list(block.widths),
+                    "for_depths": list(block.depths),
+                    "trials": block.trials,
+                    "structures": block.structures,
+                    "compile_s": block.compile_s,
+                    "train_s": block.train_s,
+                    "waste_fraction": block.waste_fraction,
+                    "why": self._why(family, block),
+                    "settings": json.loads(name),
+                }
+
+    def _why(self, family: Family, block: LatticeClass) -> str:
+        if block.structures == 1:
+            return "one structure, with trials enough for a program of its own"
+        others = min(block.structures, round(block.trials)) - 1
+        more_s = others * self.forecast.costs.compile_s(block.depth, family.workload)
+        less_s = block.train_s - block.exact_train_s
+        return f"{others} programs more would compile {more_s:.1f} s to train {less_s:.1f} s less"
+
+    def _predicted(self) -> dict[str, float]:
+        """Seconds, each a sum over threads but `total_s`; the forced strategies beside `auto`."""
+        blocks = [(f, block) for f in self.forecast.families.values() for block in f.classes]
+        compile_s = sum(block.compile_s for _, block in blocks)
+        train_s = sum(block.train_s for _, block in blocks)
+        exact_train_s = sum(block.exact_train_s for _, block in blocks)
+        exact_compile_s = sum(
+            min(block.structures, block.trials)
+            * self.forecast.costs.compile_s(block.depth, family.workload)
+            for family, block in blocks
+        )
+        busy = max(1, self.threads or self.workers)
+        return {
+            "compile_s": compile_s,
+            "train_s": train_s,
+            "waste_s": train_s - exact_train_s,
+            "total_s": (compile_s + train_s) / busy,
+            "exact_compile_s": exact_compile_s,
+            "exact_train_s": exact_train_s,
+            "exact_total_s": (exact_compile_s + exact_train_s) / busy,
+        }
+
+    def _advice(self) -> str | None:
+        """What would let more trials stack, where hardly two of them have the same structure."""
+        share = partnered_share(self.config, n_proposals(self.config))
+        if not self.forecast.families or share >= _FEW:
+            return None
+        told = f"{share:.0%} of the trials will have another of the same structure"
+        predicted = self._predicted()
+        widths = self.config.search.get("model.width")
+        if not isinstance(widths, IntSearch) or widths.base == 2:
+            return f"{told}; padding them costs {predicted['waste_s']:.1f} s of training"
+        return (
+            f"{told}; with base = 2 (or a step) in search.model.width more would, "
+            f"else padding costs {predicted['waste_s']:.1f} s of training"
+        )
+
+    def _bucket(self, bucket: Bucket) -> dict[str, Any]:
+        program = next(c for c in self.plan.classes if c.class_id == bucket.class_id)
+        return {
+            "bucket": bucket.bucket,
+            "class_id": bucket.class_id,
+            "side": bucket.side,
+            "trials": list(bucket.numbers),
+            "epoch_to": max(lane.epoch_to for lane in bucket.lanes),
+            "predicted_train_s": bucket.predicted_train_s,
+            "waste_fraction": bucket.waste_fraction,
+            "memory_bytes": self._memory_bytes(program),
+        }
+
+    def _memory_bytes(self, program: ProgramClass) -> int | None:
+        """About what a bucket needs: states in and out, what a step works on, and the data."""
+        settings: Mapping[str, Any] = json.loads(program.settings)
+        width = program.padded_width or settings.get("model.width")
+        depth = program.padded_depth or settings.get("model.depth")
+        family = next(iter(self.forecast.families.values()), None)
+        if width is None or depth is None or family is None:
+            return None
+        work, data = family.workload, self.data
+        lanes = program.capacity
+        at_once = lanes if program.lane_loop == "vmap" else 1
+        state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
+        working = n_parameters(width, depth, work) * _WORKING_COPIES
+        rows = max(work.batch_size, work.val_rows) * width * depth
+        numbers = 2 * lanes * state + at_once * (working + rows)
+        arrays = (data.x_train, data.y_train, data.x_val, data.y_val, data.x_test, data.y_test)
+        order = 4 * self.config.max_epochs * work.steps * work.batch_size
+        return numbers * work.bytes_per_number + sum(a.nbytes for a in arrays) + order

@@ -1,0 +1,207 @@
+"""What compiling a class and training a lane in it cost, in predicted seconds.
+
+Every prediction is the dot product of features (how often a thing is done) and constants (the
+seconds it takes once). The features are public, so that fitting the constants to measured times,
+by non-negative least squares, can not disagree with what is predicted from them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib.resources import files
+from typing import Any
+
+from sweeper.scheduler.capacity import LaneLoop
+
+# An accelerator that nobody has measured is nearer to a GPU than to a CPU.
+_SHIPPED = {"cpu": "cpu.json"}
+_SHIPPED_ELSE = "gpu.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a lane does, apart from its width and depth.
+
+    `steps` are of one epoch; `epochs` is the mean over trials. `n_activations` are traced in one
+    program (1: the activation is compiled in). `optimizer_slots` counts the arrays of the size of
+    the parameters that the optimizer keeps: 2 for adamw, 1 for sgd. `bytes_per_number` is 4 or 8.
+    """
+
+    in_size: int
+    out_size: int
+    batch_size: int
+    steps: int
+    epochs: float
+    val_rows: int
+    layer_norm: bool
+    dropout: bool
+    n_activations: int
+    optimizer_slots: int
+    bytes_per_number: int
+
+
+def n_parameters(width: int, depth: int, workload: Workload) -> int:
+    """The numbers in an MLP of `depth` hidden layers of `width`; a linear model at depth 0."""
+    biases = depth * width + workload.out_size
+    norms = 2 * depth * width if workload.layer_norm else 0
+    return _n_weights(width, depth, workload) + biases + norms
+
+
+def flops(width: int, depth: int, rows: int, workload: Workload) -> int:
+    """The additions and multiplications of one forward pass of `rows` rows, matrices only."""
+    return 2 * rows * _n_weights(width, depth, workload)
+
+
+def _n_weights(width: int, depth: int, workload: Workload) -> int:
+    if depth == 0:
+        return workload.in_size * workload.out_size
+    return width * (workload.in_size + workload.out_size + (depth - 1) * width)
+
+
+def compile_features(depth: int, workload: Workload) -> dict[str, float]:
+    """How often each constant counts in compiling a class of `depth` hidden layers."""
+    return {
+        "compile_base_s": 1,
+        "compile_layer_s": depth,
+        "compile_layer_norm_s": depth * workload.layer_norm,
+        "compile_dropout_s": depth * workload.dropout,
+        "compile_activation_s": depth * (workload.n_activations - 1),
+    }
+
+
+def lane_features(
+    width: int,
+    padded_depth: int,
+    depth: int,
+    workload: Workload,
+    lane_loop: LaneLoop,
+    capacity: int,
+) -> dict[str, float]:
+    """How often each constant counts in training one lane for all of its epochs.
+
+    The class has the size (`width`, `padded_depth`), the lane has `depth` hidden layers. A `map`
+    lane runs only its own layers; a `vmap` lane runs all, and shares what is done once for the
+    whole bucket with the other lanes, `capacity` in all.
+    """
+    loop, layers, lanes = (
+        ("step", depth, 1) if lane_loop == "map" else ("vmap", padded_depth, capacity)
+    )
+    steps = workload.epochs * workload.steps
+    forward = flops(width, layers, workload.batch_size, workload)
+    evaluation = flops(width, layers, workload.val_rows, workload)
+    kept = n_parameters(width, padded_depth, workload) * (1 + workload.optimizer_slots)
+    scale = workload.bytes_per_number / 4
+    hidden = steps * workload.batch_size * width * layers * scale
+    return {
+        f"{loop}_base_s": steps / lanes,
+        f"{loop}_layer_s": steps * layers / lanes,
+        f"{loop}_flop_s": (3 * steps * forward + workload.epochs * evaluation) * scale,
+        f"{loop}_parameter_s": steps * kept * scale,
+        "step_layer_norm_s": hidden * workload.layer_norm,
+        "step_dropout_s": hidden * workload.dropout,
+        "epoch_base_s": workload.epochs / lanes,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """The seconds that things take once on one backend, all finite and not negative.
+
+    Compiling: `compile_base_s` a class; `compile_layer_s`, `compile_layer_norm_s` and
+    `compile_dropout_s` for each layer of the class; `compile_activation_s` for each layer and each
+    activation beyond the first; `compile_cached_s` is loading a class from the cache on disk
+    instead of all these.
+
+    A step of a `map` lane, in seconds of one core: `step_base_s`; `step_layer_s` for each hidden
+    layer that is run; `step_flop_s` for each flop, forward and backward being three times forward;
+    `step_parameter_s` for each parameter of the class and each number the optimizer keeps for it.
+
+    A step of a `vmap` bucket: `vmap_base_s` and `vmap_layer_s`, shared by its lanes; `vmap_flop_s`
+    and `vmap_parameter_s` for each lane, counted as above.
+
+    In both loops: `step_layer_norm_s` and `step_dropout_s` for each hidden unit and row of a
+    batch; `epoch_base_s` for each epoch of a `map` lane or `vmap` bucket.
+
+    Flops, parameters and units are of four bytes; one of eight bytes counts as two.
+    `worker_start_s` is a worker process, up to its first compilation.
+    """
+
+    backend: str
+    compile_base_s: float
+    compile_layer_s: float
+    compile_layer_norm_s: float
+    compile_dropout_s: float
+    compile_activation_s: float
+    compile_cached_s: float
+    step_base_s: float
+    step_layer_s: float
+    step_flop_s: float
+    step_parameter_s: float
+    step_layer_norm_s: float
+    step_dropout_s: float
+    epoch_base_s: float
+    vmap_base_s: float
+    vmap_layer_s: float
+    vmap_flop_s: float
+    vmap_parameter_s: float
+    worker_start_s: float
+
+    def compile_s(self, depth: int, workload: Workload) -> float:
+        """Seconds to compile a class of `depth` hidden layers, with nothing in the cache."""
+        return self._dot(compile_features(depth, workload))
+
+    def lane_s(
+        self,
+        width: int,
+        padded_depth: int,
+        depth: int,
+        workload: Workload,
+        lane_loop: LaneLoop,
+        capacity: int,
+    ) -> float:
+        """Seconds to train one lane for all of its epochs; see `lane_features`."""
+        return self._dot(lane_features(width, padded_depth, depth, workload, lane_loop, capacity))
+
+    def _dot(self, features: Mapping[str, float]) -> float:
+        return sum(count * getattr(self, name) for name, count in features.items())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The model as JSON-able values; `from_dict` reads it back."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> CostModel:
+        """The model that `as_dict` wrote.
+
+        Raises:
+            ValueError: a field is missing, unknown, not a number, not finite or negative; the
+                message names it.
+        """
+        names = [field.name for field in fields(CostModel)]
+        wrong = [f"{name}: missing" for name in names if name not in values]
+        wrong += [f"{name}: no such constant" for name in values if name not in names]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        constants = {name: _seconds(name, values[name]) for name in names if name != "backend"}
+        return CostModel(backend=_text("backend", values["backend"]), **constants)
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{name}: {value!r} is not a text")
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return float(value)
+    raise ValueError(f"{name}: {value!r} is not a finite number of seconds, 0 or more")
+
+
+def shipped(backend: str) -> CostModel:
+    """The constants that come with the package for `backend` ("cpu", "gpu", "tpu", ...)."""
+    file = files("sweeper.scheduler") / "costs" / _SHIPPED.get(backend, _SHIPPED_ELSE)
+    return CostModel.from_dict(json.loads(file.read_text(encoding="utf-8"))["model"])

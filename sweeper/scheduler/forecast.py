@@ -1,0 +1,265 @@
+"""What a study is predicted to cost, and the classes that this makes the best: its lattice.
+
+A forecast is made once, from the search space, the number of trials and the cost model, and is
+recorded. Trials are expected where a sampler that knows nothing yet would draw them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from sweeper.config import Settings, StudyConfig
+from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
+from sweeper.scheduler.capacity import LaneLoop, capacity_for
+from sweeper.scheduler.cost import CostModel, Workload
+from sweeper.scheduler.lattice import Cell, LaneSeconds, LatticeClass, lattice, place
+from sweeper.scheduler.signature import Structure, family_of
+from sweeper.trial import Scalar
+
+# a space of more families than these has hardly two trials in one, and is not worth a lattice
+_MOST_FAMILIES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DataSizes:
+    """What the cost of a trial depends on in the data."""
+
+    in_size: int
+    out_size: int
+    train_rows: int
+    val_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Trials that padding can bring together: what each lane does, and the best classes for them.
+
+    `trials` are those that the study is expected to have of it, `example` the parameters of one,
+    by column.
+    """
+
+    workload: Workload
+    trials: float
+    example: Mapping[str, Scalar]
+    classes: tuple[LatticeClass, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The predicted costs of a study and the lattice of each family, by the family's name.
+
+    `capacity` is the number of lanes that a class is reckoned with.
+    """
+
+    costs: CostModel
+    lane_loop: LaneLoop
+    capacity: int
+    families: Mapping[str, Family]
+
+    def best_class(self, structure: Structure) -> LatticeClass | None:
+        """The class that trains such a trial in the least time; None where padding is of no use."""
+        family = self.families.get(structure.family or "")
+        if family is None or structure.width is None or structure.depth is None:
+            return None
+        lane_s = self._lane_seconds(family.workload)
+        return family.classes[place(structure.width, structure.depth, family.classes, lane_s)]
+
+    def epoch_s(
+        self, structure: Structure, width: int | None, depth: int | None, lane_loop: LaneLoop
+    ) -> float | None:
+        """Seconds that a trial trains for one epoch in a class of this size, or of its own.
+
+        None where nothing is known of such trials.
+        """
+        family = self.families.get(structure.family or "")
+        if family is None or structure.width is None or structure.depth is None:
+            return None
+        work, capacity = family.workload, self.capacity if lane_loop == "vmap" else 1
+        size = width or structure.width, depth or structure.depth
+        return self.costs.lane_s(*size, structure.depth, work, lane_loop, capacity) / work.epochs
+
+    def compile_s(self, structure: Structure, depth: int | None) -> float | None:
+        """Seconds to compile the class of such a trial, with nothing in the compile cache."""
+        family = self.families.get(structure.family or "")
+        if family is None or structure.depth is None:
+            return None
+        return self.costs.compile_s(depth or structure.depth, family.workload)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The forecast as JSON-able values; `from_dict` reads it back."""
+        return {
+            "costs": self.costs.as_dict(),
+            "lane_loop": self.lane_loop,
+            "capacity": self.capacity,
+            "families": {name: asdict(family) for name, family in self.families.items()},
+        }
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Forecast:
+        """The forecast that `as_dict` wrote."""
+        families = {name: _family(**family) for name, family in values["families"].items()}
+        costs = CostModel.from_dict(values["costs"])
+        return Forecast(costs, values["lane_loop"], values["capacity"], families)
+
+    def _lane_seconds(self, workload: Workload) -> LaneSeconds:
+        def lane_s(width: int, padded: int, depth: int) -> float:
+            return self.costs.lane_s(width, padded, depth, workload, self.lane_loop, self.capacity)
+
+        return lane_s
+
+
+def _family(
+    workload: Mapping[str, Any],
+    trials: float,
+    example: Mapping[str, Scalar],
+    classes: Sequence[Mapping[str, Any]],
+) -> Family:
+    return Family(Workload(**workload), trials, example, tuple(map(_lattice_class, classes)))
+
+
+def _lattice_class(entry: Mapping[str, Any]) -> LatticeClass:
+    spans: dict[str, Any] = {name: tuple(entry[name]) for name in ("widths", "depths")}
+    return LatticeClass(**{**entry, **spans})
+
+
+def forecast(
+    config: StudyConfig,
+    data: DataSizes,
+    costs: CostModel,
+    lane_loop: LaneLoop,
+    traced: Mapping[str, Sequence[Scalar]],
+    n_trials: int,
+) -> Forecast:
+    """The forecast of a study of `n_trials` trials on `data`.
+
+    `traced` are structural settings that programs are told at run time.
+    """
+    capacity = capacity_for(lane_loop, min(n_trials, config.schedule.parallel))
+    families: dict[str, Family] = {}
+    for example, chance in _families(config, traced):
+        settings = config.filled(example)
+        name = family_of(settings, traced)
+        if name is None:
+            continue
+        work = workload_of(config, settings, data, traced)
+        cells = list(_cells(config, example, n_trials * chance))
+
+        def lane_s(width: int, padded: int, depth: int, work: Workload = work) -> float:
+            return costs.lane_s(width, padded, depth, work, lane_loop, capacity)
+
+        def compile_s(_width: int, depth: int, work: Workload = work) -> float:
+            return costs.compile_s(depth, work)
+
+        trials = sum(cell.trials for cell in cells)
+        families[name] = Family(work, trials, example, lattice(cells, compile_s, lane_s))
+    return Forecast(costs, lane_loop, capacity, families)
+
+
+def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequence[Scalar]]:
+    """Structural settings that programs of this study are told at run time, with all values.
+
+    Under `map` a lane takes one branch; under `vmap` every lane would compute all of them.
+    """
+    entry = config.search.get("model.activation")
+    if lane_loop != "map" or not isinstance(entry, CategoricalSearch) or "mlp" not in config.kinds:
+        return {}
+    return {"model.activation": entry.choices}
+
+
+def chances(entry: SearchEntry) -> dict[Scalar, float]:
+    """How likely each value of an entry is when drawn without knowledge."""
+    values = entry.values() or ()
+    if isinstance(entry, IntSearch) and entry.log:
+        whole = math.log((entry.high + 1) / entry.low)
+        return {value: math.log((value + 1) / value) / whole for value in entry.values()}
+    return {value: 1 / len(values) for value in values}
+
+
+def _families(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]
+) -> Iterator[tuple[dict[str, Scalar], float]]:
+    """Parameters of a trial of each family of the space, and the family's share of trials.
+
+    Models of the user's own have none.
+    """
+    if "mlp" not in config.kinds:
+        return
+    splitting = [
+        key
+        for key in config.search
+        if config.splits(key, "mlp") and key not in ("model.width", "model.depth", *traced)
+    ]
+    entries = {key: chances(config.search[key]) for key in splitting}
+    if math.prod(len(entry) for entry in entries.values()) > _MOST_FAMILIES:
+        return
+    share = 1 / len(config.kinds)
+    fixed = {
+        config.search[key].column(key): value
+        for key, value in {"model.kind": "mlp", **_deepest(config)}.items()
+        if key in config.search
+    }
+    for values in product(*(entry.items() for entry in entries.values())):
+        drawn = zip(entries, values, strict=True)
+        params = {config.search[key].column(key): value for key, (value, _) in drawn}
+        yield params | fixed, share * math.prod(chance for _, chance in values)
+
+
+def _deepest(config: StudyConfig) -> dict[str, int]:
+    entry = config.search.get("model.depth")
+    return {} if entry is None else {"model.depth": max(int(depth) for depth in chances(entry))}
+
+
+def _cells(config: StudyConfig, example: Mapping[str, Scalar], trials: float) -> Iterator[Cell]:
+    model = config.filled(example).model
+    assert model.kind == "mlp", "no other has a family"
+    entries = (config.search.get("model.width"), config.search.get("model.depth"))
+    fixed = (model.width, model.depth)
+    widths, depths = (
+        {value: 1.0} if entry is None else chances(entry)
+        for value, entry in zip(fixed, entries, strict=True)
+    )
+    for (width, likely), (depth, deep) in product(widths.items(), depths.items()):
+        if depth:
+            yield Cell(int(width), int(depth), trials * likely * deep)
+
+
+def workload_of(
+    config: StudyConfig,
+    settings: Settings,
+    data: DataSizes,
+    traced: Mapping[str, Sequence[Scalar]],
+) -> Workload:
+    train, model = settings.train, settings.model
+    epochs = config.search.get("train.epochs")
+    mean = train.epochs
+    if epochs is not None:
+        mean = sum(float(value) * chance for value, chance in chances(epochs).items())
+    return Workload(
+        in_size=data.in_size,
+        out_size=data.out_size,
+        batch_size=train.batch_size,
+        steps=max(1, data.train_rows // train.batch_size),
+        epochs=float(mean),
+        val_rows=data.val_rows,
+        layer_norm=model.kind == "mlp" and model.layer_norm,
+        dropout=settings.has("model.dropout"),
+        n_activations=len(traced.get("model.activation", ("",))),
+        optimizer_slots=2 if settings.optimizer.name == "adamw" else 1,
+        bytes_per_number=8 if config.execution.precision == "float64" else 4,
+    )
+
+
+def partnered_share(config: StudyConfig, n_trials: int) -> float:
+    """The share of MLP trials that will have another of identical structure in the study."""
+    shares = [
+        cell.trials
+        for example, chance in _families(config, {})
+        for cell in _cells(config, example, chance)
+    ]
+    whole = sum(shares)
+    alone = (share / whole * (1 - share) ** (n_trials - 1) for share in shares)
+    return 1 - sum(alone) if shares else 0.0

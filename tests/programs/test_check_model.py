@@ -1,0 +1,269 @@
+"""A model of the user's own is refused before anything starts: line, key and mend."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.errors import StudyError
+from sweeper.models.user_checks import check_model
+
+NETS = """\
+import equinox as eqx
+import jax
+
+
+def build(in_size, out_size, *, key, channels, kernel=3):
+    if kernel > 5:
+        raise ValueError(f"kernel {kernel}\\n  is too large")
+    return eqx.nn.MLP(in_size, out_size, channels, kernel, key=key)
+
+
+def open_to_all(in_size, out_size, *, key, **others):
+    assert set(others) == {"channels"}
+    return eqx.nn.MLP(in_size, out_size, others["channels"], 1, key=key)
+
+
+def no_key(in_size, out_size, channels):
+    return eqx.nn.Identity()
+
+
+def no_model(in_size, out_size, key, channels):
+    return lambda x: x
+
+
+def no_call(in_size, out_size, key, channels):
+    return Silent()
+
+
+def narrow(in_size, out_size, key, channels):
+    return eqx.nn.MLP(in_size, out_size + 1, channels, 1, key=key)
+
+
+def two(in_size, out_size, key, channels):
+    return eqx.nn.Lambda(lambda x: (x, x))
+
+
+def batched(in_size, out_size, key, channels):
+    return eqx.nn.Lambda(lambda x: x[:, 0])
+
+
+def depth_too(in_size, out_size, key, depth, channels):
+    return eqx.nn.MLP(in_size, out_size, channels, depth, key=key)
+
+
+class Silent(eqx.Module):
+    pass
+
+
+class waves(eqx.Module):
+    turn: jax.Array
+    linear: eqx.nn.Linear
+
+    def __init__(self, in_size, out_size, key, channels):
+        self.turn = jax.numpy.ones(in_size, jax.numpy.complex64)
+        self.linear = eqx.nn.Linear(in_size, out_size, key=key)
+
+    def __call__(self, x):
+        return self.linear((self.turn * x).real)
+
+
+CONSTANT = 3
+"""
+STUDY = """\
+version = 1
+[study]
+name = "mine"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 4
+[data]
+source = "sklearn"
+name = "iris"
+[model]
+kind = "python"
+function = "nets:build"
+channels = 4
+[optimizer]
+name = "adamw"
+lr = 1e-3
+[train]
+loss = "cross_entropy"
+epochs = 1
+batch_size = 8
+[search]
+model.kernel = { type = "int", low = 1, high = 4 }
+"""
+FUNCTION, CHANNELS, KERNEL = (
+    f"study.toml:{line}: {key}: "
+    for line, key in ((12, "model.function"), (13, "model.channels"), (22, "search.model.kernel"))
+)
+MIXED = (
+    "search.model.kind={type='categorical',choices=['mlp','python']}",
+    "model.depth=1",
+    "model.width=8",
+)
+
+# overrides; then what is said
+REFUSED = {
+    "no module": (
+        ("model.function=nest:build",),
+        "--set: model.function: no module 'nest' in {dir}, and none is installed; "
+        "write that of a file beside this one, without .py",
+    ),
+    "no module in a package": (
+        ("model.function=jax.nest:build",),
+        "--set: model.function: no module 'jax.nest' in {dir}, and none is installed; ",
+    ),
+    "a module that raises": (
+        ("model.function=broken:build",),
+        "--set: model.function: the module 'broken' cannot be imported "
+        "(ModuleNotFoundError: No module named 'not_there'); ",
+    ),
+    "a module that ends the program": (
+        ("model.function=script:build",),
+        "--set: model.function: the module 'script' cannot be imported (SystemExit: 3); ",
+    ),
+    "no function": (
+        ("model.function=nets:biuld",),
+        "--set: model.function: no function 'biuld' in the module 'nets'; "
+        "did you mean 'nets:build'?",
+    ),
+    "something else": (
+        ("model.function=nets:CONSTANT",),
+        "--set: model.function: no function 'CONSTANT' in the module 'nets'; ",
+    ),
+    "no key in the signature": (
+        ("model.function=nets:no_key", "search={}"),
+        "--set: model.function: 'nets:no_key' takes no 'key'; "
+        "write def no_key(in_size, out_size, key, channels)",
+    ),
+    "a setting that it does not take": (
+        ("model.chanels=4",),
+        "--set: model.chanels: 'nets:build' takes no 'chanels'; did you mean 'model.channels'?",
+    ),
+    "a searched setting that it does not take": (
+        ("model.function=nets:narrow",),
+        KERNEL + "'nets:narrow' takes no 'kernel'; it takes channels",
+    ),
+    "a setting that it is given anyway": (
+        ("model.in_size=4",),
+        "--set: model.in_size: 'nets:build' is given 'in_size' anyway; give yours another name",
+    ),
+    "a setting that it lacks": (
+        ("model={kind='python',function='nets:build'}",),
+        "--set: model.channels: missing, and 'nets:build' takes it; write channels = ...",
+    ),
+    "a setting of the MLP's": (
+        ("model.function=nets:depth_too", "search={}", *MIXED),
+        "--set: model.depth: 'nets:depth_too' takes 'depth', which is the MLP's; "
+        "give it another name there",
+    ),
+    "a misspelt setting of the MLP's": (
+        ("model.widht=8", *MIXED),
+        "--set: model.widht: 'nets:build' takes no 'widht'; did you mean 'model.width'?",
+    ),
+    "a function that raises": (
+        ("model.kernel=9", "search={}"),
+        FUNCTION + "'nets:build' raised ValueError: kernel 9 is too large; mend the function",
+    ),
+    "a function that raises for a searched value": (
+        ("search.model.kernel.high=9",),
+        "--set: search.model.kernel: with kernel = 9, 'nets:build' raised ValueError: "
+        "kernel 9 is too large; mend the function",
+    ),
+    "no model": (
+        ("model.function=nets:no_model", "search={}"),
+        "--set: model.function: 'nets:no_model' gives function, which is no eqx.Module; "
+        "return an eqx.Module",
+    ),
+    "a model that cannot be called": (
+        ("model.function=nets:no_call", "search={}"),
+        "--set: model.function: 'nets:no_call' gives a model that cannot be called; ",
+    ),
+    "outputs of a wrong shape": (
+        ("model.function=nets:narrow", "search={}"),
+        "--set: model.function: the model gives outputs of shape (4,) for one example, not (3,); "
+        "end it with out_size outputs",
+    ),
+    "outputs that are no array": (
+        ("model.function=nets:two", "search={}"),
+        "--set: model.function: the model gives outputs of shape tuple for one example, not (3,); ",
+    ),
+    "complex parameters": (
+        ("model.function=nets:waves", "search={}"),
+        "--set: model.function: the model has complex parameters; ",
+    ),
+    "a model of a batch": (
+        ("model.function=nets:batched", "search={}"),
+        "--set: model.function: the model raised IndexError: ",
+    ),
+}
+
+Check = Callable[..., None]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Check:
+    (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
+    (tmp_path / "broken.py").write_text("import not_there\n", encoding="utf-8")
+    (tmp_path / "script.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
+
+    def check(*overrides: str) -> None:
+        check_model(parse(STUDY, tmp_path / "study.toml", overrides), in_size=4, out_size=3)
+
+    return check
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_trained_is_refused(case: str, check: Check, tmp_path: Path) -> None:
+    overrides, said = REFUSED[case]
+
+    with pytest.raises(StudyError) as refusal:
+        check(*overrides)
+
+    (problem,) = refusal.value.problems
+    assert str(problem).startswith(said.format(dir=tmp_path))
+    assert problem.mend
+
+
+def test_a_refusal_names_the_line(check: Check, tmp_path: Path) -> None:
+    text = STUDY.replace("nets:build", "nets:biuld")
+    with pytest.raises(StudyError, match=f"^{FUNCTION}no function 'biuld'"):
+        check_model(parse(text, tmp_path / "study.toml"), in_size=4, out_size=3)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("execution.precision=float64",),
+        ("model.function=nets:open_to_all", "search={}"),
+        MIXED,
+        ("model.function=nets:missing", "model.kind=mlp", "model={depth=1,width=8}", "search={}"),
+    ],
+)
+def test_what_can_be_trained_is_not_refused(overrides: tuple[str, ...], check: Check) -> None:
+    check(*overrides)
+
+
+def test_a_check_leaves_the_device_alone(tmp_path: Path) -> None:
+    """Memory shares are set before JAX opens it."""
+    (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    code = """if True:
+        from pathlib import Path
+        from jax._src import xla_bridge
+        from sweeper.config import load
+        from sweeper.models.user_checks import check_model
+        check_model(load(Path("study.toml")), 4, 3)
+        print(len(xla_bridge._backends))"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")

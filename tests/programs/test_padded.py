@@ -1,0 +1,225 @@
+"""A lane of a padded class is the trial alone, and its padding stays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sweeper.executors.compiling import compile_class
+from sweeper.executors.lanes import Start, stack
+from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, MlpShape
+from sweeper.models.network import MlpNetwork
+from sweeper.programs.program import State
+from sweeper.programs.segment import Segment
+from sweeper.trial import TrialSpec
+from tests.programs.conftest import Bench, spec
+
+RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+CLASS = (24, 4)
+EVERYTHING = (
+    "data.name=iris",
+    "train.epochs=50",
+    "train.batch_size=16",
+    "model.layer_norm=true",
+    "model.dropout=0.2",
+    "optimizer.clip_norm=0.5",
+)
+TOLD = {"model.activation": ("relu", "tanh")}
+
+
+def random_trials(lr: tuple[float, float], count: int = 20) -> list[TrialSpec]:
+    """Trials of random shapes within the class, with rates up to the larger `lr`."""
+    rng = np.random.default_rng(5)
+    return [
+        spec(
+            number,
+            depth=int(rng.integers(1, CLASS[1] + 1)),
+            width=int(rng.choice([3, 8, 17, CLASS[0]])),
+            activation="relu",
+            lr=float(np.exp(rng.uniform(*np.log(lr)))),
+            weight_decay=float(rng.uniform(0, 0.3)),
+        )
+        for number in range(count)
+    ]
+
+
+def segment(
+    study: Bench, specs: Sequence[TrialSpec], *, nudged: bool = False, **how: object
+) -> tuple[Segment, list[State]]:
+    """What a class makes of `specs`, padding included, and the trials' own states.
+
+    `nudged` moves the initial weights by one unit in the last place.
+    """
+    work = study.work(specs, capacity=len(specs), **how)  # type: ignore[arg-type]
+    settings = [study.config.filled(each.params) for each in specs]
+    program = study.trainer._programs.of_class(work.program, settings[0])
+    states = [program.init(s.number, its) for s, its in zip(specs, settings, strict=True)]
+    if nudged:
+        states = [
+            State(np.where(s.model == 0, 0, np.nextafter(s.model, 9)), s.optimizer, s.step)
+            for s in states
+        ]
+    lanes = stack(work, [Start(state, 0) for state in states], settings, program)
+    parts = study.trainer._parts_for(settings[0].train.batch_size)
+    compiled = compile_class(work.program, program, lanes, parts)
+    found: Segment = jax.device_get(compiled.run(lanes, parts))
+    own = [
+        program.exact(jax.tree.map(lambda leaf, i=i: leaf[i], found.state), its)
+        for i, its in enumerate(settings)
+    ]
+    return found, own
+
+
+def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray:
+    """The curves of `specs`, each shape in an exact class of its own."""
+    shapes: dict[tuple[object, ...], list[int]] = {}
+    for index, each in enumerate(specs):
+        shapes.setdefault((each.params["depth"], each.params["width"]), []).append(index)
+    curves = np.zeros((len(specs), study.config.max_epochs, 3))
+    for indices in shapes.values():
+        curves[indices] = segment(study, [specs[i] for i in indices], **how)[0].curves
+    return curves
+
+
+@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+def test_a_padded_lane_is_the_trial_alone(lane_loop: str, bench: Callable[..., Bench]) -> None:
+    study = bench(*EVERYTHING)
+    specs = random_trials((1e-4, 1e-3), 20 if lane_loop == "map" else 5)
+
+    padded, own = segment(study, specs, lane_loop=lane_loop, padded_to=CLASS)
+
+    np.testing.assert_allclose(padded.curves, alone(study, specs), rtol=RELATIVE)
+    for each, state in zip(specs, own, strict=True):
+        assert state.model.shape == (network_size(study, each),)
+
+
+def network_size(study: Bench, each: TrialSpec) -> int:
+    """How many parameters a trial has by itself, counted from a real model."""
+    table = study.config.filled(each.params).model
+    sizes = {"depth": table.depth, "width": table.width, "layer_norm": table.layer_norm}
+    model = MLP(study.data.n_features, study.data.out_size, **sizes, key=jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_array)))
+
+
+def test_at_any_rate_padding_parts_no_further_than_rounding(bench: Callable[..., Bench]) -> None:
+    """Training at high rates is chaotic: one unit in the last place grows as padding does."""
+    study = bench(*EVERYTHING, "train.epochs=20")
+    specs = [
+        replace(each, params={**each.params, "depth": 3, "width": 17})
+        for each in random_trials((1e-3, 1e-1), 12)
+    ]
+
+    padded = segment(study, specs, padded_to=CLASS)[0].curves[..., :2]
+    exact = segment(study, specs)[0].curves[..., :2]
+    nudged = segment(study, specs, nudged=True)[0].curves[..., :2]
+
+    apart = np.abs(padded - exact).max(axis=(1, 2))
+    by_rounding = np.abs(nudged - exact).max(axis=(1, 2))
+    assert (apart <= 10 * by_rounding + 1e-12).all(), apart / by_rounding
+
+
+def test_padding_stays_exactly_zero(bench: Callable[..., Bench]) -> None:
+    study = bench(*EVERYTHING, "train.epochs=5")
+    specs = [
+        replace(each, params={**each.params, "activation": activation})
+        for each, activation in zip(
+            random_trials((1e-3, 1e-1), 4), ["relu", "tanh"] * 2, strict=True
+        )
+    ]
+    traced = {"model.activation": ("tanh", "sigmoid", "relu")}
+
+    found, own = segment(study, specs, padded_to=CLASS, traced=traced)
+
+    leaves = zip(jax.tree.leaves(found.state), jax.tree.leaves(own[0]), strict=True)
+    vectors = [(leaf, part.size) for leaf, part in leaves if part.ndim == 1]
+    assert len(vectors) == 3  # the model and both moments of Adam
+    for lane, state in enumerate(own):
+        for whole, part in zip(jax.tree.leaves(found.state), jax.tree.leaves(state), strict=True):
+            if part.ndim == 1:
+                assert np.count_nonzero(whole[lane]) == np.count_nonzero(part)
+
+
+def test_an_activation_told_at_run_time_is_the_compiled_one(bench: Callable[..., Bench]) -> None:
+    study = bench("train.epochs=3")
+    shape = {"depth": 2, "width": 16, "lr": 1e-3, "weight_decay": 0.1}
+    specs = [spec(0, **shape, activation="tanh"), spec(1, **shape, activation="relu")]
+
+    told = study.curves(specs, traced=TOLD)
+    compiled = {each.number: study.curves([each])[each.number] for each in specs}
+
+    for number, curve in told.items():
+        np.testing.assert_allclose(curve, compiled[number], rtol=RELATIVE)
+
+
+def test_a_padded_lane_goes_on_from_its_checkpoint(bench: Callable[..., Bench]) -> None:
+    study = bench(*EVERYTHING, "train.epochs=6")
+    specs = random_trials((1e-3, 1e-2), 3)
+
+    whole = study.curves(specs, padded_to=CLASS)
+    first = study.train(specs, padded_to=CLASS, epochs=(0, 2))
+    second = study.train(specs, padded_to=CLASS, epochs=(2, 6), after=first)
+
+    for lane in second.lanes:
+        assert lane.curve.values.tobytes() == whole[lane.number][2:].tobytes()
+
+
+def test_a_checkpoint_of_a_padded_lane_is_that_of_the_small_model(
+    bench: Callable[..., Bench],
+) -> None:
+    study = bench(*EVERYTHING, "train.epochs=1")
+    (small,) = random_trials((1e-3, 1e-2), 1)
+
+    study.train([small], padded_to=CLASS)
+
+    (file,) = study.directory.glob("*.safetensors")
+    assert file.stat().st_size < 3 * 8 * network_size(study, small) + 1000
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_the_vector_of_a_network_holds_the_leaves_of_its_model(
+    depth: int, layer_norm: bool
+) -> None:
+    shape = MlpShape(5, 2, width=7, depth=depth, layer_norm=layer_norm)
+    network = MlpNetwork(shape, ("relu",), has_dropout=False, padded=False, dtype="float64")
+    key = jax.random.key(1)
+    real = MLP(5, 2, depth=depth, width=7, layer_norm=layer_norm, key=key)
+
+    model = network.model(np.arange(shape.n_parameters, dtype=np.float64))
+
+    assert jax.tree.map(np.shape, model) == jax.tree.map(np.shape, real)
+    values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(model)])
+    assert sorted(values) == list(range(shape.n_parameters))
+    weights = {float(v) for layer in model.layers for v in np.ravel(layer.weight)}
+    assert weights == set(range(network.n_decayed))
+
+
+def test_a_shape_is_found_again_in_a_larger_one() -> None:
+    small, large = MlpShape(3, 2, 4, 2, True), MlpShape(3, 2, 9, 5, True)
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=small.n_parameters)
+    vector = np.zeros(large.n_parameters)
+    vector[small.places_in(large)] = own
+    nets = [MlpNetwork(s, ("relu",), False, False, "float64") for s in (small, large)]
+
+    inner, outer = nets[0].model(own), nets[1].model(vector)
+
+    for a, b in zip(inner.layers[:-1], outer.layers[:2], strict=True):
+        np.testing.assert_array_equal(a.weight, b.weight[:4, : a.weight.shape[1]])
+        np.testing.assert_array_equal(a.bias, b.bias[:4])
+    np.testing.assert_array_equal(inner.layers[-1].weight, outer.layers[-1].weight[:, :4])
+    for a, b in zip(inner.norms, outer.norms[:2], strict=True):
+        np.testing.assert_array_equal(a.weight, b.weight[:4])
+    assert np.count_nonzero(vector) == np.count_nonzero(own)
+
+
+def test_only_named_activations_move_zero() -> None:
+    moved = {name for name, function in ACTIVATIONS.items() if float(function(jnp.zeros(()))) != 0}
+
+    assert moved == OTHER_THAN_ZERO

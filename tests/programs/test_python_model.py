@@ -1,0 +1,276 @@
+"""A model of the user's own trains as plain Equinox and Optax would train it."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig, parse
+from sweeper.data.order import epoch_order
+from sweeper.models.user import load_function
+from sweeper.models.user_network import UserNetwork
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.randomness import words
+from sweeper.scheduler.signature import Structures
+from sweeper.trial import TrialSpec
+from tests.programs.conftest import STUDY, Bench, spec
+
+RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+
+NETS = """\
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+class Head(eqx.Module):
+    linear: eqx.nn.Linear
+    norm: eqx.nn.LayerNorm
+
+
+class Cnn(eqx.Module):
+    scale: jax.Array
+    convolution: eqx.nn.Conv2d
+    places: jax.Array
+    head: Head
+    dropout: eqx.nn.Dropout
+    activation: object
+    side: int
+
+    def __init__(self, in_size, out_size, *, channels, rate, key):
+        first, second = jax.random.split(key)
+        self.side = int(in_size**0.5)
+        self.scale = jnp.ones(())
+        self.convolution = eqx.nn.Conv2d(1, channels, 3, key=first)
+        self.places = jnp.arange(in_size)[::-1]
+        units = channels * (self.side - 2) ** 2
+        self.head = Head(eqx.nn.Linear(units, out_size, key=second), eqx.nn.LayerNorm(units))
+        self.dropout = eqx.nn.Dropout(rate)
+        self.activation = jax.nn.gelu
+
+    def __call__(self, x, *, key=None):
+        x = self.scale * x[self.places].reshape(1, self.side, self.side)
+        x = self.head.norm(self.activation(self.convolution(x)).ravel())
+        return self.head.linear(self.dropout(x, key=key))
+
+
+def keyless(in_size, out_size, *, key, bias=True):
+    return eqx.nn.Lambda(lambda x: x[:out_size]) if bias is None else Plain(in_size, out_size, key)
+
+
+class Plain(eqx.Module):
+    linear: eqx.nn.Linear
+
+    def __init__(self, in_size, out_size, key):
+        self.linear = eqx.nn.Linear(in_size, out_size, key=key)
+
+    def __call__(self, x):
+        return self.linear(x)
+"""
+TABLE = '[model]\nkind = "python"\nfunction = "nets:Cnn"\nchannels = 3\nrate = 0.25\n'
+SEARCH = """[search]
+model.channels = { type = "categorical", choices = [2, 3] }
+optimizer.lr = { type = "float", low = 1e-5, high = 1e-1, log = true }
+optimizer.weight_decay = { type = "float", low = 0.0, high = 0.5 }
+"""
+TRIAL = spec(5, channels=3, lr=1e-3, weight_decay=0.3)
+
+
+def study(directory: Path, *overrides: str) -> StudyConfig:
+    """A study of CNNs over the digits, its module beside it."""
+    (directory / "nets.py").write_text(NETS, encoding="utf-8")
+    head, rest = STUDY.split("[model]")
+    tail = rest[rest.index("[optimizer]") : rest.index("[search]")]
+    precision = STUDY[STUDY.index("[execution]") :]
+    text = head + TABLE + tail + SEARCH + precision
+    return parse(text, directory / "study.toml", overrides)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(study(tmp_path), tmp_path)
+
+
+def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
+    """The trial in plain Equinox and Optax: same initial weights, same data, same order."""
+    config, data = bench.config, bench.data
+    settings = config.filled(trial.params)
+    program = Programs(data_spec(config, data)).exact(settings)
+    net = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
+        program.model(program.init(trial.number, settings)),
+    )
+    parameters = eqx.filter(net, eqx.is_inexact_array)
+    mask = eqx.tree_at(
+        lambda net: (net.convolution.weight, net.head.linear.weight),
+        jax.tree.map(lambda _: False, parameters),
+        (True, True),
+    )
+    optimizer = optax.adamw(
+        settings.optimizer.lr, weight_decay=settings.optimizer.weight_decay, mask=lambda _: mask
+    )
+    losses = optax.softmax_cross_entropy_with_integer_labels
+
+    @eqx.filter_jit
+    def step(net, state, x, y, key):
+        def loss(net):
+            keys = jax.random.split(key, len(x))
+            return losses(jax.vmap(lambda x, key: net(x, key=key))(x, keys), y).mean()
+
+        value, gradients = eqx.filter_value_and_grad(loss)(net)
+        updates, state = optimizer.update(gradients, state, eqx.filter(net, eqx.is_inexact_array))
+        return eqx.apply_updates(net, updates), state, value
+
+    state = optimizer.init(parameters)
+    lane_key = jax.random.wrap_key_data(words(config.study.seed, "dropout", trial.number, 0)[:2])
+    order = epoch_order(config.study.seed, 0, config.train.epochs, len(data.x_train), 64)
+    rows, count = [], 0
+    for epoch in order:
+        seen = []
+        for batch in epoch:
+            key = jax.random.fold_in(lane_key, count)
+            net, state, value = step(net, state, data.x_train[batch], data.y_train[batch], key)
+            seen.append(float(value))
+            count += 1
+        outputs = jax.vmap(eqx.nn.inference_mode(net))(jnp.asarray(data.x_val))
+        score = jnp.mean(jnp.argmax(outputs, 1) == data.y_val, dtype=jnp.float64)
+        rows.append((np.mean(seen), float(losses(outputs, data.y_val).mean()), float(score)))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+def test_a_lane_is_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) -> None:
+    companion = spec(1, **{**TRIAL.params, "lr": 2e-3})
+
+    curve = bench.curves([companion, TRIAL], lane_loop=lane_loop)[TRIAL.number]
+
+    np.testing.assert_allclose(curve, plain_curve(bench, TRIAL), rtol=RELATIVE)
+
+
+def test_a_map_lane_is_the_trial_alone_bit_for_bit(bench: Bench) -> None:
+    companion = spec(1, **{**TRIAL.params, "lr": 2e-3})
+
+    together = bench.curves([companion, TRIAL])[TRIAL.number]
+    alone = bench.curves([TRIAL], capacity=1)[TRIAL.number]
+
+    assert together.tobytes() == alone.tobytes()
+
+
+def network(config: StudyConfig, **arguments: object) -> UserNetwork:
+    filled = {**config.filled({}).model.arguments, **arguments}
+    return UserNetwork("nets:Cnn", config.base_dir, tuple(filled.items()), 64, 10, "float64")
+
+
+def test_weights_of_layers_stand_first_and_everything_else_after(tmp_path: Path) -> None:
+    config = study(tmp_path)
+    cnn = network(config)
+
+    vector = cnn.initial(config.filled({}), np.random.default_rng(0))
+    model = cnn.model(vector)
+
+    weights = 3 * 9 + 108 * 10
+    others = [model.scale.reshape(1), model.convolution.bias, model.head.linear.bias]
+    norm = [model.head.norm.weight, model.head.norm.bias]
+    assert (cnn.n_decayed, cnn.n_parameters) == (weights, weights + 1 + 3 + 10 + 2 * 108)
+    first = [model.convolution.weight.ravel(), model.head.linear.weight.ravel()]
+    assert np.concatenate(first).tobytes() == vector[:weights].tobytes()
+    rest = np.sort(np.concatenate([leaf.ravel() for leaf in [*others, *norm]]))
+    assert rest.tobytes() == np.sort(vector[weights:]).tobytes()
+
+
+def test_what_is_no_number_to_train_stays_as_it_was_built(tmp_path: Path) -> None:
+    config = study(tmp_path)
+    cnn = network(config)
+
+    model = cnn.model(cnn.initial(config.filled({}), np.random.default_rng(0)))
+
+    assert np.asarray(model.places).tolist() == list(range(64))[::-1]
+    assert (model.activation, model.side, model.dropout.p) == (jax.nn.gelu, 8, 0.25)
+    assert (vector_dtype := cnn.initial(config.filled({}), np.random.default_rng(1)).dtype) == (
+        np.float64
+    ), vector_dtype
+
+
+def test_trials_begin_with_weights_of_their_own(tmp_path: Path) -> None:
+    config = study(tmp_path)
+    cnn, settings = network(config), config.filled({})
+
+    one, again, other = (cnn.initial(settings, np.random.default_rng(n)) for n in (0, 0, 1))
+
+    assert one.tobytes() == again.tobytes() != other.tobytes()
+    bound = 1 / np.sqrt(9)
+    assert (np.abs(one[:27]) <= bound).all() and np.abs(one[:27]).max() > bound / 2
+
+
+def test_a_model_without_a_key_is_called_without_one(tmp_path: Path) -> None:
+    config = study(tmp_path, "model={kind='python',function='nets:keyless'}", "search={}")
+    bench = Bench(config, tmp_path)
+
+    assert not UserNetwork("nets:keyless", tmp_path, (), 64, 10, "float64").needs_keys
+    assert np.isfinite(bench.curves([spec(0)])[0]).all()
+
+
+def test_each_combination_of_its_keys_is_a_structure_and_has_no_family(tmp_path: Path) -> None:
+    config = study(tmp_path)
+    spec_ = data_spec(config, Bench(config, tmp_path).data)
+    structure_of = Structures(lambda s: config.filled(s.params), Programs(spec_).n_parameters, {})
+
+    two, three, again = (
+        structure_of(spec(n, channels=channels, lr=10.0**-n, weight_decay=0.0))
+        for n, channels in enumerate([2, 3, 3])
+    )
+
+    assert config.n_structures == 2
+    assert three == again != two
+    assert (two.n_parameters, three.family, three.kind) == (
+        1 + 2 * 10 + 72 * 12 + 10,
+        None,
+        "python",
+    )
+
+
+def test_a_function_that_raises_fails_its_trial_alone(tmp_path: Path) -> None:
+    bench = Bench(study(tmp_path), tmp_path)
+    bad = spec(0, channels=-1, lr=1e-3, weight_decay=0.0)
+
+    outcome = bench.trainer.train(bench.work([bad]), "here", None)
+
+    assert (
+        Programs(data_spec(bench.config, bench.data)).n_parameters(bench.config.filled(bad.params))
+        == 0
+    )
+    (lane,) = outcome.lanes
+    assert lane.failure is not None and lane.failure.reason == "error"
+
+
+def test_two_studies_have_each_the_module_beside_it(tmp_path: Path) -> None:
+    before = list(sys.path)
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "same_name.py").write_text(f"def build():\n    return {name!r}\n")
+
+    loaded = [load_function("same_name:build", tmp_path / name)() for name in ("one", "other")]
+
+    assert loaded == ["one", "other"]
+    assert sys.path == before
+
+
+def test_a_module_that_hides_one_of_pythons_is_taken_for_the_study_alone(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("def build():\n    return 'mine'\n")
+
+    assert load_function("random:build", tmp_path)() == "mine"
+    assert sys.modules["random"] is random
+
+
+def test_a_module_that_is_not_beside_the_study_may_be_installed(tmp_path: Path) -> None:
+    assert load_function("equinox.nn:MLP", tmp_path) is eqx.nn.MLP

@@ -1,0 +1,194 @@
+"""Predictions are features times constants, and constants are refused by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.scheduler.cost import (
+    CostModel,
+    Workload,
+    compile_features,
+    flops,
+    lane_features,
+    n_parameters,
+    shipped,
+)
+from sweeper.scheduler.lattice import Cell, LatticeClass, lattice
+
+DIGITS = Workload(
+    in_size=64,
+    out_size=10,
+    batch_size=64,
+    steps=19,
+    epochs=20.0,
+    val_rows=360,
+    layer_norm=False,
+    dropout=False,
+    n_activations=1,
+    optimizer_slots=2,
+    bytes_per_number=4,
+)
+CONSTANTS = [field.name for field in fields(CostModel) if field.name != "backend"]
+# Primes: a constant that is mistaken for another one shows.
+MODEL = CostModel(
+    "cpu", *map(float, (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61))
+)
+
+workloads = st.builds(
+    Workload,
+    in_size=st.integers(1, 100),
+    out_size=st.integers(1, 10),
+    batch_size=st.integers(1, 100),
+    steps=st.integers(1, 50),
+    epochs=st.floats(1, 100),
+    val_rows=st.integers(0, 500),
+    layer_norm=st.booleans(),
+    dropout=st.booleans(),
+    n_activations=st.integers(1, 4),
+    optimizer_slots=st.integers(0, 2),
+    bytes_per_number=st.sampled_from([4, 8]),
+)
+sizes = st.integers(1, 512)
+depths = st.integers(0, 10)
+loops = st.sampled_from(["map", "vmap"])
+
+
+def dot(features: dict[str, float]) -> float:
+    return sum(count * getattr(MODEL, name) for name, count in features.items())
+
+
+@given(workloads, depths)
+def test_compiling_is_features_times_constants(workload: Workload, depth: int) -> None:
+    features = compile_features(depth, workload)
+
+    assert MODEL.compile_s(depth, workload) == dot(features)
+    assert features.keys() <= set(CONSTANTS)
+
+
+@given(workloads, sizes, depths, depths, loops, st.integers(1, 64))
+def test_training_is_features_times_constants(
+    workload: Workload, width: int, one: int, other: int, loop: Any, capacity: int
+) -> None:
+    size = (width, max(one, other), min(one, other), workload, loop, capacity)
+    features = lane_features(*size)
+
+    assert MODEL.lane_s(*size) == dot(features)
+    assert features.keys() <= set(CONSTANTS)
+    assert min(features.values()) >= 0
+
+
+def test_features_count_what_a_map_lane_does() -> None:
+    workload = replace(DIGITS, layer_norm=True, n_activations=3)
+    weights = 64 * 32 + 32 * 10  # one hidden layer of 32, in a class with two
+    kept = (weights + 32 * 32) + (32 + 32 + 10) + 2 * 2 * 32
+
+    assert lane_features(32, 2, 1, workload, "map", 4) == {
+        "step_base_s": 20 * 19,
+        "step_layer_s": 20 * 19,
+        "step_flop_s": 20 * (19 * 3 * 2 * 64 * weights + 2 * 360 * weights),
+        "step_parameter_s": 20 * 19 * kept * 3,
+        "step_layer_norm_s": 20 * 19 * 64 * 32,
+        "step_dropout_s": 0,
+        "epoch_base_s": 20,
+    }
+    assert compile_features(2, workload) == {
+        "compile_base_s": 1,
+        "compile_layer_s": 2,
+        "compile_layer_norm_s": 2,
+        "compile_dropout_s": 0,
+        "compile_activation_s": 4,
+    }
+
+
+def test_a_vmap_lane_runs_every_layer_and_shares_the_rest() -> None:
+    shallow, deep = (lane_features(32, 4, depth, DIGITS, "vmap", 8) for depth in (1, 4))
+
+    assert shallow == deep
+    assert (deep["vmap_base_s"], deep["vmap_layer_s"]) == (20 * 19 / 8, 4 * 20 * 19 / 8)
+
+
+def test_numbers_of_eight_bytes_count_twice() -> None:
+    single = lane_features(32, 4, 2, DIGITS, "map", 4)
+    double = lane_features(32, 4, 2, replace(DIGITS, bytes_per_number=8), "map", 4)
+
+    sized = {"step_flop_s": 2, "step_parameter_s": 2}
+    assert double == {name: count * sized.get(name, 1) for name, count in single.items()}
+
+
+@pytest.mark.parametrize(
+    ("width", "depth", "layer_norm", "count"),
+    [
+        (32, 1, False, (64 * 32 + 32) + (32 * 10 + 10)),
+        (16, 3, True, (64 * 16 + 16) + 2 * (16 * 16 + 16) + (16 * 10 + 10) + 3 * (16 + 16)),
+        (99, 0, True, 64 * 10 + 10),
+    ],
+)
+def test_parameters_are_weights_biases_and_norms(
+    width: int, depth: int, layer_norm: bool, count: int
+) -> None:
+    assert n_parameters(width, depth, replace(DIGITS, layer_norm=layer_norm)) == count
+
+
+def test_flops_are_two_for_each_weight_and_row() -> None:
+    assert flops(16, 3, 5, DIGITS) == 2 * 5 * (64 * 16 + 2 * 16 * 16 + 16 * 10)
+    assert flops(16, 0, 5, DIGITS) == 2 * 5 * 64 * 10
+
+
+def test_a_model_survives_json() -> None:
+    assert CostModel.from_dict(json.loads(json.dumps(MODEL.as_dict()))) == MODEL
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf"), "1", True, None])
+def test_a_bad_constant_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        CostModel.from_dict(MODEL.as_dict() | {name: value})
+
+
+def test_missing_and_unknown_constants_are_refused_by_name() -> None:
+    values = MODEL.as_dict() | {"step_bass_s": 1.0}
+    del values["step_base_s"]
+
+    with pytest.raises(ValueError, match=r"^step_base_s: missing; step_bass_s: no such constant$"):
+        CostModel.from_dict(values)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_shipped_files_hold_all_constants_and_their_source(backend: str) -> None:
+    path = files("sweeper.scheduler") / "costs" / f"{backend}.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+
+    assert found.keys() == {"measured", "fitted_on", "model"}
+    assert isinstance(found["measured"], bool)
+    assert found["fitted_on"]
+    assert found["model"].keys() == {"backend", *CONSTANTS}
+    assert found["model"] == shipped(backend).as_dict()
+
+
+def test_an_unknown_backend_takes_the_gpu_model() -> None:
+    assert shipped("tpu") == shipped("gpu") != shipped("cpu")
+
+
+def classes_for(trials: int) -> tuple[LatticeClass, ...]:
+    """The lattice of the shipped CPU model for `trials` trials, equally many of 16 shapes."""
+    model = shipped("cpu")
+    cells = [Cell(w, d, trials / 16) for w in (16, 32, 64, 128) for d in (1, 2, 3, 4)]
+    return lattice(
+        cells,
+        lambda width, depth: model.compile_s(depth, DIGITS),
+        lambda width, padded, depth: model.lane_s(width, padded, depth, DIGITS, "map", 4),
+    )
+
+
+def test_more_trials_are_worth_more_classes() -> None:
+    few, many = classes_for(64), classes_for(10_000)
+
+    assert 1 <= len(few) <= 4
+    assert len(few) < len(many) <= 16

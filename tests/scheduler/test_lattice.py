@@ -1,0 +1,221 @@
+"""The lattice is the cheapest of all, and every shape with trials has a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.scheduler.lattice import Cell, LatticeClass, lattice, place
+
+WIDTHS = (8, 16, 24, 32, 64, 128)
+DEPTHS = (0, 1, 2, 3, 5)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Arbitrary positive seconds for every class and lane; larger costs more if `monotone`."""
+
+    seed: int
+    monotone: bool
+
+    def table(self, *sizes: int) -> np.ndarray:
+        values = np.random.default_rng([self.seed, len(sizes)]).uniform(0.01, 30.0, sizes)
+        for axis in range(len(sizes)) if self.monotone else ():
+            values = values.cumsum(axis=axis) / 4
+        return values
+
+    def compile_s(self, width: int, depth: int) -> float:
+        table = self.table(len(WIDTHS), len(DEPTHS))
+        return 10 * float(table[WIDTHS.index(width), DEPTHS.index(depth)])
+
+    def lane_s(self, width: int, padded_depth: int, depth: int) -> float:
+        assert depth <= padded_depth
+        table = self.table(len(WIDTHS), len(DEPTHS), len(DEPTHS))
+        at = WIDTHS.index(width), DEPTHS.index(padded_depth), DEPTHS.index(depth)
+        return float(table[at])
+
+
+costs = st.builds(Costs, st.integers(0, 2**32 - 1), st.booleans())
+grids = st.dictionaries(
+    st.tuples(st.sampled_from(WIDTHS), st.sampled_from(DEPTHS)),
+    st.one_of(st.just(0.0), st.floats(0.01, 20.0)),
+    max_size=30,
+).map(lambda counts: [Cell(*shape, trials) for shape, trials in counts.items()])
+
+
+def partitions(values: Sequence[int]) -> Iterator[list[Sequence[int]]]:
+    """All ways to cut `values` into intervals."""
+    for n_cuts in range(max(1, len(values))):
+        for cuts in combinations(range(1, len(values)), n_cuts):
+            bounds = [0, *cuts, len(values)]
+            yield [values[a:b] for a, b in pairwise(bounds)]
+
+
+def block_s(
+    cells: Sequence[Cell], widths: Sequence[int], depths: Sequence[int], by: Costs
+) -> float:
+    held = [cell for cell in cells if cell.width in widths and cell.depth in depths]
+    training_s = sum(c.trials * by.lane_s(widths[-1], depths[-1], c.depth) for c in held)
+    return by.compile_s(widths[-1], depths[-1]) + training_s if held else 0.0
+
+
+def linear_s(cells: Sequence[Cell], by: Costs) -> float:
+    """Seconds of the one class of all linear models, if there are any."""
+    if not cells:
+        return 0.0
+    width = min(cell.width for cell in cells)
+    return by.compile_s(width, 0) + sum(cell.trials for cell in cells) * by.lane_s(width, 0, 0)
+
+
+def cheapest_s(cells: Sequence[Cell], by: Costs) -> float:
+    """Seconds of the best of all partitions, found by trying each."""
+    wanted = [cell for cell in cells if cell.trials]
+    linear = [cell for cell in wanted if cell.depth == 0]
+    deep = [cell for cell in wanted if cell.depth > 0]
+    widths = sorted({cell.width for cell in deep})
+    depths = sorted({cell.depth for cell in deep})
+    return linear_s(linear, by) + min(
+        sum(
+            min(sum(block_s(deep, columns, rows, by) for rows in cut) for cut in partitions(depths))
+            for columns in cut_widths
+        )
+        for cut_widths in partitions(widths)
+    )
+
+
+def total_s(classes: Sequence[LatticeClass]) -> float:
+    return sum(known.compile_s + known.train_s for known in classes)
+
+
+def is_for(known: LatticeClass, cell: Cell) -> bool:
+    return (
+        known.widths[0] <= cell.width <= known.widths[1]
+        and known.depths[0] <= cell.depth <= known.depths[1]
+    )
+
+
+@given(grids, costs)
+def test_no_partition_is_cheaper(cells: list[Cell], by: Costs) -> None:
+    found = lattice(cells, by.compile_s, by.lane_s)
+
+    assert total_s(found) == pytest.approx(cheapest_s(cells, by), abs=1e-4)
+
+
+@given(grids, costs)
+def test_each_shape_with_trials_belongs_to_one_class(cells: list[Cell], by: Costs) -> None:
+    found = lattice(cells, by.compile_s, by.lane_s)
+
+    wanted = [cell for cell in cells if cell.trials]
+    for cell in wanted:
+        (known,) = [known for known in found if is_for(known, cell)]
+        assert known.depth >= cell.depth
+        assert known.width >= cell.width or cell.depth == 0
+    for known in found:
+        own = [cell for cell in wanted if is_for(known, cell)]
+        assert known.trials == pytest.approx(sum(cell.trials for cell in own))
+        assert known.structures == (len(own) if known.depth else 1)
+
+
+@given(grids, costs, st.sampled_from(WIDTHS), st.sampled_from(DEPTHS))
+def test_a_shape_is_placed_where_it_is_cheapest(
+    cells: list[Cell], by: Costs, width: int, depth: int
+) -> None:
+    classes = lattice(cells, by.compile_s, by.lane_s)
+    prices = {
+        index: by.lane_s(known.width, known.depth, depth)
+        for index, known in enumerate(classes)
+        if (known.depth == 0 if depth == 0 else known.depth >= depth and known.width >= width)
+    }
+
+    if prices:
+        index = place(width, depth, classes, by.lane_s)
+        assert (prices[index], index) == min((price, at) for at, price in prices.items())
+    else:
+        with pytest.raises(LookupError, match=f"width {width}, depth {depth}"):
+            place(width, depth, classes, by.lane_s)
+
+
+@given(grids, costs)
+def test_the_order_of_cells_changes_no_class(cells: list[Cell], by: Costs) -> None:
+    def sizes(cells: list[Cell]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        return [(c.widths, c.depths) for c in lattice(cells, by.compile_s, by.lane_s)]
+
+    assert sizes(cells[::-1]) == sizes(cells)
+
+
+def constant_s(width: int, padded_depth: int, depth: int) -> float:
+    return 1.0
+
+
+def proportional_s(width: int, padded_depth: int, depth: int) -> float:
+    return float(width * padded_depth)
+
+
+FULL = [Cell(width, depth, 1.0) for width, depth in product(WIDTHS, DEPTHS[1:])]
+
+
+def test_of_equally_cheap_lattices_the_one_with_fewer_classes_is_taken() -> None:
+    (only,) = lattice(FULL, lambda width, depth: 0.0, constant_s)
+
+    assert (only.width, only.depth, only.structures) == (128, 5, len(FULL))
+
+
+def test_free_compiling_gives_a_class_to_each_shape() -> None:
+    found = lattice(FULL, lambda width, depth: 0.0, proportional_s)
+
+    assert [(known.width, known.depth) for known in found] == [(c.width, c.depth) for c in FULL]
+    assert {known.waste_fraction for known in found} == {0.0}
+
+
+def test_dear_compiling_gives_one_class_and_its_waste() -> None:
+    cells = [Cell(8, 1, 3.0), Cell(16, 2, 1.0)]
+
+    assert lattice(cells, lambda width, depth: 1e6, proportional_s) == (
+        LatticeClass(16, 2, (8, 16), (1, 2), 4.0, 1e6, 128.0, 56.0, 2),
+    )
+    (only,) = lattice(cells, lambda width, depth: 1e6, proportional_s)
+    assert only.waste_fraction == 1 - 56 / 128
+
+
+def test_linear_models_are_one_network_apart_from_the_others() -> None:
+    cells = [Cell(16, 0, 2.0), Cell(8, 0, 1.0), Cell(16, 1, 1.0)]
+
+    found = lattice(cells, lambda width, depth: 1e6, lambda width, padded, depth: 1.0 + depth)
+
+    assert found == (
+        LatticeClass(8, 0, (8, 16), (0, 0), 3.0, 1e6, 3.0, 3.0, 1),
+        LatticeClass(16, 1, (16, 16), (1, 1), 1.0, 1e6, 2.0, 2.0, 1),
+    )
+    assert place(64, 0, found, constant_s) == 0
+
+
+def test_shapes_without_trials_get_no_class() -> None:
+    assert lattice([Cell(8, 1, 0.0)], constant_compile_s, constant_s) == ()
+    (only,) = lattice([Cell(8, 1, 1.0), Cell(64, 3, 0.0)], constant_compile_s, constant_s)
+    assert (only.width, only.depth) == (8, 1)
+
+
+def constant_compile_s(width: int, depth: int) -> float:
+    return 1.0
+
+
+def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
+    cells = [Cell(width, 1, 1.0) for width in range(1, 1001)]
+
+    found = lattice(cells, lambda width, depth: 0.0, proportional_s)
+
+    assert len(found) == 512
+    assert sum(known.trials for known in found) == 1000
+    assert sum(known.structures for known in found) == 1000
+    assert all(known.widths[1] == known.width for known in found)
+    assert [found[place(w, 1, found, proportional_s)].width - w for w in (1, 999, 1000)] == [
+        1,
+        0,
+        0,
+    ]
