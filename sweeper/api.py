@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from sweeper import session
@@ -131,6 +132,8 @@ def run(
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
 
+        if not prepared.is_kept:  # nothing can be compiled yet, so import the rest already
+            import_module("sweeper.study_run")
         data = prepared()
     claim_device(config)
     check_model(config, data.n_features, data.out_size)

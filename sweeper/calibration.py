@@ -7,7 +7,6 @@ second of the model is a second of one thread while all the others work too.
 from __future__ import annotations
 
 import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,7 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Batch
 from sweeper.programs.segment import Lanes, Parts
 from sweeper.scheduler.capacity import LaneLoop
-from sweeper.scheduler.cost import CostModel, compile_features, lane_features, shipped
+from sweeper.scheduler.cost import CostModel, Workload, compile_features, lane_features, shipped
 from sweeper.scheduler.forecast import DataSizes, traced_structure, workload_of
 from sweeper.scheduler.plan import ProgramClass
 from sweeper.scheduler.signature import canonical, compiled_in, family_of
@@ -60,7 +59,8 @@ batch_size = 64
 """
 _SIZES = DataSizes(in_size=64, out_size=10, train_rows=2048, val_rows=256)
 _LANES = {"map": 2, "vmap": 16}
-_REPEATS = 3
+# how long each case is trained, in seconds
+_TRAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +125,20 @@ def cases() -> tuple[Case, ...]:
 def measure(
     chosen: Sequence[Case], threads: int, report: Callable[[int, int], None]
 ) -> list[Timing]:
-    """Time each case while `threads` of them are under way; `report` is told how many are done."""
-    done = 0
-    lock = threading.Lock()
+    """Time each case while `threads` of them are under way; `report` is told how many are done.
 
-    def one(case: Case) -> Timing:
-        nonlocal done
-        timing = _timed(case)
-        with lock:
-            done += 1
-            report(done, len(chosen))
-        return timing
+    All are compiled before any is trained: a thread that compiles would take more than its core.
+    """
+    done = iter(range(1, 2 * len(chosen) + 1))
+
+    def reported(task: Callable[[], Any]) -> Any:
+        result = task()
+        report(next(done), 2 * len(chosen))
+        return result
 
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, chosen))
+        compiled = list(pool.map(reported, [partial(_compiled, case) for case in chosen]))
+        return list(pool.map(reported, [partial(_timed, ready) for ready in compiled]))
 
 
 def fit(timings: Sequence[Timing], like: CostModel) -> CostModel:
@@ -192,35 +192,43 @@ def _fitted(rows: Sequence[tuple[Mapping[str, float], float]]) -> dict[str, floa
     return dict(zip(used, (constants / scale).tolist(), strict=True))
 
 
-def _timed(case: Case) -> Timing:
-    config = case.config()
-    settings = config.filled({})
-    traced = traced_structure(config, case.lane_loop)
-    work = workload_of(config, settings, _SIZES, traced)
-    program_class, lanes, parts, run = _compiled(case, config, traced)
-    before = time.perf_counter()
-    compiled = run()
-    compile_s = time.perf_counter() - before
-    taken_s = [_seconds(partial(compiled.run, lanes, parts)) for _ in range(_REPEATS + 1)][1:]
-    capacity = program_class.capacity
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A case that is compiled: what it took, and a call that trains all of its lanes."""
+
+    case: Case
+    work: Workload
+    capacity: int
+    compile_s: float
+    run: Callable[[], Any]
+
+
+def _timed(ready: _Ready) -> Timing:
+    """Train the lanes again and again for a while; the median counts."""
+    case, work = ready.case, ready.work
+    ready.run()
+    taken_s = [_seconds(ready.run)]
+    while sum(taken_s) < _TRAIN_S:
+        taken_s.append(_seconds(ready.run))
     size = case.width, case.padded_depth, case.depth
     return Timing(
         case,
         compile_features(case.padded_depth, work),
-        compile_s,
-        lane_features(*size, work, case.lane_loop, capacity),
-        float(np.median(taken_s)) / capacity,
+        ready.compile_s,
+        lane_features(*size, work, case.lane_loop, ready.capacity),
+        float(np.median(taken_s)) / ready.capacity,
     )
 
 
-def _compiled(case: Case, config: StudyConfig, traced: Mapping[str, Any]) -> Any:
+def _compiled(case: Case) -> _Ready:
+    config = case.config()
     settings = config.filled({})
+    traced = traced_structure(config, case.lane_loop)
     is_padded = (case.padded_depth, case.depth) != (1, 1)
+    exact, family = compiled_in(settings, traced), family_of(settings, traced)
     program_class = ProgramClass(
         class_id="calibration",
-        settings=(family_of(settings, traced) or "")
-        if is_padded
-        else canonical(compiled_in(settings, traced)),
+        settings=(family or "") if is_padded else canonical(exact),
         strategy="padded" if is_padded else "exact",
         lane_loop=case.lane_loop,
         capacity=_LANES[case.lane_loop],
@@ -232,19 +240,21 @@ def _compiled(case: Case, config: StudyConfig, traced: Mapping[str, Any]) -> Any
     program = Programs(spec).of_class(program_class, settings)
     abstract = abstract_lanes(program, program_class.capacity, settings)
     parts = _parts(case.batch_size, settings.train.epochs)
-
-    def lane(index: int) -> Lanes:
-        stop = np.array(settings.train.epochs, np.int32)
-        start = np.array(0, np.int32)
-        return Lanes(program.init(index, settings), program.lane(index, settings), start, stop)
-
-    rows = [lane(index) for index in range(program_class.capacity)]
-    lanes = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
-    return (
-        program_class,
-        lanes,
-        parts,
-        partial(compile_class, program_class, program, abstract, parts),
+    before = time.perf_counter()
+    compiled = compile_class(program_class, program, abstract, parts)
+    compile_s = time.perf_counter() - before
+    start, stop = np.array(0, np.int32), np.array(settings.train.epochs, np.int32)
+    lanes = [
+        Lanes(program.init(index, settings), program.lane(index, settings), start, stop)
+        for index in range(program_class.capacity)
+    ]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
+    return _Ready(
+        case,
+        workload_of(config, settings, _SIZES, traced),
+        program_class.capacity,
+        compile_s,
+        partial(compiled.run, stacked, parts),
     )
 
 

@@ -9,7 +9,7 @@ from sweeper.config.table import Table
 
 
 class ScheduleTable(Table):
-    """`[schedule]`; without `round_epochs` a round is a quarter of the epochs."""
+    """`[schedule]`; without `round_epochs` a round is a quarter of the epochs, or longer."""
 
     parallel: Count = Field(default=32, description="trials in training at a time")
     round_epochs: Count | None = Field(

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
@@ -34,24 +35,36 @@ _LIBRARIES = ("numpy", "pandas", "scikit-learn", "sweeper")
 _MOST_KEPT = 32
 
 
-@contextmanager
-def preparing(config: StudyConfig) -> Iterator[Callable[[], Dataset]]:
-    """Begin to prepare the dataset of a study; what it gives waits for the dataset.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A dataset on its way; calling it waits for it. `is_kept` where it is only to be read."""
 
-    Raises, when waited for:
-        DataError: as `prepare`.
-    """
+    is_kept: bool
+    wait: Callable[[], Dataset]
+
+    def __call__(self) -> Dataset:
+        """The dataset.
+
+        Raises:
+            DataError: as `prepare`.
+        """
+        return self.wait()
+
+
+@contextmanager
+def preparing(config: StudyConfig) -> Iterator[Prepared]:
+    """Begin to prepare the dataset of a study."""
     kept = _kept_at(config)
     if kept is not None and kept.exists():
-        yield lambda: _load(kept, config)
+        yield Prepared(True, lambda: _load(kept, config))
     elif "sklearn" in sys.modules or (os.cpu_count() or 1) < 2:
-        yield lambda: _prepared_here(config, kept)
+        yield Prepared(False, lambda: _prepared_here(config, kept))
     else:
         with tempfile.TemporaryDirectory() as directory:
             staged = Path(directory) / "data.npz"
             child = _start(config, staged)
             try:
-                yield lambda: _await(child, config, staged, kept)
+                yield Prepared(False, lambda: _await(child, config, staged, kept))
             finally:
                 child.kill()
                 child.wait()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.models.mlp import AnyArray
-from sweeper.models.network import Traced, Vector
+from sweeper.models.network import Traced, Vector, parted
 from sweeper.models.user import evaluated, load_function, takes_key
 from sweeper.trial import Scalar
 
@@ -80,11 +80,10 @@ class UserNetwork:
     def model(self, parameters: Vector | None = None) -> Any:
         if parameters is None:
             return eqx.combine(*self._abstract)
-        ends = np.cumsum([math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]).tolist()
-        spans = zip([0, *ends[:-1]], ends, self._order, strict=True)
+        sizes = [math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]
         arrays = {
-            index: parameters[start:end].reshape(self._leaves[index].shape)
-            for start, end, index in spans
+            index: part.reshape(self._leaves[index].shape)
+            for part, index in zip(parted(parameters, sizes), self._order, strict=True)
         }
         structure = jax.tree.structure(self._abstract[0])
         return eqx.combine(

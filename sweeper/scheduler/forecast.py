@@ -89,6 +89,12 @@ class Forecast:
             return None
         return self.costs.compile_s(depth or structure.depth, family.workload)
 
+    def train_s(self, n_trials: int) -> float | None:
+        """Seconds to train so many trials, drawn as all are; None where nothing is known."""
+        trials = sum(family.trials for family in self.families.values())
+        seconds = sum(block.train_s for f in self.families.values() for block in f.classes)
+        return seconds * n_trials / trials if trials else None
+
     def as_dict(self) -> dict[str, Any]:
         """The forecast as JSON-able values; `from_dict` reads it back."""
         return {

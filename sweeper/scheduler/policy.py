@@ -10,6 +10,10 @@ from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import Policy
 
+# rounds of a trial, and how many seconds of training a round is worth, in all threads together
+_ROUNDS = 4
+_WORTH_S = 10.0
+
 
 def policy_of(
     config: StudyConfig, rungs: Iterable[int], forecast: Forecast, n_trials: int
@@ -24,7 +28,7 @@ def policy_of(
         precision=config.execution.precision,
         trials_a_structure={kind: _expected(config, kind, n_trials) for kind in config.kinds},
         forecast=forecast,
-        stops=_stops(config, tuple(rungs)),
+        stops=_stops(config, tuple(rungs), forecast),
     )
 
 
@@ -43,10 +47,17 @@ def lane_loop_of(config: StudyConfig, backend: str) -> LaneLoop:
     return "map" if backend == "cpu" else "vmap"
 
 
-def _stops(config: StudyConfig, rungs: tuple[int, ...]) -> tuple[int, ...]:
-    """The epochs at which a round may end: the pruner's rungs, else a quarter of the epochs."""
+def _stops(config: StudyConfig, rungs: tuple[int, ...], forecast: Forecast) -> tuple[int, ...]:
+    """The epochs at which a round may end: the pruner's rungs, else a quarter of the epochs.
+
+    Where nobody judges between rounds, no more often than work is worth committing.
+    """
     epochs, every = config.max_epochs, config.schedule.round_epochs
     if every is None and rungs:
         return rungs
-    every = every or max(1, epochs // 4)
+    parts = _ROUNDS
+    if config.study.pruner.name == "none":
+        wave_s = forecast.train_s(min(config.schedule.parallel, config.study.n_trials))
+        parts = _ROUNDS if wave_s is None else min(_ROUNDS, max(1, round(wave_s / _WORTH_S)))
+    every = every or max(1, epochs // parts)
     return tuple(sorted({*rungs, *range(every, epochs, every)}))
