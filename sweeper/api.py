@@ -6,6 +6,7 @@ What takes long to import is imported where it is needed, for other things can g
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -15,9 +16,11 @@ from sweeper import session
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubtful_direction
 from sweeper.data.ahead import preparing
+from sweeper.data.blank import blank
 from sweeper.preview import Preview
 from sweeper.progress import Observer
 from sweeper.results.status import Status
+from sweeper.rundir import RunDir
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.plan import LiveTrial
 from sweeper.scheduler.policy import policy_of
@@ -124,32 +127,30 @@ def run(
     """
     tell = observer or (lambda event: None)
     options.check(config)
-    with preparing(config) as prepared:
+    with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
         from sweeper.executors.fleet import claim_device, fleet
         from sweeper.models.user_checks import check_model
-        from sweeper.planning import foreseen, likely_classes, read_plan, structures
-        from sweeper.programs.build import Programs
-        from sweeper.programs.data_spec import data_spec
+        from sweeper.planning import foreseen, prepare_classes, read_plan
 
-        if not prepared.is_kept:  # nothing can be compiled yet, so import the rest already
+        claim_device(config)
+        run_dir = RunDir(config.run_dir)
+        executor = None
+        if not prepared.is_kept:
+            if (expected := blank(config)) and not run_dir.ledger.exists():
+                executor = stack.enter_context(fleet(config, expected, run_dir, tell))
+                prepare_classes(config, expected, foreseen(config, expected, None), executor)
             import_module("sweeper.study_run")
         data = prepared()
-    claim_device(config)
-    check_model(config, data.n_features, data.out_size)
-    given = None if plan_file is None else read_plan(plan_file)
-    foresee = partial(foreseen, config, data, given=given)
-    with (
-        session.opened(config, data.digest, foresee, fresh=fresh) as held,
-        fleet(config, data, held.run_dir, tell) as executor,
-    ):
-        structure_of = structures(
-            config, Programs(data_spec(config, data)), held.forecast.lane_loop
-        )
-        rungs = options.rungs(config)
-        policy = policy_of(config, rungs, held.forecast, held.largest_n_trials)
-        for program_class, params in likely_classes(config, structure_of, policy):
-            executor.prepare(program_class, params)
+        check_model(config, data.n_features, data.out_size)
+        given = None if plan_file is None else read_plan(plan_file)
+        foresee = partial(foreseen, config, data, given=given)
+        held = stack.enter_context(session.opened(config, data.digest, foresee, fresh=fresh))
+        if executor is None:
+            executor = stack.enter_context(fleet(config, data, run_dir, tell))
+        stack.callback(executor.close)  # before another process may go on with the study
+        executor.use(data)
+        prepare_classes(config, data, held.forecast, executor)
         # Optuna and pyarrow, while the first classes are compiled
         from sweeper.study_run import StudyRun
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import jax
 
@@ -13,14 +14,15 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file
 from sweeper.errors import Problem, StudyError
 from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import CostModel, shipped
 from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
 from sweeper.scheduler.plan import LiveTrial, Policy, ProgramClass
-from sweeper.scheduler.policy import lane_loop_of
+from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures
-from sweeper.study.options import n_proposals
+from sweeper.study.options import n_proposals, rungs
 from sweeper.trial import Scalar, TrialSpec
 
 # classes for fewer trials than these may turn out not to be needed at all
@@ -92,7 +94,25 @@ def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> 
     )
 
 
-def likely_classes(
+class Preparing(Protocol):
+    """What compiles a class before any bucket asks for it."""
+
+    def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
+        """Begin with it; `params` are those of any of its trials."""
+        ...
+
+
+def prepare_classes(
+    config: StudyConfig, data: Dataset, foreseen_: Forecast, executor: Preparing
+) -> None:
+    """Begin to compile the classes of the lattice that some trial will surely be in."""
+    structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
+    policy = policy_of(config, rungs(config), foreseen_, config.study.n_trials)
+    for program_class, params in _likely_classes(config, structure_of, policy):
+        executor.prepare(program_class, params)
+
+
+def _likely_classes(
     config: StudyConfig, structure_of: Structures, policy: Policy
 ) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
     """The classes of the lattice that some trial will surely be in, and parameters of such a trial.

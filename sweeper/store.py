@@ -12,7 +12,8 @@ import equinox as eqx
 from sweeper.config import StudyConfig
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
-from sweeper.programs.checkpoint import read_lane
+from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.program import only_model
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 from sweeper.trial import CurveBlock, TrialSpec
@@ -30,7 +31,7 @@ class RunStore:
         """Write the model of a trial as Equinox serialises leaves, without optimizer state."""
         program = self.programs.exact(self.config.filled(spec.params))
         path = self.run_dir.checkpoints / checkpoint
-        state = read_lane(path, digest, spec.number, program.abstract())
+        state = LaneFile(path, digest).lane(spec.number, only_model(program.abstract()))
         with replacing(self.run_dir.model(spec.number), self.run_dir.staging) as staged:
             eqx.tree_serialise_leaves(staged, program.model(state))
 

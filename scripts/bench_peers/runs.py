@@ -61,6 +61,8 @@ class Space:
             f"study.n_trials={ask.trials}",
             f"study.seed={ask.seed}",
             f"schedule.parallel={min(ask.trials, 512)}",
+            # nobody judges between rounds here, as nobody does in the peers
+            f"schedule.round_epochs={ask.epochs}",
             f"train.epochs={ask.epochs}",
             f"train.batch_size={ask.batch_size}",
             f"search.model.depth={{type='int', {ends[0]}}}",

@@ -20,6 +20,7 @@ from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from sweeper.cachedir import cache_root
 from sweeper.config import StudyConfig
@@ -125,10 +126,11 @@ def _prepared_here(config: StudyConfig, kept: Path | None) -> Dataset:
 
 def _load(kept: Path, config: StudyConfig) -> Dataset:
     try:
-        data = Dataset.load(kept)
+        with kept.open("rb") as file:
+            data = Dataset.load(file)
         os.utime(kept)
         return data
-    except (OSError, ValueError, KeyError, EOFError):  # half a file, or one that was just removed
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # damaged, or just removed
         return _prepared_here(config, kept)
 
 

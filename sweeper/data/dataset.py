@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,14 @@ class Dataset:
         """What a model gives for a row: one logit a class, or one number."""
         return len(self.class_names) or 1
 
+    def has_sizes_of(self, other: Dataset) -> bool:
+        """Whether a program that was compiled for the one can be given the other."""
+        mine, theirs = (
+            [(array.shape, array.dtype) for array in data._arrays().values()]
+            for data in (self, other)
+        )
+        return (mine, self.out_size) == (theirs, other.out_size)
+
     @cached_property
     def digest(self) -> str:
         """Equal for two datasets exactly where every bit of them is equal."""
@@ -62,9 +70,9 @@ class Dataset:
             np.savez(file, allow_pickle=False, meta=np.array(self._meta()), **self._arrays())
 
     @classmethod
-    def load(cls, path: Path) -> Dataset:
-        """The dataset that `save` wrote to `path`."""
-        with np.load(path, allow_pickle=False) as file:
+    def load(cls, source: Path | BinaryIO) -> Dataset:
+        """The dataset that `save` wrote to a path, or to this open file."""
+        with np.load(source, allow_pickle=False) as file:
             meta = json.loads(file["meta"].item())
             arrays = {name: file[name] for name in file.files if name != "meta"}
         names = {name: tuple(meta.pop(name)) for name in ("feature_names", "class_names")}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sweeper.config import StudyConfig
 from sweeper.data.naming import counted, listed
 from sweeper.data.raw import RawData
-from sweeper.data.split import Sizes, part_sizes
+from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.errors import Problem
 
 _CLASSES_SHOWN = 5

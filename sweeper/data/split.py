@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from sweeper.config import StudyConfig
+from sweeper.data.sizes import part_sizes
 from sweeper.errors import DataError
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How many rows each part gets; `train` is what the others leave, and may be below 1."""
-
-    train: int
-    val: int
-    test: int
-
-    @property
-    def n_parts(self) -> int:
-        """Two where there is no test part, else three."""
-        return 2 + (self.test > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +21,6 @@ class Parts:
     train: NDArray[np.intp]
     val: NDArray[np.intp]
     test: NDArray[np.intp]
-
-
-def part_sizes(config: StudyConfig, n_rows: int) -> Sizes:
-    """The shares of the study file in rows, rounded up as scikit-learn does."""
-    shares = config.data.split
-    val, test = ceil(shares.val * n_rows), ceil(shares.test * n_rows)
-    return Sizes(n_rows - val - test, val, test)
 
 
 def split(config: StudyConfig, target: NDArray[Any]) -> Parts:

@@ -52,11 +52,21 @@ class Fleet:
     """
 
     def __init__(
-        self, inline: InlineExecutor | None, start_workers: Callable[[], Queue] | None
+        self,
+        data: Dataset,
+        inline: InlineExecutor | None,
+        start_workers: Callable[[Dataset], Queue] | None,
     ) -> None:
+        self.data = data
         self.inline = inline
         self._start_workers = start_workers
         self.process: Queue | None = None
+
+    def use(self, data: Dataset) -> None:
+        """Train on `data` from here on; nothing may have been trained yet."""
+        self.data = data
+        if self.inline is not None:
+            self.inline.use(data)
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class of threads ahead; `params` are those of any of its trials."""
@@ -76,7 +86,7 @@ class Fleet:
     def _side(self, work: Work) -> Queue:
         wants_workers = work.bucket.side == "process" or self.inline is None
         if wants_workers and self.process is None and self._start_workers is not None:
-            self.process = self._start_workers()
+            self.process = self._start_workers(self.data)
         wanted, other = self.inline, self.process
         if wants_workers:
             wanted, other = other, wanted
@@ -137,8 +147,9 @@ def fleet(
     threads, workers = n_threads(config), n_workers(config)
     memory = _shares(config)
     built = Fleet(
+        data,
         _inline(config, data, run_dir, observer, threads) if threads else None,
-        partial(_process, config, data, run_dir, observer, memory, workers) if workers else None,
+        partial(_process, config, run_dir, observer, memory, workers) if workers else None,
     )
     try:
         yield built
@@ -155,11 +166,11 @@ def _inline(
 
 def _process(
     config: StudyConfig,
-    data: Dataset,
     run_dir: RunDir,
     observer: Observer,
     memory: Shares,
     workers: int,
+    data: Dataset,
 ) -> Queue:
     from sweeper.executors.process import ProcessExecutor, Slot  # loky takes a while to import
 

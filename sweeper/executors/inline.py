@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 
+from sweeper.data.dataset import Dataset
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.progress import BucketFinished, BucketStarted, Observer
@@ -78,6 +79,10 @@ class InlineExecutor:
         self._waiting: deque[tuple[Work, Future[Outcome]]] = deque()
         self._closed = False
         self._log = logging.getLogger("sweeper")
+
+    def use(self, data: Dataset) -> None:
+        """Train on `data` from here on."""
+        self._trainer.use(data)
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class before any bucket asks for it; `params` are of any of its trials."""

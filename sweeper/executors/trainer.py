@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -22,13 +23,15 @@ from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.lanes import Start, abstract_lanes, judged_columns, result, stack
 from sweeper.executors.retry import failed
 from sweeper.programs.build import Programs
-from sweeper.programs.checkpoint import CheckpointError, read_lane, write_lanes
+from sweeper.programs.checkpoint import CheckpointError, LaneFile, write_lanes
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Batch, Program
+from sweeper.programs.program import Batch, Program, State, only_model
 from sweeper.programs.segment import Parts, Segment
 from sweeper.scheduler import plan
 from sweeper.scheduler.plan import ProgramClass
 from sweeper.trial import Failure, Reason, Scalar
+
+_log = logging.getLogger("sweeper")
 
 
 @dataclass(slots=True)
@@ -52,6 +55,15 @@ class Trainer:
         self._parts: dict[int, Parts] = {}
         self._made: dict[str, _Made] = {}
         self._lock = threading.Lock()
+
+    def use(self, data: Dataset) -> None:
+        """Train on `data` instead; programs that were compiled for its sizes stay."""
+        spec = data_spec(self._config, data)
+        with self._lock:
+            if spec != self._spec or not data.has_sizes_of(self._data):
+                self._spec, self._programs, self._made = spec, Programs(spec), {}
+            self._data = data
+            self._parts.clear()
 
     def compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class, once; `params` are those of any of its trials.
@@ -93,7 +105,8 @@ class Trainer:
         program = self._programs.of_class(work.program, settings[0])
         parts = self._parts_for(settings[0].train.batch_size)
         pairs = zip(work.bucket.lanes, settings, strict=True)
-        starts = [self._start(program, lane, its, work.digests) for lane, its in pairs]
+        files = self._files(work)
+        starts = [self._start(program, lane, its, files) for lane, its in pairs]
         lanes = stack(work, starts, settings, program)
         compiled, compile_s = self._compiled_for(work)
         before = time.perf_counter()
@@ -124,21 +137,32 @@ class Trainer:
         )
 
     def _start(
-        self, program: Program, lane: plan.Lane, settings: Settings, digests: Mapping[str, str]
+        self, program: Program, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
     ) -> Start:
         """Where the lane goes on; from the first epoch again where its checkpoint is bad.
 
         A trial is a function of its parameters, so training it again gives the same state.
         """
-        if lane.checkpoint:
-            path = self._checkpoints / lane.checkpoint
+        if not lane.checkpoint:
+            return Start(program.init(lane.number, settings), 0)
+        file = files.get(lane.checkpoint)
+        if file is not None:
             try:
-                like = program.exact_abstract(settings)
-                state = read_lane(path, digests[lane.checkpoint], lane.number, like)
+                state = file.lane(lane.number, program.exact_abstract(settings))
                 return Start(program.padded(state, settings), lane.epoch_from)
-            except CheckpointError:
-                return Start(program.init(lane.number, settings), 0, retrained=True)
-        return Start(program.init(lane.number, settings), 0)
+            except CheckpointError as error:
+                _log.warning("trial %d is trained again: %s", lane.number, error)
+        return Start(program.init(lane.number, settings), 0, retrained=True)
+
+    def _files(self, work: Work) -> dict[str, LaneFile]:
+        """The checkpoints that the lanes of a bucket go on from, but those that are damaged."""
+        found: dict[str, LaneFile] = {}
+        for name in {lane.checkpoint for lane in work.bucket.lanes if lane.checkpoint}:
+            try:
+                found[name] = LaneFile(self._checkpoints / name, work.digests[name])
+            except CheckpointError as error:
+                _log.warning("its trials are trained again: %s", error)
+        return found
 
     def _compiled_for(self, work: Work) -> tuple[Compiled, float]:
         """The class's program, and the seconds that compiling took, to the first who asks."""
@@ -170,16 +194,22 @@ class Trainer:
     def _write(
         self, work: Work, segment: Segment, settings: Sequence[Settings], program: Program
     ) -> tuple[str, str]:
-        """Write each lane's own state, cut out of its padding."""
+        """Write each lane's own state, cut out of its padding.
+
+        Of a lane that has ended only the model is of use, and only until the round is closed.
+        """
         lanes = work.bucket.lanes
         file = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}.safetensors"
-        states = {
-            lane.number: program.exact(
-                jax.tree.map(lambda leaf, i=index: leaf[i], segment.state), its
-            )
-            for index, (lane, its) in enumerate(zip(lanes, settings, strict=True))
-        }
-        return file, write_lanes(self._checkpoints / file, states)
+        states: dict[int, State] = {}
+        has_unfinished = False
+        for index, (lane, its) in enumerate(zip(lanes, settings, strict=True)):
+            state = program.exact(jax.tree.map(lambda leaf, i=index: leaf[i], segment.state), its)
+            if lane.epoch_to < its.train.epochs:
+                has_unfinished = True
+            else:
+                state = only_model(state)
+            states[lane.number] = state
+        return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
     def _place(self, place: str, memory_fraction: float | None) -> Place:
         device = jax.devices()[0]

@@ -184,18 +184,21 @@ class MlpShape:
         for index, norm in enumerate(norms):
             yield np.zeros(norm) if index % 2 else np.ones(norm)
 
-    def places_in(self, larger: MlpShape) -> NDArray[np.intp]:
-        """Where each parameter stands in the raveled parameters of `larger`, which holds this.
+    def within(self, larger: MlpShape, vector: NDArray[Any]) -> list[NDArray[Any]]:
+        """The parts of `vector`, the parameters of `larger`, that hold this network, as views.
 
-        Hidden layers keep their number, the last layer stays the last, and units come first.
+        They stand in the order of `leaves`. Hidden layers keep their number, the last layer stays
+        the last, and units come first.
         """
-        offsets = np.cumsum([0, *(math.prod(leaf) for leaf in larger.leaves)])
-        return np.concatenate(
-            [
-                offsets[to] + _corner(leaf, larger.leaves[to])
-                for leaf, to in zip(self.leaves, self._leaves_in(larger), strict=True)
-            ]
-        )
+        ends = np.cumsum([math.prod(leaf) for leaf in larger.leaves])
+        whole = [
+            part.reshape(leaf)
+            for part, leaf in zip(np.split(vector, ends[:-1]), larger.leaves, strict=True)
+        ]
+        return [
+            whole[to][tuple(slice(size) for size in leaf)]
+            for leaf, to in zip(self.leaves, self._leaves_in(larger), strict=True)
+        ]
 
     def _leaves_in(self, larger: MlpShape) -> list[int]:
         """The leaf of `larger` that each leaf of this goes into."""
@@ -207,8 +210,3 @@ class MlpShape:
             *(n_layers + layer for layer in layers),
             *(2 * n_layers + norm for norm in norms),
         ]
-
-
-def _corner(small: tuple[int, ...], large: tuple[int, ...]) -> NDArray[np.intp]:
-    """The raveled places in an array of shape `large` of its first corner of shape `small`."""
-    return np.ravel_multi_index(np.indices(small), large).ravel()

@@ -65,8 +65,16 @@ class Network(Protocol):
         """What of the trial's structure the compiled program is told at run time."""
         ...
 
-    def places(self, settings: Settings) -> NDArray[np.intp] | None:
-        """Where the trial's own parameters stand in the vector; None where they are all of it."""
+    def own_parameters(self, settings: Settings) -> int:
+        """How many of the parameters are the trial's own: all of them where nothing is padded."""
+        ...
+
+    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
+        """The trial's own part of `vector`, which has one number a parameter."""
+        ...
+
+    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
+        """The vector whose own part is `own` and whose padding is zero."""
         ...
 
     def outputs(
@@ -111,13 +119,7 @@ class MlpNetwork:
         return self.has_dropout
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
-        own = self._own(settings).initial(rng, self.dtype)
-        places = self.places(settings)
-        if places is None:
-            return own
-        vector = np.zeros(self.n_parameters, self.dtype)
-        vector[places] = own
-        return vector
+        return self.padded_from(self._own(settings).initial(rng, self.dtype), settings)
 
     def traced(self, settings: Settings) -> dict[str, int]:
         model = _mlp(settings)
@@ -126,9 +128,25 @@ class MlpNetwork:
             return {**size, "activation": self.activations.index(model.activation)}
         return size
 
-    def places(self, settings: Settings) -> NDArray[np.intp] | None:
-        own = self._own(settings)
-        return None if own == self.shape else own.places_in(self.shape)
+    def own_parameters(self, settings: Settings) -> int:
+        return self._own(settings).n_parameters
+
+    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
+        shape = self._own(settings)
+        if shape == self.shape:
+            return vector
+        return np.concatenate([part.ravel() for part in shape.within(self.shape, vector)])
+
+    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
+        shape = self._own(settings)
+        if shape == self.shape:
+            return own
+        vector = np.zeros(self.n_parameters, own.dtype)
+        for target, part in zip(
+            shape.within(self.shape, vector), shape.within(shape, own), strict=True
+        ):
+            target[...] = part
+        return vector
 
     def outputs(
         self,

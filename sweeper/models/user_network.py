@@ -61,8 +61,14 @@ class UserNetwork:
     def traced(self, settings: Settings) -> dict[str, int]:
         return {}
 
-    def places(self, settings: Settings) -> NDArray[np.intp] | None:
-        return None
+    def own_parameters(self, settings: Settings) -> int:
+        return self.n_parameters
+
+    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
+        return vector
+
+    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
+        return own
 
     def outputs(
         self,

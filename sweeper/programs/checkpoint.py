@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cache
-from hashlib import blake2b
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,8 +26,12 @@ class CheckpointError(Exception):
     """The file is missing, is not what was written, or does not fit the state it is read into."""
 
 
-def write_lanes(path: Path, states: Mapping[int, PyTree[NDArray[Any]]]) -> str:
+def write_lanes(
+    path: Path, states: Mapping[int, PyTree[NDArray[Any]]], *, synced: bool = True
+) -> str:
     """Write the state of each trial to `path`, synced to disk; gives the digest of the file.
+
+    Not `synced` where nothing of it has to outlive this process.
 
     Raises:
         SetupError: the disk does not take it.
@@ -41,34 +45,46 @@ def write_lanes(path: Path, states: Mapping[int, PyTree[NDArray[Any]]]) -> str:
     try:
         with path.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
     except OSError as error:
         found = f"cannot be written: {error.strerror}"
         raise SetupError(Problem(str(path), "", found, "make room for it, then go on")) from error
     return _digest(content)
 
 
-def read_lane(path: Path, digest: str, number: int, like: _State) -> _State:
-    """The state of trial `number`, with the structure, shapes and dtypes of `like`.
+class LaneFile:
+    """A checkpoint that was read and checked once, for any of its lanes."""
 
-    Raises:
-        CheckpointError: the file's digest is another, or a leaf is missing or of another shape.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from error
-    if _digest(content) != digest:
-        raise CheckpointError(f"{path}: its content is not what was written")
-    try:
-        tensors = load(content)
-    except SafetensorError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    leaves = [
-        _leaf(tensors, f"{number}/{name}", expected) for name, expected in _named(like).items()
-    ]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+    def __init__(self, path: Path, digest: str) -> None:
+        """Read all of it.
+
+        Raises:
+            CheckpointError: it cannot be read, or is not what was written.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path}: {error.strerror}") from error
+        if _digest(content) != digest:
+            raise CheckpointError(f"{path}: its content is not what was written")
+        try:
+            self._tensors = load(content)
+        except SafetensorError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+
+    def lane(self, number: int, like: _State) -> _State:
+        """The state of trial `number`, with the structure, shapes and dtypes of `like`.
+
+        Raises:
+            CheckpointError: a leaf is missing or of another shape.
+        """
+        leaves = [
+            _leaf(self._tensors, f"{number}/{name}", expected)
+            for name, expected in _named(like).items()
+        ]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 @cache
@@ -98,4 +114,5 @@ def _leaf(tensors: Mapping[str, NDArray[Any]], name: str, expected: Any) -> NDAr
 
 
 def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=16).hexdigest()
+    # not blake2b: processors have instructions for this one, and it is every byte of every round
+    return sha256(content).hexdigest()[:32]

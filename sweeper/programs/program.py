@@ -27,6 +27,11 @@ class State(eqx.Module):
     step: Int[Array, ""]
 
 
+def only_model(state: State) -> State:
+    """`state` without what training alone has use for."""
+    return State(state.model, None, None)  # type: ignore[arg-type]
+
+
 class Batch(eqx.Module):
     """Examples and their targets; the leading axis is the example."""
 

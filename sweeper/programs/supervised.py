@@ -54,32 +54,21 @@ class Supervised:
         return Lane.of(settings.traced(), self.network.traced(settings), key, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
-        places = self.network.places(settings)
-        if places is None:
-            return self._abstract
+        size = (self.network.own_parameters(settings),)
         return self._over_parameters(
-            lambda leaf: jax.ShapeDtypeStruct(places.shape, leaf.dtype), self._abstract
+            lambda leaf: jax.ShapeDtypeStruct(size, leaf.dtype), self._abstract
         )
 
     def exact(self, state: State, settings: Settings) -> State:
-        places = self.network.places(settings)
-        if places is None:
-            return state
-        return self._over_parameters(lambda leaf: leaf[places], state)
+        return self._over_parameters(lambda leaf: self.network.own(leaf, settings), state)
 
     def padded(self, state: State, settings: Settings) -> State:
-        places = self.network.places(settings)
-        if places is None:
-            return state
+        own = (self.network.own_parameters(settings),)
 
-        def spread(whole: Any, own: Any) -> Any:
-            if whole.shape != (self.network.n_parameters,):
-                return own
-            vector = np.zeros(whole.shape, whole.dtype)
-            vector[places] = own
-            return vector
+        def spread(leaf: Any) -> Any:
+            return self.network.padded_from(leaf, settings) if leaf.shape == own else leaf
 
-        return jax.tree.map(spread, self._abstract, state)
+        return jax.tree.map(spread, state)
 
     def model(self, state: State) -> eqx.Module:
         return self.network.model(state.model)

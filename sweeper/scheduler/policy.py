@@ -12,7 +12,7 @@ from sweeper.scheduler.plan import Policy
 
 # rounds of a trial, and how many seconds of training a round is worth, in all threads together
 _ROUNDS = 4
-_WORTH_S = 10.0
+_WORTH_S = 60.0
 
 
 def policy_of(

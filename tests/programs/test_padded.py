@@ -200,23 +200,29 @@ def test_the_vector_of_a_network_holds_the_leaves_of_its_model(
     assert weights == set(range(network.n_decayed))
 
 
-def test_a_shape_is_found_again_in_a_larger_one() -> None:
-    small, large = MlpShape(3, 2, 4, 2, True), MlpShape(3, 2, 9, 5, True)
-    rng = np.random.default_rng(0)
-    own = rng.normal(size=small.n_parameters)
-    vector = np.zeros(large.n_parameters)
-    vector[small.places_in(large)] = own
-    nets = [MlpNetwork(s, ("relu",), False, False, "float64") for s in (small, large)]
+@pytest.mark.parametrize("shape", [(4, 2), (9, 1), (2, 5)])
+def test_a_shape_is_found_again_in_a_larger_one(
+    shape: tuple[int, int], bench: Callable[..., Bench]
+) -> None:
+    study = bench("data.name=iris", "model.layer_norm=true")
+    width, depth = shape
+    settings = study.config.filled({"width": width, "depth": depth})
+    small, large = (MlpShape(3, 2, w, d, True) for w, d in (shape, (9, 5)))
+    outer = MlpNetwork(large, ("relu",), False, True, "float64")
+    own = np.random.default_rng(0).normal(size=small.n_parameters)
 
-    inner, outer = nets[0].model(own), nets[1].model(vector)
+    vector = outer.padded_from(own, settings)
 
-    for a, b in zip(inner.layers[:-1], outer.layers[:2], strict=True):
-        np.testing.assert_array_equal(a.weight, b.weight[:4, : a.weight.shape[1]])
-        np.testing.assert_array_equal(a.bias, b.bias[:4])
-    np.testing.assert_array_equal(inner.layers[-1].weight, outer.layers[-1].weight[:, :4])
-    for a, b in zip(inner.norms, outer.norms[:2], strict=True):
-        np.testing.assert_array_equal(a.weight, b.weight[:4])
-    assert np.count_nonzero(vector) == np.count_nonzero(own)
+    np.testing.assert_array_equal(outer.own(vector, settings), own)
+    assert np.count_nonzero(vector) == len(own)
+    inner = MlpNetwork(small, ("relu",), False, False, "float64")
+    little, big = inner.model(own), outer.model(vector)
+    for a, b in zip(little.layers[:-1], big.layers[:depth], strict=True):
+        np.testing.assert_array_equal(a.weight, b.weight[:width, : a.weight.shape[1]])
+        np.testing.assert_array_equal(a.bias, b.bias[:width])
+    np.testing.assert_array_equal(little.layers[-1].weight, big.layers[-1].weight[:, :width])
+    for a, b in zip(little.norms, big.norms[:depth], strict=True):
+        np.testing.assert_array_equal(a.weight, b.weight[:width])
 
 
 def test_only_named_activations_move_zero() -> None:

@@ -1,0 +1,156 @@
+"""What a study is expected to cost, and the classes that this makes the best."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import StudyConfig, parse
+from sweeper.scheduler.cost import shipped
+from sweeper.scheduler.forecast import (
+    DataSizes,
+    Forecast,
+    chances,
+    forecast,
+    partnered_share,
+    traced_structure,
+)
+from sweeper.scheduler.plan import LiveTrial, plan
+from sweeper.scheduler.policy import policy_of
+from sweeper.scheduler.signature import Structures
+from sweeper.trial import TrialSpec
+from tests.programs.conftest import STUDY
+
+SIZES = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
+POWERS = 'search.model.width={type="int",low=16,high=128,base=2}'
+DEPTHS = "search.model.depth.high=4"
+
+
+def study(*overrides: str) -> StudyConfig:
+    return parse(STUDY, Path("study.toml"), [POWERS, DEPTHS, *overrides])
+
+
+def foreseen(config: StudyConfig, n_trials: int = 64) -> Forecast:
+    return forecast(config, SIZES, shipped("cpu"), "map", traced_structure(config, "map"), n_trials)
+
+
+def test_a_forecast_survives_json() -> None:
+    made = foreseen(study())
+
+    assert Forecast.from_dict(json.loads(json.dumps(made.as_dict()))) == made
+
+
+def test_every_trial_is_expected_once() -> None:
+    found = foreseen(study("search.train.batch_size={type='categorical',choices=[32,64]}"), 100)
+
+    assert len(found.families) == 2  # activations are told at run time, batch sizes are not
+    assert sum(family.trials for family in found.families.values()) == pytest.approx(100)
+
+
+def test_under_vmap_activations_part_families() -> None:
+    config = study()
+    traced = traced_structure(config, "vmap")
+
+    found = forecast(config, SIZES, shipped("cpu"), "vmap", traced, 64)
+
+    assert traced == {}
+    assert len(found.families) == 2
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"type": "int", "low": 1, "high": 4}, {1: 0.25, 2: 0.25, 3: 0.25, 4: 0.25}),
+        ({"type": "int", "low": 4, "high": 16, "base": 2}, {4: 1 / 3, 8: 1 / 3, 16: 1 / 3}),
+        # drawn evenly in the logarithm over [1, 4) and floored
+        ({"type": "int", "low": 1, "high": 3, "log": True}, {1: 0.5, 2: 0.29248, 3: 0.20752}),
+    ],
+)
+def test_values_are_as_likely_as_the_sampler_draws_them(
+    entry: dict[str, object], expected: dict[int, float]
+) -> None:
+    text = ", ".join(f"{k}={json.dumps(v)}" for k, v in entry.items())
+    config = study(f"search.model.width={{{text}}}")
+
+    found = chances(config.search["model.width"])
+
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_integers_of_a_wide_range_have_few_partners_and_powers_many() -> None:
+    wide = study("search.model.width={type='int',low=16,high=256,log=true}", "model.depth=1")
+
+    assert partnered_share(study(), 500) > 0.95
+    assert partnered_share(wide, 500) < 0.75
+
+
+def structures(config: StudyConfig) -> Structures:
+    return Structures(
+        lambda spec: config.filled(spec.params), lambda _: 1, traced_structure(config, "map")
+    )
+
+
+def trial(number: int, width: int, depth: int) -> LiveTrial:
+    params = {"width": width, "depth": depth, "activation": "relu", "lr": 0.1, "weight_decay": 0.1}
+    return LiveTrial(TrialSpec(number, params, {}, 0), 20)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "exact", "padded", "process"])
+def test_a_strategy_is_what_was_asked_for(strategy: str) -> None:
+    config = study(f"execution.strategy={strategy}")
+    policy = policy_of(config, (), foreseen(config), 64)
+    live = [trial(n, 16 << n % 4, 1 + n % 3) for n in range(24)]
+
+    found = plan(live, (), structures(config), policy)
+
+    expected = {"auto": {"padded"}}.get(strategy, {strategy})
+    assert {program.strategy for program in found.classes} == expected
+    widths = {program.padded_width for program in found.classes}
+    assert (widths == {None}) == (strategy in ("exact", "process"))
+
+
+def test_predicted_seconds_and_waste_are_those_of_the_cost_model() -> None:
+    config = study()
+    made = foreseen(config)
+    policy = policy_of(config, (), made, 64)
+    (structure,) = {structures(config)(trial(0, 16, 2).spec)}
+
+    (bucket,) = plan([trial(0, 16, 2)], (), structures(config), policy).buckets
+
+    best = made.best_class(structure)
+    assert best is not None
+    padded_s = made.epoch_s(structure, best.width, best.depth, "map")
+    own_s = made.epoch_s(structure, None, None, "map")
+    assert padded_s is not None and own_s is not None
+    epochs = bucket.lanes[0].epoch_to
+    assert bucket.predicted_train_s == pytest.approx(epochs * padded_s)
+    assert bucket.waste_fraction == pytest.approx(1 - own_s / padded_s)
+
+
+def test_ten_thousand_trials_are_worth_more_programs_than_sixty_four() -> None:
+    counts = [
+        sum(len(family.classes) for family in foreseen(study(), n).families.values())
+        for n in (64, 10_000)
+    ]
+
+    assert counts[0] < counts[1]
+
+
+def test_dear_compiling_makes_fewer_classes() -> None:
+    config = study()
+    dear = replace(shipped("cpu"), compile_base_s=1e6)
+
+    found = forecast(config, SIZES, dear, "map", traced_structure(config, "map"), 10_000)
+
+    assert [len(family.classes) for family in found.families.values()] == [1]
+
+
+def test_rounds_of_a_study_without_pruner_are_worth_their_commit() -> None:
+    short = study()
+    long = study("train.epochs=2000", "schedule.parallel=512", "study.n_trials=512")
+
+    assert policy_of(short, (), foreseen(short), 64).stops == ()
+    assert len(policy_of(long, (), foreseen(long, 512), 512).stops) == 3
