@@ -108,3 +108,17 @@ def test_a_diverged_trial_is_pruned_with_its_epoch() -> None:
 
     assert (row["state"], row["reason"], row["value"]) == ("PRUNED", "diverged", None)
     assert (row["diverged_epoch"], row["epochs_done"]) == (3, 3)
+
+
+def test_proposals_are_drawn_ahead_once_enough_trials_have_ended() -> None:
+    ledger = new_ledger()
+    asked = ["study.n_trials=40", "schedule.parallel=4", "schedule.round_epochs=2"]
+    run(study(asked), ledger, ahead_after=8)
+
+    rows = ledger.trial_rows()
+    lags = {row["trial_number"]: row["first_round"] - 1 - row["told_through_round"] for row in rows}
+
+    assert {lags[number] for number in range(8)} == {0}
+    assert max(lags.values()) >= 1
+    # no proposal waits for longer than a trial trains
+    assert max(lags.values()) <= 4

@@ -1,0 +1,166 @@
+"""`plan` shows what a study would do and cost, and `run --plan` goes by it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper.scheduler.cost import shipped
+from tests.command_line import CommandLine, settings
+
+SHAPES = settings(
+    "execution.strategy=auto",
+    "search.model.width={type='int', low=4, high=32, base=2}",
+    "search.model.depth={type='int', low=1, high=3}",
+)
+
+
+@pytest.fixture(autouse=True)
+def study(command: CommandLine) -> None:
+    command.write()
+
+
+def planned(command: CommandLine, *more: str) -> dict[str, Any]:
+    done = command("plan", "study.toml", "--json", *SHAPES, *more)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_plan_tells_data_device_space_lattice_costs_and_buckets(command: CommandLine) -> None:
+    preview = planned(command)
+
+    assert preview["data"]["features"] == 13
+    assert preview["device"]["threads"] == 1
+    assert {entry["setting"]: entry["splits_buckets"] for entry in preview["space"]} == {
+        "optimizer.lr": "no",
+        "train.epochs": "no",
+        "model.width": "padded",
+        "model.depth": "padded",
+    }
+    assert sum(block["trials"] for block in preview["lattice"]) == pytest.approx(12)
+    predicted = preview["predicted"]
+    assert predicted["compile_s"] == pytest.approx(
+        sum(block["compile_s"] for block in preview["lattice"])
+    )
+    assert predicted["total_s"] < predicted["exact_total_s"]
+    assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
+
+
+def test_plan_says_it_for_people_too(command: CommandLine) -> None:
+    told = command("plan", "study.toml", *SHAPES).stdout
+
+    for words in ("rows to train on", "lattice", "programs more would compile", "in all"):
+        assert words in told
+
+
+def test_memory_is_foreseen_about_as_the_compiler_says(command: CommandLine) -> None:
+    import pandas as pd
+
+    preview = planned(command)
+    assert command("run", "study.toml", *SHAPES, "--quiet").returncode == 0
+
+    buckets = pd.read_parquet(command.run_dir.buckets)
+    foreseen = max(bucket["memory_bytes"] for bucket in preview["first_round"]["buckets"])
+    assert buckets["memory_predicted_bytes"].max() / 3 < foreseen
+    assert foreseen < buckets["memory_predicted_bytes"].max() * 3
+
+
+def test_a_recorded_plan_is_gone_by(command: CommandLine) -> None:
+    import pandas as pd
+
+    preview = planned(command)
+    (family,) = preview["forecast"]["families"].values()
+    # one class of a size that no cost model would choose
+    largest = dict(family["classes"][-1])
+    family["classes"] = [{**largest, "width": 40, "depth": 5, "structures": 12}]
+    (command.directory / "plan.json").write_text(json.dumps(preview), encoding="utf-8")
+
+    done = command("run", "study.toml", *SHAPES, "--quiet", "--plan", "plan.json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    trials = pd.read_parquet(command.run_dir.trials)
+    assert set(trials["padded_width"]) == {40}
+    assert set(trials["padded_depth"]) == {5}
+    again = command("run", "study.toml", *SHAPES, "--quiet")
+    assert again.returncode == 0  # and goes on by what is recorded
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"forecast": {"costs": {}}}'])
+def test_what_is_no_plan_is_refused(content: str, command: CommandLine) -> None:
+    (command.directory / "plan.json").write_text(content, encoding="utf-8")
+
+    done = command("run", "study.toml", *SHAPES, "--quiet", "--plan", "plan.json")
+
+    assert done.returncode == 2
+    assert "no plan that can be read" in done.stderr
+    assert "plan STUDY --json" in done.stderr
+
+
+def test_a_plan_of_another_study_is_refused(command: CommandLine) -> None:
+    preview = planned(command, *settings("model.layer_norm=true"))
+    (command.directory / "plan.json").write_text(json.dumps(preview), encoding="utf-8")
+
+    done = command("run", "study.toml", *SHAPES, "--quiet", "--plan", "plan.json")
+
+    assert done.returncode == 2
+    assert "not those of this study" in done.stderr
+
+
+def test_constants_of_this_machine_change_the_plan(command: CommandLine) -> None:
+    costs = shipped("cpu").as_dict()
+    text = json.dumps({"model": {**costs, "compile_base_s": 1e-9, "compile_layer_s": 0.0}})
+    (command.directory / "costs.json").write_text(text, encoding="utf-8")
+
+    cheap = planned(command, *settings("execution.costs=costs.json"))
+
+    assert len(cheap["lattice"]) > len(planned(command)["lattice"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("{}", "holds no cost model"), ('{"model": {"backend": "cpu"}}', "compile_base_s: missing")],
+)
+def test_constants_that_are_none_are_refused(
+    content: str, words: str, command: CommandLine
+) -> None:
+    (command.directory / "costs.json").write_text(content, encoding="utf-8")
+
+    done = command("plan", "study.toml", *settings("execution.costs=costs.json"))
+
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "execution.costs" in done.stderr
+
+
+def test_status_puts_what_was_predicted_beside_what_it_took(command: CommandLine) -> None:
+    assert command("run", "study.toml", *SHAPES, "--quiet").returncode == 0
+
+    status = command.status()
+
+    assert status["n_compiled"] >= 1
+    assert status["predicted_train_s"] > 0
+    assert status["predicted_compile_s"] > 0
+    told = command("status").stdout
+    assert "programs in" in told
+    assert "predicted" in told
+
+
+def test_calibrate_writes_what_a_study_can_name(
+    command: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    from sweeper import calibration, cli
+
+    monkeypatch.setattr(calibration, "cases", lambda: (calibration.Case(8, 1, 1),))
+    monkeypatch.setattr(calibration, "_TRAIN_S", 0.01)
+    costs = tmp_path / "costs.json"
+
+    done = CliRunner().invoke(cli.app, ["calibrate", "-o", str(costs)])
+
+    assert done.exit_code == 0
+    assert "execution" in done.output
+    planned(command, *settings(f"execution.costs={costs}"))
