@@ -86,7 +86,14 @@ class Preview:
         is_size = key in ("model.width", "model.depth") and "mlp" in self.config.kinds
         return "padded" if is_size and strategy in ("auto", "padded") else "yes"
 
+    @property
+    def _is_padding(self) -> bool:
+        """Whether the lattice is gone by, and not a program for each structure forced."""
+        return self.config.execution.strategy in ("auto", "padded")
+
     def _lattice(self) -> Iterator[dict[str, Any]]:
+        if not self._is_padding:
+            return
         for name, family in self.forecast.families.items():
             for block in family.classes:
                 yield {
@@ -108,6 +115,8 @@ class Preview:
         if block.structures == 1:
             return "one structure, with trials enough for a program of its own"
         others = min(block.structures, round(block.trials)) - 1
+        if others < 1:
+            return "too few trials to tell; it has room for what the sampler may draw"
         more_s = others * self.forecast.costs.compile_s(block.depth, family.workload)
         less_s = block.train_s - block.exact_train_s
         return f"{others} programs more would compile {more_s:.1f} s to train {less_s:.1f} s less"
@@ -123,6 +132,8 @@ class Preview:
             * self.forecast.costs.compile_s(block.depth, family.workload)
             for family, block in blocks
         )
+        if not self._is_padding:
+            compile_s, train_s = exact_compile_s, exact_train_s
         busy = max(1, self.threads or self.workers)
         return {
             "compile_s": compile_s,

@@ -10,9 +10,10 @@ from typing import Any
 import equinox as eqx
 
 from sweeper.config import StudyConfig
+from sweeper.errors import Problem, SetupError
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
-from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.programs.program import only_model
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
@@ -28,10 +29,19 @@ class RunStore:
     programs: Programs
 
     def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
-        """Write the model of a trial as Equinox serialises leaves, without optimizer state."""
+        """Write the model of a trial as Equinox serialises leaves, without optimizer state.
+
+        Raises:
+            SetupError: the state does not fit the model that the trial's settings build now.
+        """
         program = self.programs.exact(self.config.filled(spec.params))
         path = self.run_dir.checkpoints / checkpoint
-        state = LaneFile(path, digest).lane(spec.number, only_model(program.abstract()))
+        like = only_model(program.abstract())
+        try:
+            state = LaneFile(path, digest).lane(spec.number, like)
+        except CheckpointError as error:
+            mend = "let model.function build the same network whenever it is called"
+            raise SetupError(Problem(str(path), "", str(error), mend)) from error
         with replacing(self.run_dir.model(spec.number), self.run_dir.staging) as staged:
             eqx.tree_serialise_leaves(staged, program.model(state))
 

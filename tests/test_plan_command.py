@@ -164,3 +164,11 @@ def test_calibrate_writes_what_a_study_can_name(
     assert done.exit_code == 0
     assert "execution" in done.output
     planned(command, *settings(f"execution.costs={costs}"))
+
+
+@pytest.mark.parametrize("strategy", ["exact", "process"])
+def test_a_forced_strategy_is_what_is_predicted(strategy: str, command: CommandLine) -> None:
+    forced = planned(command, *settings(f"execution.strategy={strategy}", "execution.workers=1"))
+
+    assert forced["lattice"] == []
+    assert forced["predicted"]["total_s"] == forced["predicted"]["exact_total_s"]
