@@ -22,7 +22,7 @@ from sweeper.progress import Observer
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 from sweeper.scheduler import plan as scheduler
-from sweeper.scheduler.plan import LiveTrial
+from sweeper.scheduler.buckets import LiveTrial
 from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
 

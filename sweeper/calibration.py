@@ -28,10 +28,10 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Batch
 from sweeper.programs.segment import Lanes, Parts
+from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import CostModel, Workload, compile_features, lane_features, shipped
 from sweeper.scheduler.forecast import DataSizes, traced_structure, workload_of
-from sweeper.scheduler.plan import ProgramClass
 from sweeper.scheduler.signature import canonical, compiled_in, family_of
 from sweeper.worker import usable_cpus
 

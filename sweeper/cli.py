@@ -26,7 +26,7 @@ from rich.console import Console
 from sweeper import answers, wording
 from sweeper.errors import Problem, SetupError, StudyError, SweeperError
 from sweeper.live import QuietView, View, view_for
-from sweeper.results.status import Status, read_status
+from sweeper.results.status import Status, newest_run, read_status
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -205,25 +205,6 @@ def exit_code(status: Status) -> int:
     if status.state == "interrupted":
         return INTERRUPTED
     return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1
-
-
-def newest_run(directory: Path) -> Path:
-    """The run directory below `directory` whose status was written last.
-
-    Raises:
-        StudyError: there is none.
-    """
-    written = [(path.stat().st_mtime_ns, path.parent) for path in directory.glob("*/status.json")]
-    if not written:
-        raise StudyError(
-            Problem(
-                f"{directory}/",
-                "",
-                "no study has been run here",
-                "name a run directory, or start a study: python -m sweeper run study.toml",
-            )
-        )
-    return max(written)[1]
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -16,10 +16,10 @@ from sweeper.errors import Problem, StudyError
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.scheduler import plan as scheduler
+from sweeper.scheduler.buckets import LiveTrial, Policy, ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import CostModel, shipped
 from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
-from sweeper.scheduler.plan import LiveTrial, Policy, ProgramClass
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import n_proposals, rungs

@@ -10,10 +10,10 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
+from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import n_parameters
 from sweeper.scheduler.forecast import Family, Forecast, partnered_share, traced_structure
 from sweeper.scheduler.lattice import LatticeClass
-from sweeper.scheduler.plan import Bucket, Plan, ProgramClass
 from sweeper.study.options import n_proposals
 
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from sweeper.ledger import Ledger
-from sweeper.scheduler.plan import Plan
+from sweeper.scheduler.buckets import Plan
 from sweeper.state import Running, SweepState
 from sweeper.study.ask_tell import PastTrial
 from sweeper.trial import TrialState

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.ledger import BucketRecord
-from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.state import Running
 from sweeper.trial import Reason, TrialState

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sweeper.config import StudyConfig
 from sweeper.results.status import Status
-from sweeper.scheduler.plan import Plan
+from sweeper.scheduler.buckets import Plan
 from sweeper.state import SweepState, best_first
 from sweeper.trial import TrialState
 

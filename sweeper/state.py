@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeper.ledger import BucketRecord, Closing
-from sweeper.scheduler.plan import LiveTrial, Plan, ProgramClass
+from sweeper.scheduler.buckets import LiveTrial, Plan, ProgramClass
 from sweeper.trial import Curve, TrialSpec, TrialState
 
 

@@ -19,7 +19,7 @@ from sweeper.reconcile import Change
 from sweeper.results.publish import Publisher
 from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir
-from sweeper.scheduler.plan import Plan
+from sweeper.scheduler.buckets import Plan
 from sweeper.scheduler.policy import policy_of
 from sweeper.session import Session
 from sweeper.standing import Doing, Standing

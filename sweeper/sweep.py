@@ -18,7 +18,7 @@ from sweeper.ledger import Closing, Ledger
 from sweeper.resume import reports, restore
 from sweeper.rows import Verdict, bucket_record, trial_row
 from sweeper.scheduler import plan as scheduler
-from sweeper.scheduler.plan import Bucket, Plan, Policy
+from sweeper.scheduler.buckets import Bucket, Plan, Policy
 from sweeper.scheduler.signature import StructureOf
 from sweeper.state import Running, SweepState, best_first
 from sweeper.study.ask_tell import Study

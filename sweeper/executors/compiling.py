@@ -14,7 +14,7 @@ import jax
 from sweeper.cachedir import cache_root
 from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
-from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import short_hash
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"

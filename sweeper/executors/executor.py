@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from sweeper.scheduler.plan import Bucket, ProgramClass
+from sweeper.scheduler.buckets import Bucket, ProgramClass
 from sweeper.trial import Curve, Failure, TrialSpec
 
 

@@ -27,7 +27,7 @@ from sweeper.executors.trainer import Trainer
 from sweeper.progress import Observer
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
-from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.buckets import ProgramClass
 from sweeper.trial import Scalar
 from sweeper.worker import WorkerSetup, usable_cpus
 

@@ -16,7 +16,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.progress import BucketFinished, BucketStarted, Observer
-from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.buckets import ProgramClass
 from sweeper.trial import Scalar
 
 

@@ -28,7 +28,7 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program, State, only_model
 from sweeper.programs.segment import Parts, Segment
 from sweeper.scheduler import plan
-from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.buckets import ProgramClass
 from sweeper.trial import Failure, Reason, Scalar
 
 _log = logging.getLogger("sweeper")

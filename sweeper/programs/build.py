@@ -13,7 +13,7 @@ from sweeper.models.user_network import UserNetwork
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
-from sweeper.scheduler.plan import ProgramClass
+from sweeper.scheduler.buckets import ProgramClass
 
 
 class Programs:

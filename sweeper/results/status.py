@@ -7,9 +7,10 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 
@@ -91,6 +92,25 @@ def read_status(run_dir: RunDir) -> Status:
     if status.state == "running" and status.host == socket.gethostname() and _is_gone(status.pid):
         return replace(status, state="interrupted")
     return status
+
+
+def newest_run(directory: Path) -> Path:
+    """The run directory below `directory` whose status was written last.
+
+    Raises:
+        StudyError: there is none.
+    """
+    written = [(path.stat().st_mtime_ns, path.parent) for path in directory.glob("*/status.json")]
+    if not written:
+        raise StudyError(
+            Problem(
+                f"{directory}/",
+                "",
+                "no study has been run here",
+                "name a run directory, or start a study: python -m sweeper run study.toml",
+            )
+        )
+    return max(written)[1]
 
 
 def _is_gone(pid: int) -> bool:

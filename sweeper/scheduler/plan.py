@@ -8,130 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
 
-from sweeper.config.model import ModelKind
+from sweeper.scheduler.buckets import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
-from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
-from sweeper.trial import TrialSpec
-
-Strategy = Literal["exact", "padded", "process"]
 
 # seconds an epoch and parameter, to order buckets of models that no cost model knows
 _UNKNOWN_S = 1e-7
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramClass:
-    """A compiled program that trials share, fixed for good when it is first planned.
-
-    `settings` are the structural hyperparameters compiled into it, as JSON; those of a padded
-    class leave out width and depth, which are its own. `cached_s` is what loading it from the
-    compile cache is predicted to take, instead of `predicted_compile_s`.
-    """
-
-    class_id: str
-    settings: str
-    strategy: Strategy
-    lane_loop: LaneLoop
-    capacity: int
-    precision: str
-    padded_width: int | None = None
-    padded_depth: int | None = None
-    predicted_compile_s: float | None = None
-    cached_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LiveTrial:
-    """A trial in training: how far it is, where its state lies, and the class it belongs to.
-
-    `class_id` is empty until the trial is first planned, `checkpoint` until it has trained.
-    """
-
-    spec: TrialSpec
-    epochs: int
-    epochs_done: int = 0
-    class_id: str = ""
-    checkpoint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One trial's part in a bucket: train from the end of `epoch_from` to the end of `epoch_to`."""
-
-    number: int
-    epoch_from: int
-    epoch_to: int
-    checkpoint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Trials that one compiled program trains together in one round; `lanes[i]` is lane `i`.
-
-    `waste_fraction` is the part of its work that goes into padding and empty lanes; both
-    predictions are None where the cost of such models is not known.
-    """
-
-    bucket: int
-    class_id: str
-    side: Literal["inline", "process"]
-    lanes: tuple[Lane, ...]
-    predicted_train_s: float | None = None
-    waste_fraction: float | None = None
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The trials, in lane order."""
-        return tuple(lane.number for lane in self.lanes)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One round: the classes it adds, and its buckets, the longest first."""
-
-    classes: tuple[ProgramClass, ...] = ()
-    buckets: tuple[Bucket, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """The plan as JSON-able values; `from_dict` reads it back."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> Plan:
-        """The plan that `as_dict` wrote."""
-        return Plan(
-            tuple(ProgramClass(**entry) for entry in values["classes"]),
-            tuple(_bucket(**entry) for entry in values["buckets"]),
-        )
-
-
-def _bucket(*, lanes: Iterable[Mapping[str, Any]], **entry: Any) -> Bucket:
-    return Bucket(lanes=tuple(Lane(**lane) for lane in lanes), **entry)
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the study and the machine's backend fix about planning.
-
-    `trials_a_structure` is how many trials of one structure the whole study can expect, by kind of
-    model; `stops` are the epochs, ascending, at which a round may end.
-    """
-
-    strategy: Literal["auto", "exact", "padded", "process"]
-    lane_loop: LaneLoop
-    precision: str
-    trials_a_structure: Mapping[ModelKind, float]
-    forecast: Forecast
-    stops: tuple[int, ...] = field(default=())
-
-    def next_stop(self, trial: LiveTrial) -> int:
-        """The epoch to which `trial` trains in the next round."""
-        ahead = (stop for stop in self.stops if trial.epochs_done < stop < trial.epochs)
-        return next(ahead, trial.epochs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import ModelKind
+from sweeper.scheduler.buckets import Policy
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.forecast import Forecast
-from sweeper.scheduler.plan import Policy
 
 # rounds of a trial, and how many seconds of training a round is worth, in all threads together
 _ROUNDS = 4

@@ -16,7 +16,7 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.fleet import Fleet, fleet
 from sweeper.progress import BucketFinished, BucketStarted, Event
 from sweeper.rundir import RunDir
-from sweeper.scheduler.plan import Bucket, Lane, ProgramClass
+from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
 from tests.round_machine import STUDY
 

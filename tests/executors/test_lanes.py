@@ -10,7 +10,7 @@ from sweeper.executors.executor import LaneResult, Place
 from sweeper.executors.lanes import judged_columns, result
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
-from sweeper.scheduler.plan import Lane
+from sweeper.scheduler.buckets import Lane
 
 METRICS = ("train_loss", "val_loss", "val_r2")
 PLACE = Place("thread 0", "cpu:0", "host", 1, None, None)

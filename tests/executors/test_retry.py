@@ -7,7 +7,7 @@ import pytest
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.retry import train_surviving
 from sweeper.executors.simulated import SimulatedExecutor
-from sweeper.scheduler.plan import Bucket, Lane, ProgramClass
+from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
 
 

@@ -16,8 +16,8 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.preparation import prepare
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
+from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
-from sweeper.scheduler.plan import Bucket, Lane, ProgramClass
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
 
