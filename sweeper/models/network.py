@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import equinox as eqx
@@ -30,13 +30,32 @@ Traced = Mapping[str, Int[AnyArray, ""]]
 
 
 def parted(parameters: Vector, sizes: Sequence[int]) -> Sequence[AnyArray]:
-    """The vector cut into parts of these sizes.
-
-    Not by slices: the gradient of a split is put together in one pass over the vector.
-    """
+    """The vector cut into parts of these sizes."""
     if isinstance(parameters, np.ndarray):
         return np.split(parameters, np.cumsum(sizes)[:-1])
-    return lax.split(parameters, sizes)
+    return _split(parameters, tuple(sizes))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _split(vector: Array, sizes: tuple[int, ...]) -> Sequence[Array]:
+    return lax.split(vector, sizes)
+
+
+def _split_forward(vector: Array, sizes: tuple[int, ...]) -> tuple[Sequence[Array], None]:
+    return lax.split(vector, sizes), None
+
+
+def _split_backward(sizes: tuple[int, ...], _: None, gradients: Sequence[Array]) -> tuple[Array]:
+    # not concatenated, as the gradient of a split would be: with several threads XLA does that
+    # element by element on a CPU, which takes longer than the whole step of a large network
+    vector = jnp.zeros(sum(sizes), gradients[0].dtype)
+    starts = np.cumsum((0, *sizes[:-1]))
+    for start, gradient in zip(starts, gradients, strict=True):
+        vector = lax.dynamic_update_slice(vector, gradient, (start,))
+    return (vector,)
+
+
+_split.defvjp(_split_forward, _split_backward)
 
 
 class Network(Protocol):
