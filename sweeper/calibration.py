@@ -243,9 +243,9 @@ def _compiled(case: Case) -> _Ready:
     before = time.perf_counter()
     compiled = compile_class(program_class, program, abstract, parts)
     compile_s = time.perf_counter() - before
-    start, stop = np.array(0, np.int32), np.array(settings.train.epochs, np.int32)
+    first, stop = np.array(0, np.int32), np.array(settings.train.epochs, np.int32)
     lanes = [
-        Lanes(program.init(index, settings), program.lane(index, settings), start, stop)
+        Lanes(program.init(index, settings), program.lane(index, settings), first, first, stop)
         for index in range(program_class.capacity)
     ]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
@@ -267,7 +267,7 @@ def _parts(batch_size: int, epochs: int) -> Parts:
 
     steps = _SIZES.train_rows // batch_size
     order = np.stack([rng.permutation(_SIZES.train_rows) for _ in range(epochs)])
-    rows = order[:, : steps * batch_size].reshape(epochs, steps, batch_size).astype(np.int32)
+    rows = order[:, : steps * batch_size].reshape(1, epochs, steps, batch_size).astype(np.int32)
     parts = Parts(batch(_SIZES.train_rows), batch(_SIZES.val_rows), batch(0), rows)
     return jax.device_put(parts)
 

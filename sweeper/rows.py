@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.scheduler.buckets import ProgramClass
@@ -25,8 +27,11 @@ class Verdict:
     value: float | None
 
 
-def bucket_record(work: Work, outcome: Outcome) -> BucketRecord:
-    """What the ledger keeps of a bucket; `lanes` in its row is for the trials' own rows."""
+def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
+    """What the ledger keeps of a bucket; `lanes` in its row is for the trials' own rows.
+
+    Each trial had `members` lanes.
+    """
     bucket, program = work.bucket, work.program
     epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
     row = {
@@ -36,7 +41,7 @@ def bucket_record(work: Work, outcome: Outcome) -> BucketRecord:
         "strategy": program.strategy,
         "lane_loop": program.lane_loop,
         "capacity": program.capacity,
-        "lanes_live": len(bucket.lanes),
+        "lanes_live": len(bucket.lanes) * members,
         "trials": json.dumps(list(bucket.numbers)),
         "place": outcome.place.place,
         "device": outcome.place.device,
@@ -47,7 +52,7 @@ def bucket_record(work: Work, outcome: Outcome) -> BucketRecord:
         "predicted_compile_s": _predicted_compile_s(work, outcome),
         "predicted_train_s": bucket.predicted_train_s,
         "waste_fraction": bucket.waste_fraction,
-        "occupancy": _occupancy(program, epochs),
+        "occupancy": members * sum(epochs) / (program.capacity * max(epochs)),
         "epochs_from": min(lane.epoch_from for lane in bucket.lanes) + 1,
         "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
         "memory_predicted_bytes": outcome.memory_predicted_bytes,
@@ -64,11 +69,6 @@ def _predicted_compile_s(work: Work, outcome: Outcome) -> float | None:
     if not outcome.compile_s:
         return None
     return work.program.cached_s if outcome.cache_hit else work.program.predicted_compile_s
-
-
-def _occupancy(program: ProgramClass, epochs: Sequence[int]) -> float:
-    """The share of a bucket's lanes and epochs in which a trial was trained."""
-    return sum(epochs) / (program.capacity * max(epochs))
 
 
 def _outcome(outcome: Outcome) -> str:
@@ -108,6 +108,7 @@ def trial_row(
     test_metrics: Sequence[str],
     metric: str,
     maximize: bool,
+    replicates: int,
     seed: int,
     run_id: str,
     finished_at: float,
@@ -115,8 +116,9 @@ def trial_row(
     """The row of a finished trial; columns that are not named here are null."""
     spec, lane, last = trial.spec, trial.lane, trial.rows[-1]
     failure: Mapping[str, Any] = lane["failure"] or {}
+    objective = metrics.index(metric)
     final = trial.curves[-1].values[-1] if trial.curves else [math.nan] * len(metrics)
-    best_value, best_epoch = _best(trial.column(metrics.index(metric)), maximize)
+    best_value, best_epoch = _best(trial.column(objective), maximize)
     mine = [own for row in trial.rows for own in row["lanes"] if own["number"] == spec.number]
     return {
         "run_id": run_id,
@@ -131,7 +133,8 @@ def trial_row(
         "params_json": json.dumps(dict(spec.params)),
         **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
         **dict(zip(test_metrics, lane["test"], strict=False)),
-        "n_replicates": 1,
+        "value_std": _spread(trial, objective) if verdict.value is not None else None,
+        "n_replicates": replicates,
         "n_folds": 1,
         "n_parameters": structure.n_parameters,
         "strategy": program.strategy,
@@ -162,6 +165,12 @@ def trial_row(
 def finite(value: float) -> float | None:
     """`value` as a column holds it: null where it is not a number or not finite."""
     return float(value) if math.isfinite(value) else None
+
+
+def _spread(trial: Running, objective: int) -> float | None:
+    """The standard deviation of the last value over members, with n - 1; None of a single one."""
+    last = trial.curves[-1].by_member[:, -1, objective]
+    return finite(float(np.std(last, ddof=1))) if len(last) > 1 else None
 
 
 def _best(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:

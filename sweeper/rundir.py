@@ -57,9 +57,10 @@ class RunDir:
         """The weights of the best trials."""
         return self.root / "models"
 
-    def model(self, number: int) -> Path:
-        """The weights of trial `number`, if they are kept."""
-        return self.models / f"trial-{number:06d}.eqx"
+    def model(self, number: int, member: int = 0) -> Path:
+        """The weights of a member of trial `number`, if they are kept."""
+        which = f"-{member}" if member else ""
+        return self.models / f"trial-{number:06d}{which}.eqx"
 
     @property
     def data(self) -> Path:

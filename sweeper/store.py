@@ -29,7 +29,9 @@ class RunStore:
     programs: Programs
 
     def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
-        """Write the model of a trial as Equinox serialises leaves, without optimizer state.
+        """Write the models of a trial as Equinox serialises leaves, without optimizer state.
+
+        One a member; the first is what readers are pointed to.
 
         Raises:
             SetupError: the state does not fit the model that the trial's settings build now.
@@ -38,18 +40,25 @@ class RunStore:
         path = self.run_dir.checkpoints / checkpoint
         like = only_model(program.abstract())
         try:
-            state = LaneFile(path, digest).lane(spec.number, like)
+            file = LaneFile(path, digest)
+            states = [file.lane(spec.number, like, member) for member in self._members]
         except CheckpointError as error:
             mend = "let model.function build the same network whenever it is called"
             raise SetupError(Problem(str(path), "", str(error), mend)) from error
-        with replacing(self.run_dir.model(spec.number), self.run_dir.staging) as staged:
-            eqx.tree_serialise_leaves(staged, program.model(state))
+        for member, state in zip(self._members, states, strict=True):
+            model = self.run_dir.model(spec.number, member)
+            with replacing(model, self.run_dir.staging) as staged:
+                eqx.tree_serialise_leaves(staged, program.model(state))
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:
         """Remove every checkpoint and model that is not named."""
-        kept = {self.run_dir.model(number).name for number in models}
+        kept = {self.run_dir.model(n, member).name for n in models for member in self._members}
         _keep_only(self.run_dir.checkpoints, checkpoints)
         _keep_only(self.run_dir.models, kept)
+
+    @property
+    def _members(self) -> range:
+        return range(len(self.config.members))
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ class Sweep:
         """Decide which trials of the open round end, and commit it."""
         state, parts = self.state, self._parts
         pairs = zip(self._works(plan), outcomes, strict=True)
-        records = [bucket_record(work, outcome) for work, outcome in pairs]
+        records = [bucket_record(work, outcome, parts.policy.members) for work, outcome in pairs]
         state.absorb(records)
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
@@ -225,6 +225,7 @@ class Sweep:
             test_metrics=parts.test_metrics,
             metric=parts.config.study.metric,
             maximize=self._maximize,
+            replicates=parts.config.study.replicates,
             seed=parts.config.study.seed,
             run_id=parts.run_id,
             finished_at=parts.clock(),

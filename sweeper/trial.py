@@ -45,6 +45,14 @@ class TrialSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One of the trainings that a trial is the mean of; both count from 0."""
+
+    replicate: int = 0
+    fold: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why a lane has no result: the `reason`, and the error as its author would know it."""
 
@@ -58,13 +66,29 @@ class Curve:
     """What one lane measured in one round: `values[i]` are the metrics after `first_epoch + i`.
 
     Epochs count from 1, each of `steps_per_epoch` updates; `values` is float64, shaped (epochs,
-    metrics).
+    metrics). Of a trial of several members it is their mean, and `members` has theirs, shaped
+    (members, epochs, metrics).
     """
 
     number: int
     first_epoch: int
     values: NDArray[np.float64]
     steps_per_epoch: int
+    members: NDArray[np.float64] | None = None
+
+    @staticmethod
+    def of_members(
+        number: int, first_epoch: int, members: NDArray[np.float64], steps_per_epoch: int
+    ) -> Curve:
+        """The curve of a trial whose `members` measured these values."""
+        if len(members) == 1:
+            return Curve(number, first_epoch, members[0], steps_per_epoch)
+        return Curve(number, first_epoch, members.mean(axis=0), steps_per_epoch, members)
+
+    @property
+    def by_member(self) -> NDArray[np.float64]:
+        """The values of each member, shaped (members, epochs, metrics)."""
+        return self.values[None] if self.members is None else self.members
 
     @property
     def last_epoch(self) -> int:

@@ -47,12 +47,13 @@ class Study:
     place: str
     n_trials: int = 10
     strategy: str = "exact"
+    more: tuple[str, ...] = ()
 
     def start(self) -> subprocess.Popen[str]:
         """Run it, or go on with it."""
         size, directory = f"study.n_trials={self.n_trials}", f"results.dir={self.directory}/run"
         strategy = f"execution.strategy={self.strategy}"
-        settings = (*SMALL, *PLACES[self.place], size, directory, strategy)
+        settings = (*SMALL, *PLACES[self.place], size, directory, strategy, *self.more)
         overrides = [word for setting in settings for word in ("--set", setting)]
         return start(self.directory, self.cache, ["run", str(STUDY), "--quiet", *overrides])
 
@@ -91,11 +92,13 @@ class Study:
 Golden = tuple[str, Path]
 
 
-def run_golden(directories: pytest.TempPathFactory, n_trials: int, strategy: str) -> Golden:
+def run_golden(
+    directories: pytest.TempPathFactory, n_trials: int, strategy: str, more: tuple[str, ...] = ()
+) -> Golden:
     """The digest of an unbroken run in one place with a cold cache, and the cache it leaves."""
     warm = directories.mktemp("cache")
     place = "a thread and a worker" if strategy == "process" else "one thread"
-    study = Study(directories.mktemp("golden"), warm, place, n_trials, strategy)
+    study = Study(directories.mktemp("golden"), warm, place, n_trials, strategy, more)
     finish(study.start())
     return study.digest(), warm
 

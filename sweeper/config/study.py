@@ -49,5 +49,8 @@ class StudyTable(Table):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         default=0, description="of the split, the proposals and every trial"
     )
+    replicates: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description="trainings of each trial, of other seeds; its value is their mean"
+    )
     sampler: SamplerTable = Field(default=SamplerTable(), description="who proposes trials")
     pruner: PrunerTable = Field(default=PrunerTable(), description="who ends trials early")

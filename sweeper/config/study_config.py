@@ -23,7 +23,7 @@ from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table
 from sweeper.config.train import TrainTable
 from sweeper.errors import Problem
-from sweeper.trial import Scalar
+from sweeper.trial import Member, Scalar
 
 _KINDS: tuple[ModelKind, ...] = ("mlp", "python")
 
@@ -115,6 +115,11 @@ class StudyConfig(Table):
         """How many of them models of `kind` have."""
         counts = [entry.count() for key, entry in self.search.items() if self.splits(key, kind)]
         return None if None in counts else prod(count for count in counts if count is not None)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The trainings that every trial is the mean of."""
+        return tuple(Member(replicate) for replicate in range(self.study.replicates))
 
     @property
     def max_epochs(self) -> int:

@@ -2,48 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.executors.executor import LaneResult, Place, Work
 from sweeper.programs.program import Program, State
 from sweeper.programs.segment import Lanes, Segment
 from sweeper.scheduler import plan
-from sweeper.trial import Curve
+from sweeper.trial import Curve, Member
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A lane about to train: its state, and the epoch that the state is at the end of."""
+    """A trial about to train: its members' states, and the epoch that they are at the end of."""
 
-    state: State
+    states: tuple[State, ...]
     epoch: int
     retrained: bool = False
 
 
 def stack(
-    work: Work, starts: Sequence[Start], settings: Sequence[Settings], program: Program
+    work: Work,
+    starts: Sequence[Start],
+    settings: Sequence[Settings],
+    program: Program,
+    members: Sequence[Member] = (Member(),),
 ) -> Lanes:
-    """The lanes side by side, filled up to the capacity with lanes that stop where they start."""
-    spare = work.program.capacity - len(starts)
+    """The lanes side by side, filled up to the capacity with lanes that stop where they start.
+
+    The members of a trial follow each other.
+    """
+    spare = work.program.capacity - len(starts) * len(members)
 
     def stacked(values: Sequence[Any]) -> Any:
         padded = [*values, *[values[0]] * spare]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
 
-    stops = [lane.epoch_to for lane in work.bucket.lanes]
+    def bounds(epochs: Iterable[int]) -> NDArray[np.int32]:
+        return np.array([*np.repeat([*epochs], len(members)), *[0] * spare], np.int32)
+
     return Lanes(
-        state=stacked([start.state for start in starts]),
+        state=stacked([state for start in starts for state in start.states]),
         lane=stacked(
-            [program.lane(spec.number, its) for spec, its in zip(work.specs, settings, strict=True)]
+            [
+                program.lane(spec.number, its, member.replicate)
+                for spec, its in zip(work.specs, settings, strict=True)
+                for member in members
+            ]
         ),
-        start=np.array([start.epoch for start in starts] + [0] * spare, np.int32),
-        stop=np.array(stops + [0] * spare, np.int32),
+        member=np.array([*range(len(members))] * len(starts) + [0] * spare, np.int32),
+        start=bounds(start.epoch for start in starts),
+        stop=bounds(lane.epoch_to for lane in work.bucket.lanes),
     )
 
 
@@ -57,6 +72,7 @@ def abstract_lanes(program: Program, capacity: int, settings: Settings) -> Lanes
     return Lanes(
         state=jax.tree.map(stacked, program.abstract()),
         lane=jax.tree.map(stacked, program.lane(0, settings)),
+        member=bounds,  # type: ignore[arg-type]
         start=bounds,  # type: ignore[arg-type]
         stop=bounds,  # type: ignore[arg-type]
     )
@@ -71,20 +87,21 @@ def judged_columns(metrics: Sequence[str], objective: str) -> list[int]:
 
 
 def result(
-    lane: plan.Lane, segment: Segment, index: int, judged: Sequence[int], steps: int, place: Place
+    lane: plan.Lane, segment: Segment, lanes: slice, judged: Sequence[int], steps: int, place: Place
 ) -> LaneResult:
-    """What lane `index` measured in this round, up to the first epoch that is not finite.
+    """What the `lanes` of a trial measured in this round, up to the first epoch not finite in all.
 
-    Where it diverged there are no test scores: they would be of a later epoch than the last.
+    Where one diverged there are no test scores: they would be of a later epoch than the last.
     """
-    rows = np.asarray(segment.curves[index, lane.epoch_from : lane.epoch_to], np.float64)
-    bad = np.flatnonzero(~np.isfinite(rows[:, judged]).all(axis=1))
-    length = int(bad[0]) + 1 if len(bad) else len(rows)
+    rows = np.asarray(segment.curves[lanes, lane.epoch_from : lane.epoch_to], np.float64)
+    bad = np.flatnonzero(~np.isfinite(rows[:, :, judged]).all(axis=(0, 2)))
+    length = int(bad[0]) + 1 if len(bad) else rows.shape[1]
+    test = np.asarray(segment.test[lanes], np.float64).mean(axis=0)
     return LaneResult(
         number=lane.number,
-        curve=Curve(lane.number, lane.epoch_from + 1, rows[:length], steps),
+        curve=Curve.of_members(lane.number, lane.epoch_from + 1, rows[:, :length], steps),
         checkpoint="",
-        test=() if len(bad) else tuple(float(value) for value in segment.test[index]),
+        test=() if len(bad) else tuple(test.tolist()),
         place=place,
         diverged_epoch=lane.epoch_from + length if len(bad) else None,
     )

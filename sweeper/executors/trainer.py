@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
@@ -23,7 +24,7 @@ from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.lanes import Start, abstract_lanes, judged_columns, result, stack
 from sweeper.executors.retry import failed
 from sweeper.programs.build import Programs
-from sweeper.programs.checkpoint import CheckpointError, LaneFile, write_lanes
+from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program, State, only_model
 from sweeper.programs.segment import Parts, Segment
@@ -107,18 +108,23 @@ class Trainer:
         pairs = zip(work.bucket.lanes, settings, strict=True)
         files = self._files(work)
         starts = [self._start(program, lane, its, files) for lane, its in pairs]
-        lanes = stack(work, starts, settings, program)
+        members = self._config.members
+        lanes = stack(work, starts, settings, program, members)
         compiled, compile_s = self._compiled_for(work)
         before = time.perf_counter()
         segment: Segment = jax.device_get(compiled.run(lanes, parts))
         train_s = time.perf_counter() - before
+
+        def lanes_of(index: int) -> slice:
+            return slice(index * len(members), (index + 1) * len(members))
+
         file, digest = self._write(work, segment, settings, program)
         judged = judged_columns(program.metrics, self._config.study.metric)
         return Outcome(
             bucket=work.bucket,
             lanes=tuple(
                 replace(
-                    result(lane, segment, index, judged, parts.order.shape[1], place),
+                    result(lane, segment, lanes_of(index), judged, parts.order.shape[2], place),
                     checkpoint=file,
                     retrained=starts[index].retrained,
                 )
@@ -143,16 +149,18 @@ class Trainer:
 
         A trial is a function of its parameters, so training it again gives the same state.
         """
-        if not lane.checkpoint:
-            return Start(program.init(lane.number, settings), 0)
+        members = self._config.members
         file = files.get(lane.checkpoint)
         if file is not None:
+            like = program.exact_abstract(settings)
             try:
-                state = file.lane(lane.number, program.exact_abstract(settings))
-                return Start(program.padded(state, settings), lane.epoch_from)
+                own = [file.lane(lane.number, like, index) for index in range(len(members))]
+                states = tuple(program.padded(state, settings) for state in own)
+                return Start(states, lane.epoch_from)
             except CheckpointError as error:
                 _log.warning("trial %d is trained again: %s", lane.number, error)
-        return Start(program.init(lane.number, settings), 0, retrained=True)
+        fresh = (program.init(lane.number, settings, member.replicate) for member in members)
+        return Start(tuple(fresh), 0, retrained=bool(lane.checkpoint))
 
     def _files(self, work: Work) -> dict[str, LaneFile]:
         """The checkpoints that the lanes of a bucket go on from, but those that are damaged."""
@@ -181,13 +189,16 @@ class Trainer:
 
     def _make_parts(self, batch_size: int) -> Parts:
         data, config = self._data, self._config
-        order = epoch_order(config.study.seed, 0, config.max_epochs, len(data.x_train), batch_size)
+        sizes = config.max_epochs, len(data.x_train), batch_size
+        orders = [
+            epoch_order(config.study.seed, member.replicate, *sizes) for member in config.members
+        ]
         return jax.device_put(
             Parts(
                 train=Batch(data.x_train, data.y_train),
                 val=Batch(data.x_val, data.y_val),
                 test=Batch(data.x_test, data.y_test),
-                order=order,
+                order=np.stack(orders),
             )
         )
 
@@ -200,15 +211,18 @@ class Trainer:
         """
         lanes = work.bucket.lanes
         file = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}.safetensors"
-        states: dict[int, State] = {}
+        states: dict[LaneName, State] = {}
         has_unfinished = False
+        n_members = len(self._config.members)
         for index, (lane, its) in enumerate(zip(lanes, settings, strict=True)):
-            state = program.exact(jax.tree.map(lambda leaf, i=index: leaf[i], segment.state), its)
-            if lane.epoch_to < its.train.epochs:
-                has_unfinished = True
-            else:
-                state = only_model(state)
-            states[lane.number] = state
+            is_unfinished = lane.epoch_to < its.train.epochs
+            has_unfinished |= is_unfinished
+            for member in range(n_members):
+                at = index * n_members + member
+                state = program.exact(
+                    jax.tree.map(lambda leaf, at=at: leaf[at], segment.state), its
+                )
+                states[lane.number, member] = state if is_unfinished else only_model(state)
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
     def _place(self, place: str, memory_fraction: float | None) -> Place:

@@ -21,15 +21,17 @@ from sweeper.errors import Problem, SetupError
 
 _State = TypeVar("_State", bound=PyTree)
 
+LaneName = tuple[int, int]  # a trial's number, and which of its members
+
 
 class CheckpointError(Exception):
     """The file is missing, is not what was written, or does not fit the state it is read into."""
 
 
 def write_lanes(
-    path: Path, states: Mapping[int, PyTree[NDArray[Any]]], *, synced: bool = True
+    path: Path, states: Mapping[LaneName, PyTree[NDArray[Any]]], *, synced: bool = True
 ) -> str:
-    """Write the state of each trial to `path`, synced to disk; gives the digest of the file.
+    """Write the state of each lane to `path`, synced to disk; gives the digest of the file.
 
     Not `synced` where nothing of it has to outlive this process.
 
@@ -37,8 +39,8 @@ def write_lanes(
         SetupError: the disk does not take it.
     """
     tensors = {
-        f"{number}/{name}": np.asarray(leaf, order="C")
-        for number, state in states.items()
+        f"{lane}/{name}": np.asarray(leaf, order="C")
+        for lane, state in ((_lane_name(*lane), state) for lane, state in states.items())
         for name, leaf in _named(state).items()
     }
     content = save(tensors, metadata=_versions())
@@ -74,17 +76,21 @@ class LaneFile:
         except SafetensorError as error:
             raise CheckpointError(f"{path}: {error}") from error
 
-    def lane(self, number: int, like: _State) -> _State:
-        """The state of trial `number`, with the structure, shapes and dtypes of `like`.
+    def lane(self, number: int, like: _State, member: int = 0) -> _State:
+        """The state of a member of trial `number`, with structure, shapes and dtypes of `like`.
 
         Raises:
             CheckpointError: a leaf is missing or of another shape.
         """
         leaves = [
-            _leaf(self._tensors, f"{number}/{name}", expected)
+            _leaf(self._tensors, f"{_lane_name(number, member)}/{name}", expected)
             for name, expected in _named(like).items()
         ]
         return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _lane_name(number: int, member: int) -> str:
+    return f"{number}.{member}" if member else f"{number}"
 
 
 @cache

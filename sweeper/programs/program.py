@@ -102,11 +102,11 @@ class Program(Protocol):
         """Shapes and dtypes of the state, and with them its PyTree structure."""
         ...
 
-    def init(self, number: int, settings: Settings) -> State:
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         """The state of trial `number` before its first step, in NumPy arrays, at step 0."""
         ...
 
-    def lane(self, number: int, settings: Settings) -> Lane:
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         """What the program is told of trial `number` at run time."""
         ...
 

@@ -19,22 +19,24 @@ from sweeper.programs.program import AnyArray, Batch, Lane, Program, State
 
 
 class Parts(eqx.Module):
-    """The data of a study, the same for all lanes."""
+    """The data of a study, the same for all lanes; `order[i]` is that of member `i` of a trial."""
 
     train: Batch
     val: Batch
     test: Batch
-    order: Int[AnyArray, "epochs steps batch"]
+    order: Int[AnyArray, "members epochs steps batch"]
 
 
 class Lanes(eqx.Module):
     """The lanes of a bucket, stacked: every leaf has a leading axis of the class's capacity.
 
-    Lane `i` trains from the end of epoch `start[i]` to the end of epoch `stop[i]`.
+    Lane `i` is member `member[i]` of its trial, and trains from the end of epoch `start[i]` to the
+    end of epoch `stop[i]`.
     """
 
     state: State
     lane: Lane
+    member: Int[AnyArray, " lane"]
     start: Int[AnyArray, " lane"]
     stop: Int[AnyArray, " lane"]
 
@@ -68,11 +70,12 @@ def segment(
 def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
     """One lane, unstacked, from its start to its stop."""
     dtype = parts.train.x.dtype
-    curve = jnp.zeros((len(parts.order), len(program.metrics)), dtype)
+    order = jnp.asarray(parts.order)[lane.member]
+    curve = jnp.zeros((len(order), len(program.metrics)), dtype)
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
         state, curve = carry
-        state, trained = train_epoch(program, state, lane.lane, parts, index)
+        state, trained = train_epoch(program, state, lane.lane, parts.train, order[index])
         row = (*trained, *program.evaluate(state, parts.val, lane.lane))
         return state, curve.at[index].set(jnp.stack(row))
 
@@ -82,17 +85,17 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
 
 
 def train_epoch(
-    program: Program, state: State, lane: Lane, parts: Parts, epoch: Int[Array, ""]
+    program: Program, state: State, lane: Lane, data: Batch, order: Int[Array, "steps batch"]
 ) -> tuple[State, tuple[Array, ...]]:
-    """One pass over the training part in the order of `epoch`, and the means of its steps."""
+    """One pass over the training part in this `order`, and the means of its steps."""
 
-    training = jnp.asarray(parts.train.x), jnp.asarray(parts.train.y)
+    training = jnp.asarray(data.x), jnp.asarray(data.y)
 
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
         batch = Batch(*(part.at[rows].get(mode="promise_in_bounds") for part in training))
         return program.step(state, batch, lane)
 
-    state, measured = lax.scan(step, state, parts.order[epoch])
+    state, measured = lax.scan(step, state, order)
     return state, tuple(jnp.mean(values) for values in measured)
 
 

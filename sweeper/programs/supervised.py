@@ -44,13 +44,13 @@ class Supervised:
     def abstract(self) -> State:
         return self._abstract
 
-    def init(self, number: int, settings: Settings) -> State:
-        rng = generator(self.data.seed, "weights", number, 0)
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        rng = generator(self.data.seed, "weights", number, replicate)
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
         return State(self.network.initial(settings, rng), blank.optimizer, blank.step)
 
-    def lane(self, number: int, settings: Settings) -> Lane:
-        key = words(self.data.seed, "dropout", number, 0)[:2]
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+        key = words(self.data.seed, "dropout", number, replicate)[:2]
         return Lane.of(settings.traced(), self.network.traced(settings), key, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:

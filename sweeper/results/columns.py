@@ -80,7 +80,7 @@ OUTCOME = (
 PARAMS_JSON = Column("params_json", STRING, "the parameters, exact", D | R)
 
 CIRCUMSTANCES = (
-    Column("value_std", DOUBLE, "standard deviation of value over replicates and folds", D),
+    Column("value_std", DOUBLE, "sample standard deviation of value over members", D),
     Column("n_replicates", INT32, "replicates that value is the mean of", D),
     Column("n_folds", INT32, "folds that value is the mean of", D),
     Column("n_parameters", INT64, "numbers in the exact model", D | R),

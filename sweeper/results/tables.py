@@ -23,14 +23,14 @@ def rows_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table
 
 
 def metrics_table(blocks: Iterable[CurveBlock], study: str, schema: pa.Schema) -> pa.Table:
-    """One row a value of the curves, by round, lane, epoch and metric."""
+    """One row a value of the curves, by round, trial, member, epoch and metric."""
     tables = [_block_table(block, study, schema) for block in blocks]
     return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
 
 
 def n_values(block: CurveBlock) -> int:
     """How many rows of metrics the block is."""
-    return sum(curve.values.size for curve in block.curves)
+    return sum(curve.by_member.size for curve in block.curves)
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -60,18 +60,19 @@ def _block_table(block: CurveBlock, study: str, schema: pa.Schema) -> pa.Table:
     curves = [curve for curve in block.curves if curve.values.size]
     if not curves:
         return schema.empty_table()
-    values = np.concatenate([curve.values for curve in curves])
-    lengths = [len(curve.values) for curve in curves]
-    trials = np.repeat([curve.number for curve in curves], lengths)
-    epochs = np.concatenate([np.arange(c.first_epoch, c.last_epoch + 1) for c in curves])
-    steps = epochs * np.repeat([curve.steps_per_epoch for curve in curves], lengths)
+    parts = [(c, member, values) for c in curves for member, values in enumerate(c.by_member)]
+    values = np.concatenate([values for _, _, values in parts])
+    lengths = [len(values) for _, _, values in parts]
+    trials = np.repeat([curve.number for curve, _, _ in parts], lengths)
+    replicates = np.repeat([member for _, member, _ in parts], lengths)
+    epochs = np.concatenate([np.arange(c.first_epoch, c.last_epoch + 1) for c, _, _ in parts])
+    steps = epochs * np.repeat([curve.steps_per_epoch for curve, _, _ in parts], lengths)
     n_epochs, n_metrics = values.shape
-    zeros = np.zeros(values.size, np.int32)
     columns = {
         "study": pa.repeat(study, values.size),
         "trial_number": np.repeat(trials, n_metrics),
-        "replicate": zeros,
-        "fold": zeros,
+        "replicate": np.repeat(replicates, n_metrics),
+        "fold": np.zeros(values.size, np.int32),
         "epoch": np.repeat(epochs, n_metrics),
         "step": np.repeat(steps, n_metrics),
         "metric": list(block.metrics) * n_epochs,

@@ -61,7 +61,9 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Trials that one compiled program trains together in one round; `lanes[i]` is lane `i`.
+    """Trials that one compiled program trains together in one round.
+
+    `lanes[i]` is the lane of the trial, or the lanes of all its members side by side.
 
     `waste_fraction` is the part of its work that goes into padding and empty lanes; both
     predictions are None where the cost of such models is not known.
@@ -109,7 +111,8 @@ class Policy:
     """What the study and the machine's backend fix about planning.
 
     `trials_a_structure` is how many trials of one structure the whole study can expect, by kind of
-    model; `stops` are the epochs, ascending, at which a round may end.
+    model; `stops` are the epochs, ascending, at which a round may end. A trial takes `members`
+    lanes of one bucket.
     """
 
     strategy: Literal["auto", "exact", "padded", "process"]
@@ -118,6 +121,7 @@ class Policy:
     trials_a_structure: Mapping[ModelKind, float]
     forecast: Forecast
     stops: tuple[int, ...] = field(default=())
+    members: int = 1
 
     def next_stop(self, trial: LiveTrial) -> int:
         """The epoch to which `trial` trains in the next round."""

@@ -25,9 +25,10 @@ _SHIPPED_ELSE = "gpu.json"
 class Workload:
     """What a lane does, apart from its width and depth.
 
-    `steps` are of one epoch; `epochs` is the mean over trials. `n_activations` are traced in one
-    program (1: the activation is compiled in). `optimizer_slots` counts the arrays of the size of
-    the parameters that the optimizer keeps: 2 for adamw, 1 for sgd. `bytes_per_number` is 4 or 8.
+    `steps` are of one epoch; `epochs` is the mean over trials, of all members of one together.
+    `n_activations` are traced in one program (1: the activation is compiled in). `optimizer_slots`
+    counts the arrays of the size of the parameters that the optimizer keeps: 2 for adamw, 1 for
+    sgd. `bytes_per_number` is 4 or 8.
     """
 
     in_size: int

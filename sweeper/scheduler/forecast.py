@@ -144,7 +144,8 @@ def forecast(
 
     `traced` are structural settings that programs are told at run time.
     """
-    capacity = capacity_for(lane_loop, min(n_trials, config.schedule.parallel))
+    at_once = min(n_trials, config.schedule.parallel) * len(config.members)
+    capacity = capacity_for(lane_loop, at_once)
     families: dict[str, Family] = {}
     for example, chance in _families(config, traced):
         settings = config.filled(example)
@@ -249,7 +250,7 @@ def workload_of(
         out_size=data.out_size,
         batch_size=train.batch_size,
         steps=max(1, data.train_rows // train.batch_size),
-        epochs=float(mean),
+        epochs=float(mean) * len(config.members),
         val_rows=data.val_rows,
         layer_norm=model.kind == "mlp" and model.layer_norm,
         dropout=settings.has("model.dropout"),

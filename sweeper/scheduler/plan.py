@@ -129,13 +129,14 @@ def _program(
     )
 
 
-def _sized(program: ProgramClass, lanes: int, policy: Policy) -> ProgramClass:
-    """A new class that `lanes` trials join at first."""
-    capacity = capacity_for(program.lane_loop, lanes)
+def _sized(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
+    """A new class that `trials` trials join at first."""
+    capacity = capacity_for(program.lane_loop, trials * policy.members)
     if program.strategy == "process":
-        capacity = 1
+        capacity = policy.members
     elif program.lane_loop == "map":  # the study's own, known before the first trial is asked
         capacity = policy.forecast.capacity
+    capacity = max(capacity, policy.members)
     name = (*_content(program), program.lane_loop, capacity, program.precision)
     return replace(program, class_id=short_hash(*name), capacity=capacity)
 
@@ -155,8 +156,9 @@ def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bu
     program = members[0].program
     side = "process" if program.strategy == "process" else "inline"
     members = sorted(members, key=lambda member: member.trial.spec.number)
-    for start in range(0, len(members), program.capacity):
-        some = members[start : start + program.capacity]
+    trials = program.capacity // policy.members
+    for start in range(0, len(members), trials):
+        some = members[start : start + trials]
         lanes = tuple(_lane(member.trial, policy) for member in some)
         predicted_s, waste = _predicted(some, lanes, policy)
         weight = _guess(some, lanes) if predicted_s is None else predicted_s
@@ -186,7 +188,8 @@ def _predicted(
         spent_s += padded_s * (count if program.lane_loop == "map" else max(epochs))
         useful_s += own_s * count
     if program.lane_loop == "vmap":
-        spent_s *= program.capacity / len(members)
+        spent_s *= program.capacity / (len(members) * policy.members)
+    spent_s, useful_s = spent_s * policy.members, useful_s * policy.members
     return spent_s, max(0.0, 1 - useful_s / spent_s)
 
 

@@ -29,6 +29,7 @@ def policy_of(
         trials_a_structure={kind: _expected(config, kind, n_trials) for kind in config.kinds},
         forecast=forecast,
         stops=_stops(config, tuple(rungs), forecast),
+        members=len(config.members),
     )
 
 

@@ -22,7 +22,7 @@ def measured(rows: list[list[float]], objective: str) -> LaneResult:
     curve = np.vstack([np.zeros((1, 3)), rows])
     segment = Segment(state, jnp.asarray(curve[None]), jnp.asarray([[0.5]]))
     lane = Lane(7, 1, len(curve), "")
-    return result(lane, segment, 0, judged_columns(METRICS, objective), 19, PLACE)
+    return result(lane, segment, slice(0, 1), judged_columns(METRICS, objective), 19, PLACE)
 
 
 def test_a_metric_that_is_undefined_ends_no_trial() -> None:

@@ -65,7 +65,7 @@ def segment(
             State(np.where(s.model == 0, 0, np.nextafter(s.model, 9)), s.optimizer, s.step)
             for s in states
         ]
-    lanes = stack(work, [Start(state, 0) for state in states], settings, program)
+    lanes = stack(work, [Start((state,), 0) for state in states], settings, program)
     parts = study.trainer._parts_for(settings[0].train.batch_size)
     compiled = compile_class(work.program, program, lanes, parts)
     found: Segment = jax.device_get(compiled.run(lanes, parts))

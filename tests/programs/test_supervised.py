@@ -22,13 +22,13 @@ from tests.programs.conftest import Bench, spec
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 
 
-def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
+def plain_curve(bench: Bench, trial: TrialSpec, replicate: int = 0) -> NDArray[np.float64]:
     """The trial in plain Equinox and Optax: same initial weights, same data, same order."""
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
     table, dropout = settings.model, settings.model.dropout
     program = Programs(data_spec(config, data)).exact(settings)
-    start = program.model(program.init(trial.number, settings))
+    start = program.model(program.init(trial.number, settings, replicate))
     weights = [(layer.weight, layer.bias) for layer in start.layers]
     is_regression = settings.train.loss == "mse"
 
@@ -82,8 +82,9 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
         return eqx.apply_updates(net, updates), state, value
 
     state = optimizer.init(eqx.filter(net, eqx.is_inexact_array))
-    lane_key = jax.random.wrap_key_data(words(config.study.seed, "dropout", trial.number, 0)[:2])
-    order = epoch_order(config.study.seed, 0, config.train.epochs, len(data.x_train), 64)
+    drawn = words(config.study.seed, "dropout", trial.number, replicate)
+    lane_key = jax.random.wrap_key_data(drawn[:2])
+    order = epoch_order(config.study.seed, replicate, config.train.epochs, len(data.x_train), 64)
     unit = data.y_scale**2 if is_regression else 1.0
     rows, count = [], 0
     for epoch in order:

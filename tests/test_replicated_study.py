@@ -1,0 +1,109 @@
+"""A study of replicates: what its rows say, and that it goes on like any other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.command_line import CommandLine
+from tests.test_golden_digest import Golden, Study, run_golden
+
+STUDY = """
+version = 1
+[study]
+name = "replicated"
+metric = "val_accuracy"
+direction = "maximize"
+n_trials = 6
+replicates = 3
+[study.sampler]
+name = "random"
+[data]
+source = "sklearn"
+name = "iris"
+[model]
+depth = 1
+[optimizer]
+name = "adamw"
+[train]
+loss = "cross_entropy"
+metrics = ["accuracy"]
+epochs = 4
+batch_size = 16
+[search]
+model.width = { type = "int", low = 4, high = 8, base = 2 }
+optimizer.lr = { type = "float", low = 1e-3, high = 1e-1, log = true }
+[schedule]
+round_epochs = 2
+[results]
+dir = "run"
+keep_models = 2
+"""
+REPLICATES = ("study.replicates=2",)
+
+
+@pytest.fixture
+def run(command: CommandLine) -> Path:
+    """The run directory of the study, trained."""
+    command.write(STUDY)
+    assert command("run", "study.toml", "--quiet").returncode == 0
+    return command.directory / "run"
+
+
+def test_value_is_the_mean_and_value_std_the_spread(run: Path) -> None:
+    trials = pd.read_parquet(run / "trials.parquet").set_index("trial_number")
+    metrics = pd.read_parquet(run / "metrics")
+    last = metrics[(metrics.metric == "val_accuracy") & (metrics.epoch == 4)]
+    by_trial = last.groupby("trial_number").value
+
+    assert sorted(metrics.replicate.unique()) == [0, 1, 2]
+    assert by_trial.count().eq(3).all()
+    np.testing.assert_allclose(trials.value, by_trial.mean(), rtol=1e-15)
+    np.testing.assert_allclose(trials.value_std, by_trial.std(), rtol=1e-12, atol=1e-15)
+    assert trials.n_replicates.eq(3).all()
+
+
+def test_every_replicate_of_the_best_is_kept(run: Path) -> None:
+    kept = sorted(path.name for path in (run / "models").iterdir())
+    trials = pd.read_parquet(run / "trials.parquet")
+    best = trials.dropna(subset="model_path").trial_number.tolist()
+
+    assert len(best) == 2
+    assert kept == sorted(
+        f"trial-{number:06d}{which}.eqx" for number in best for which in ("", "-1", "-2")
+    )
+
+
+def test_lanes_of_a_bucket_are_counted_with_their_replicates(run: Path) -> None:
+    buckets = pd.read_parquet(run / "buckets.parquet")
+
+    trials = buckets.trials.map(lambda told: len(json.loads(told)))
+    assert buckets.lanes_live.tolist() == (3 * trials).tolist()
+    assert (buckets.lanes_live <= buckets.capacity).all()
+
+
+def test_a_study_goes_on_with_no_other_number_of_replicates(
+    run: Path, command: CommandLine
+) -> None:
+    refused = command("run", "study.toml", "--set", "study.replicates=4")
+
+    assert refused.returncode == 2
+    assert "study.replicates: was 3 when the study in run began, now 4" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    return run_golden(tmp_path_factory, 10, "auto", REPLICATES)
+
+
+@pytest.mark.parametrize("place", ["two threads", "two workers"])
+def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
+    digest, warm = golden
+    study = Study(tmp_path, warm, place, strategy="auto", more=REPLICATES)
+    study.run_killed(kills=2)
+
+    assert study.digest() == digest
