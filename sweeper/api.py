@@ -61,8 +61,8 @@ def check(config: StudyConfig) -> Checked:
     return Checked(
         name=config.study.name,
         n_trials=options.n_proposals(config),
-        train_rows=len(data.x_train),
-        val_rows=len(data.x_val),
+        train_rows=data.train_rows,
+        val_rows=data.val_rows,
         test_rows=len(data.x_test),
         features=data.n_features,
         outputs=data.out_size,

@@ -45,7 +45,7 @@ def foreseen(
     lane_loop = lane_loop_of(config, jax.default_backend())
     if given is None and recorded is not None and recorded.lane_loop == lane_loop:
         return recorded
-    sizes = DataSizes(data.n_features, data.out_size, len(data.x_train), len(data.x_val))
+    sizes = DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows)
     traced = traced_structure(config, lane_loop)
     costs = _costs(config)
     made = forecast(config, sizes, costs, lane_loop, traced, n_proposals(config))

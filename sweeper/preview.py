@@ -59,8 +59,8 @@ class Preview:
     def _data(self) -> dict[str, int]:
         data = self.data
         return {
-            "train_rows": len(data.x_train),
-            "val_rows": len(data.x_val),
+            "train_rows": data.train_rows,
+            "val_rows": data.val_rows,
             "test_rows": len(data.x_test),
             "features": data.n_features,
             "outputs": data.out_size,

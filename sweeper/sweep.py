@@ -226,6 +226,7 @@ class Sweep:
             metric=parts.config.study.metric,
             maximize=self._maximize,
             replicates=parts.config.study.replicates,
+            folds=parts.config.study.folds or 1,
             seed=parts.config.study.seed,
             run_id=parts.run_id,
             finished_at=parts.clock(),

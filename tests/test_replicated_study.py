@@ -1,15 +1,16 @@
-"""A study of replicates: what its rows say, and that it goes on like any other."""
+"""A study of replicates and folds: what its rows say, and that it goes on like any other."""
 
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, settings
 from tests.test_golden_digest import Golden, Study, run_golden
 
 STUDY = """
@@ -43,7 +44,7 @@ round_epochs = 2
 dir = "run"
 keep_models = 2
 """
-REPLICATES = ("study.replicates=2",)
+MEMBERS = ("study.replicates=2", "study.folds=2")
 
 
 @pytest.fixture
@@ -86,6 +87,38 @@ def test_lanes_of_a_bucket_are_counted_with_their_replicates(run: Path) -> None:
     assert (buckets.lanes_live <= buckets.capacity).all()
 
 
+def test_metrics_name_replicate_and_fold(command: CommandLine) -> None:
+    command.write(STUDY)
+    overrides = settings("study.folds=2", "study.n_trials=1")
+    assert command("run", "study.toml", "--quiet", *overrides).returncode == 0
+
+    run = command.directory / "run"
+    trials, metrics = pd.read_parquet(run / "trials.parquet"), pd.read_parquet(run / "metrics")
+    last = metrics[(metrics.metric == "val_accuracy") & (metrics.epoch == 4)]
+    assert list(zip(last.replicate, last.fold, strict=True)) == [*product(range(3), range(2))]
+    assert trials.n_folds.tolist() == [2]
+    np.testing.assert_allclose(trials.value, [last.value.mean()], rtol=1e-15)
+    np.testing.assert_allclose(trials.value_std, [last.value.std()], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("setting", "refusal"),
+    [
+        ("study.folds=99", "study.folds: 99 folds of 9 rows; write 9 at most"),
+        ("train.batch_size=9", "a batch of 9 rows, and a fold trains on 6; write 6 at most"),
+    ],
+)
+def test_folds_that_cannot_be_are_refused(setting: str, refusal: str, command: CommandLine) -> None:
+    command.write(STUDY)
+    split = "data.split={val=0.01, test=0.94}"
+    overrides = settings("study.folds=3", split, "train.batch_size=2", setting)
+
+    refused = command("validate", "study.toml", *overrides)
+
+    assert refused.returncode == 3
+    assert refusal in refused.stderr
+
+
 def test_a_study_goes_on_with_no_other_number_of_replicates(
     run: Path, command: CommandLine
 ) -> None:
@@ -97,13 +130,13 @@ def test_a_study_goes_on_with_no_other_number_of_replicates(
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    return run_golden(tmp_path_factory, 10, "auto", REPLICATES)
+    return run_golden(tmp_path_factory, 10, "auto", MEMBERS)
 
 
 @pytest.mark.parametrize("place", ["two threads", "two workers"])
 def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
     digest, warm = golden
-    study = Study(tmp_path, warm, place, strategy="auto", more=REPLICATES)
+    study = Study(tmp_path, warm, place, strategy="auto", more=MEMBERS)
     study.run_killed(kills=2)
 
     assert study.digest() == digest

@@ -52,5 +52,9 @@ class StudyTable(Table):
     replicates: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1, description="trainings of each trial, of other seeds; its value is their mean"
     )
+    folds: Annotated[int, Field(ge=2, le=100)] | None = Field(
+        default=None,
+        description="parts of cross-validation, instead of one validation part; value is the mean",
+    )
     sampler: SamplerTable = Field(default=SamplerTable(), description="who proposes trials")
     pruner: PrunerTable = Field(default=PrunerTable(), description="who ends trials early")

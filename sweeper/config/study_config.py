@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -118,8 +119,9 @@ class StudyConfig(Table):
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """The trainings that every trial is the mean of."""
-        return tuple(Member(replicate) for replicate in range(self.study.replicates))
+        """The trainings that every trial is the mean of: each replicate with all its folds."""
+        parts = range(self.study.replicates), range(self.study.folds or 1)
+        return tuple(Member(replicate, fold) for replicate, fold in product(*parts))
 
     @property
     def max_epochs(self) -> int:

@@ -161,6 +161,7 @@ def _kept_at(config: StudyConfig) -> Path | None:
     depends_on: list[Any] = [
         *parts,
         settings["study"]["seed"],
+        settings["study"]["folds"],
         settings["execution"]["precision"],
         content,
         _versions(),

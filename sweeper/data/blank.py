@@ -27,7 +27,8 @@ def blank(config: StudyConfig) -> Dataset | None:
     data = config.data
     if not isinstance(data, SklearnTable) or config.train.loss != "cross_entropy":
         return None
-    if data.name not in _PACKAGED:
+    # the sizes of folds depend on the rows
+    if data.name not in _PACKAGED or config.study.folds is not None:
         return None
     n_rows, n_features, n_classes = _PACKAGED[data.name]
     sizes = part_sizes(config, n_rows)

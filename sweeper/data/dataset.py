@@ -6,7 +6,7 @@ Reading the file needs NumPy alone: a worker imports neither pandas nor scikit-l
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -23,6 +23,10 @@ class Dataset:
     `x_*` are shaped (rows, n_features). For cross-entropy `y_*` are class indices, int32, shaped
     (rows,): the place in `class_names`. For regression they are shaped (rows, 1), and
     `y * y_scale + y_mean` is the target in the data's own unit.
+
+    Where there are folds, the validation part is empty. `fold_of` is the fold that validates each
+    row of the training part; its features times `fold_scale` plus `fold_shift`, both shaped
+    (folds, n_features), are scaled as the fold's own training rows ask for.
     """
 
     x_train: NDArray[Any]
@@ -35,6 +39,30 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     y_mean: float = 0.0
     y_scale: float = 1.0
+    fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+    fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+
+    @property
+    def n_folds(self) -> int:
+        """How many folds the training part has; 0 where validation rows are apart."""
+        return len(self.fold_scale)
+
+    @property
+    def train_rows(self) -> int:
+        """How many rows a member of a trial trains on, the first fold where there are folds."""
+        return len(self.training_rows(0))
+
+    @property
+    def val_rows(self) -> int:
+        """How many it is validated on."""
+        return len(self.x_val) or len(self.x_train) - self.train_rows
+
+    def training_rows(self, fold: int) -> NDArray[np.int32]:
+        """The rows of the training part that `fold` trains on."""
+        if not self.n_folds:
+            return np.arange(len(self.x_train), dtype=np.int32)
+        return np.flatnonzero(self.fold_of != fold).astype(np.int32)
 
     @property
     def n_features(self) -> int:

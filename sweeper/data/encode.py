@@ -40,6 +40,12 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
     )
 
 
+def scaled_features(raw: RawData, data: Dataset) -> NDArray[np.bool_]:
+    """Which features are numbers, to be scaled: they stand before those of text."""
+    numbers = sum(is_number(raw.frame[name]) for name in raw.features)
+    return np.arange(data.n_features) < numbers
+
+
 def _features(
     config: StudyConfig, raw: RawData, parts: Parts
 ) -> tuple[NDArray[Any], tuple[str, ...]]:

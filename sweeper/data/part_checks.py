@@ -17,7 +17,10 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     """A training part without rows, batches that are larger, classes that cannot be shared out."""
     n_rows = len(raw.frame)
     sizes = part_sizes(config, n_rows)
-    if sizes.train < 1:
+    if sizes.folds > sizes.train > 0:
+        found = f"{sizes.folds} folds of {counted(sizes.train, 'row')}"
+        yield config.problem("study.folds", found, f"write {sizes.train} at most")
+    elif sizes.train < 1:
         found = (
             f"of {counted(n_rows, 'row')} validation takes {sizes.val} and testing {sizes.test}, "
             "so none are left to train on"
@@ -34,9 +37,11 @@ def _batch_problems(config: StudyConfig, sizes: Sizes) -> Iterator[Problem]:
     key = "search.train.batch_size" if searched else "train.batch_size"
     values = searched.values() if searched else (config.train.batch_size,)
     largest = max(int(value) for value in values or ())
-    if largest > sizes.train:
-        found = f"a batch of {counted(largest, 'row')}, and the training part has {sizes.train}"
-        yield config.problem(key, found, f"write {sizes.train} at most")
+    least = sizes.least_train
+    if largest > least:
+        whose = "a fold trains on" if sizes.folds else "the training part has"
+        found = f"a batch of {counted(largest, 'row')}, and {whose} {least}"
+        yield config.problem(key, found, f"write {least} at most")
 
 
 def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:

@@ -6,7 +6,8 @@ from sweeper.config import StudyConfig
 from sweeper.data import sources
 from sweeper.data.checks import problems
 from sweeper.data.dataset import Dataset
-from sweeper.data.encode import encode
+from sweeper.data.encode import encode, scaled_features
+from sweeper.data.folds import with_folds
 from sweeper.data.split import split
 from sweeper.errors import DataError
 
@@ -21,4 +22,5 @@ def prepare(config: StudyConfig) -> Dataset:
     found = tuple(problems(config, raw))
     if found:
         raise DataError(found)
-    return encode(config, raw, split(config, raw.frame[raw.target].to_numpy()))
+    data = encode(config, raw, split(config, raw.frame[raw.target].to_numpy()))
+    return with_folds(config, data, scaled_features(raw, data))

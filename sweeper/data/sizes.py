@@ -10,20 +10,34 @@ from sweeper.config import StudyConfig
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many rows each part gets; `train` is what the others leave, and may be below 1."""
+    """How many rows each part gets; `train` is what the others leave, and may be below 1.
+
+    Of `folds`, each in turn is taken from `train` to validate on.
+    """
 
     train: int
     val: int
     test: int
+    folds: int = 0
 
     @property
     def n_parts(self) -> int:
-        """Two where there is no test part, else three."""
-        return 2 + (self.test > 0)
+        """How many parts the rows are in: those to train and validate on, and one to test."""
+        return (self.folds or 2) + (self.test > 0)
+
+    @property
+    def least_train(self) -> int:
+        """The fewest rows that anything trains on."""
+        return self.train - ceil(self.train / self.folds) if self.folds else self.train
 
 
 def part_sizes(config: StudyConfig, n_rows: int) -> Sizes:
-    """The shares of the study file in rows, rounded up as scikit-learn does."""
+    """The shares of the study file in rows, rounded up as scikit-learn does.
+
+    With folds, what is not for testing is all of it to train on.
+    """
     shares = config.data.split
     val, test = ceil(shares.val * n_rows), ceil(shares.test * n_rows)
-    return Sizes(n_rows - val - test, val, test)
+    if config.study.folds is not None:
+        val = 0
+    return Sizes(n_rows - val - test, val, test, config.study.folds or 0)

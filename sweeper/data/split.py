@@ -36,7 +36,9 @@ def split(config: StudyConfig, target: NDArray[Any]) -> Parts:
     try:
         if sizes.test:
             rest, test = _draw(config, rest, sizes.test, target)
-        train, val = _draw(config, rest, sizes.val, target)
+        train, val = rest, np.empty(0, np.intp)
+        if sizes.val:
+            train, val = _draw(config, rest, sizes.val, target)
     except ValueError as error:
         found = "the shares leave a class too few rows to be kept in proportion"
         mend = "write other shares or stratify = false"

@@ -13,20 +13,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.order import epoch_order
 from sweeper.errors import SetupError
 from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.lanes import Start, abstract_lanes, judged_columns, result, stack
+from sweeper.executors.parts import device_parts
 from sweeper.executors.retry import failed
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Batch, Program, State, only_model
+from sweeper.programs.program import Program, State, only_model
 from sweeper.programs.segment import Parts, Segment
 from sweeper.scheduler import plan
 from sweeper.scheduler.buckets import ProgramClass
@@ -184,23 +183,8 @@ class Trainer:
     def _parts_for(self, batch_size: int) -> Parts:
         with self._lock:
             if batch_size not in self._parts:
-                self._parts[batch_size] = self._make_parts(batch_size)
+                self._parts[batch_size] = device_parts(self._config, self._data, batch_size)
             return self._parts[batch_size]
-
-    def _make_parts(self, batch_size: int) -> Parts:
-        data, config = self._data, self._config
-        sizes = config.max_epochs, len(data.x_train), batch_size
-        orders = [
-            epoch_order(config.study.seed, member.replicate, *sizes) for member in config.members
-        ]
-        return jax.device_put(
-            Parts(
-                train=Batch(data.x_train, data.y_train),
-                val=Batch(data.x_val, data.y_val),
-                test=Batch(data.x_test, data.y_test),
-                order=np.stack(orders),
-            )
-        )
 
     def _write(
         self, work: Work, segment: Segment, settings: Sequence[Settings], program: Program

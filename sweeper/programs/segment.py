@@ -7,6 +7,7 @@ empty stop where they start.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -15,16 +16,51 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
-from sweeper.programs.program import AnyArray, Batch, Lane, Program, State
+from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, Program, State
+
+
+class Folds(eqx.Module):
+    """How the training part is parted for cross-validation.
+
+    Fold `i` validates the first `sizes[which[i]]` of `rows[i]`, which are rows of the training
+    part; features times `scale[i]` plus `shift[i]` are as its own training rows scale them.
+    """
+
+    rows: Int[AnyArray, "folds rows"]
+    which: Int[AnyArray, " folds"]
+    scale: Float[AnyArray, "folds features"]
+    shift: Float[AnyArray, "folds features"]
+    sizes: tuple[int, ...] = eqx.field(static=True)
 
 
 class Parts(eqx.Module):
-    """The data of a study, the same for all lanes; `order[i]` is that of member `i` of a trial."""
+    """The data of a study, the same for all lanes; `order[i]` is that of member `i` of a trial.
+
+    Where there are `folds`, `val` is empty, and the members of a trial are the folds of its first
+    replicate, then those of the next.
+    """
 
     train: Batch
     val: Batch
     test: Batch
     order: Int[AnyArray, "members epochs steps batch"]
+    folds: Folds | None = None
+
+    def rows(self, rows: Int[Array, " batch"], member: Int[AnyArray, ""]) -> Batch:
+        """These rows of the training part, as a member of a trial sees them."""
+        taken = (
+            jnp.asarray(part).at[rows].get(mode="promise_in_bounds")
+            for part in (self.train.x, self.train.y)
+        )
+        return self.scaled(Batch(*taken), member)
+
+    def scaled(self, batch: Batch, member: Int[AnyArray, ""]) -> Batch:
+        """`batch` with its features as a member of a trial scales them."""
+        if self.folds is None:
+            return batch
+        fold = member % len(self.folds.which)
+        scale, shift = (jnp.asarray(by)[fold] for by in (self.folds.scale, self.folds.shift))
+        return Batch(batch.x * scale + shift, batch.y)
 
 
 class Lanes(eqx.Module):
@@ -75,8 +111,8 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
         state, curve = carry
-        state, trained = train_epoch(program, state, lane.lane, parts.train, order[index])
-        row = (*trained, *program.evaluate(state, parts.val, lane.lane))
+        state, trained = _train_epoch(program, state, lane, parts, order[index])
+        row = (*trained, *_validate(program, state, lane, parts))
         return state, curve.at[index].set(jnp.stack(row))
 
     state = _begun(program, lane)
@@ -84,19 +120,32 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
     return Segment(state, curve, _test(program, state, lane, parts))
 
 
-def train_epoch(
-    program: Program, state: State, lane: Lane, data: Batch, order: Int[Array, "steps batch"]
+def _train_epoch(
+    program: Program, state: State, lane: Lanes, parts: Parts, order: Int[Array, "steps batch"]
 ) -> tuple[State, tuple[Array, ...]]:
     """One pass over the training part in this `order`, and the means of its steps."""
 
-    training = jnp.asarray(data.x), jnp.asarray(data.y)
-
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
-        batch = Batch(*(part.at[rows].get(mode="promise_in_bounds") for part in training))
-        return program.step(state, batch, lane)
+        return program.step(state, parts.rows(rows, lane.member), lane.lane)
 
     state, measured = lax.scan(step, state, order)
     return state, tuple(jnp.mean(values) for values in measured)
+
+
+def _validate(program: Program, state: State, lane: Lanes, parts: Parts) -> Metrics:
+    """The scores on the validation part, or on the rows of the lane's own fold."""
+    folds = parts.folds
+    if folds is None:
+        return program.evaluate(state, parts.val, lane.lane)
+    fold = lane.member % len(folds.which)
+    rows = jnp.asarray(folds.rows)[fold]
+
+    def of_size(size: int) -> Metrics:
+        return program.evaluate(state, parts.rows(rows[:size], lane.member), lane.lane)
+
+    # a score may be any function of all rows, so that rows cannot be masked: a branch a size
+    branches = [partial(of_size, size) for size in folds.sizes]
+    return lax.switch(jnp.asarray(folds.which)[fold], branches)
 
 
 def _begun(program: Program, lane: Lanes) -> State:
@@ -113,6 +162,8 @@ def _test(program: Program, state: State, lane: Lanes, parts: Parts) -> Float[Ar
         return jnp.zeros(0, dtype)
     return lax.cond(
         lane.start < lane.stop,
-        lambda: jnp.stack(program.evaluate(state, parts.test, lane.lane)),
+        lambda: jnp.stack(
+            program.evaluate(state, parts.scaled(parts.test, lane.member), lane.lane)
+        ),
         lambda: jnp.zeros(len(program.test_metrics), dtype),
     )

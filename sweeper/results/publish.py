@@ -66,6 +66,7 @@ class Publisher:
         self._run_dir = run_dir
         self._clock = clock
         self._study = config.study.name
+        self._folds = config.study.folds or 1
         self._trials_schema = trials_schema(config)
         self._metrics_schema = metrics_schema(config)
         self._buckets_schema = buckets_schema(config)
@@ -126,7 +127,7 @@ class Publisher:
 
     def _write_part(self) -> None:
         first, last = self._waiting[0].round, self._waiting[-1].round
-        values = metrics_table(self._waiting, self._study, self._metrics_schema)
+        values = metrics_table(self._waiting, self._study, self._metrics_schema, self._folds)
         self._write_once(values, self._part(first, last))
         self._published_rounds = last
         self._waiting.clear()

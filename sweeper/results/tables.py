@@ -22,9 +22,11 @@ def rows_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def metrics_table(blocks: Iterable[CurveBlock], study: str, schema: pa.Schema) -> pa.Table:
-    """One row a value of the curves, by round, trial, member, epoch and metric."""
-    tables = [_block_table(block, study, schema) for block in blocks]
+def metrics_table(
+    blocks: Iterable[CurveBlock], study: str, schema: pa.Schema, folds: int = 1
+) -> pa.Table:
+    """One row a value of the curves, by round, trial, replicate, fold, epoch and metric."""
+    tables = [_block_table(block, study, schema, folds) for block in blocks]
     return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
 
 
@@ -56,7 +58,7 @@ _CONVERSIONS: dict[pa.DataType, Callable[[Any], Any]] = {
 }
 
 
-def _block_table(block: CurveBlock, study: str, schema: pa.Schema) -> pa.Table:
+def _block_table(block: CurveBlock, study: str, schema: pa.Schema, folds: int) -> pa.Table:
     curves = [curve for curve in block.curves if curve.values.size]
     if not curves:
         return schema.empty_table()
@@ -64,15 +66,15 @@ def _block_table(block: CurveBlock, study: str, schema: pa.Schema) -> pa.Table:
     values = np.concatenate([values for _, _, values in parts])
     lengths = [len(values) for _, _, values in parts]
     trials = np.repeat([curve.number for curve, _, _ in parts], lengths)
-    replicates = np.repeat([member for _, member, _ in parts], lengths)
+    members = np.repeat([member for _, member, _ in parts], lengths)
     epochs = np.concatenate([np.arange(c.first_epoch, c.last_epoch + 1) for c, _, _ in parts])
     steps = epochs * np.repeat([curve.steps_per_epoch for curve, _, _ in parts], lengths)
     n_epochs, n_metrics = values.shape
     columns = {
         "study": pa.repeat(study, values.size),
         "trial_number": np.repeat(trials, n_metrics),
-        "replicate": np.repeat(replicates, n_metrics),
-        "fold": np.zeros(values.size, np.int32),
+        "replicate": np.repeat(members // folds, n_metrics),
+        "fold": np.repeat(members % folds, n_metrics),
         "epoch": np.repeat(epochs, n_metrics),
         "step": np.repeat(steps, n_metrics),
         "metric": list(block.metrics) * n_epochs,

@@ -1,0 +1,55 @@
+"""Cross-validation: which fold validates each row, and how each fold scales its features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+
+_SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler}
+
+
+def with_folds(config: StudyConfig, data: Dataset, scaled: NDArray[np.bool_]) -> Dataset:
+    """`data` with its training part in folds, where the study asks for them.
+
+    The folds are scikit-learn's, with the study's seed as `random_state`. Features of which
+    `scaled` is true are scaled by the training rows of each fold; what else is fitted to data
+    (categories, targets) is fitted to all rows that are not for testing.
+    """
+    count = config.study.folds
+    if count is None:
+        return data
+    fold_of = _fold_of(config, data, count)
+    scaling = [_scaling(config, data.x_train[fold_of != fold], scaled) for fold in range(count)]
+    scale, shift = (np.stack(by).astype(data.x_train.dtype) for by in zip(*scaling, strict=True))
+    return replace(data, fold_of=fold_of, fold_scale=scale, fold_shift=shift)
+
+
+def _fold_of(config: StudyConfig, data: Dataset, count: int) -> NDArray[np.int32]:
+    """The fold that validates each row of the training part."""
+    ways: Any = StratifiedKFold if config.data.split.stratify else KFold
+    folds = ways(count, shuffle=True, random_state=config.study.seed)
+    fold_of = np.empty(len(data.x_train), np.int32)
+    for fold, (_, validated) in enumerate(folds.split(data.x_train, data.y_train)):
+        fold_of[validated] = fold
+    return fold_of
+
+
+def _scaling(
+    config: StudyConfig, x: NDArray[Any], scaled: NDArray[np.bool_]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What features are multiplied by, and what is added then, to be scaled by the rows `x`."""
+    scale, shift = np.ones(x.shape[1]), np.zeros(x.shape[1])
+    if config.data.scale in _SCALERS and scaled.any():
+        scaler: Any = _SCALERS[config.data.scale]().fit(x[:, scaled].astype(np.float64))
+        # scalers map in a straight line, so two points tell all of it
+        ends = scaler.transform(np.stack([np.zeros(scaled.sum()), np.ones(scaled.sum())]))
+        scale[scaled], shift[scaled] = ends[1] - ends[0], ends[0]
+    return scale, shift

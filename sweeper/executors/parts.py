@@ -1,0 +1,59 @@
+"""The arrays that a study's programs are given, and the order in which they see the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.order import epoch_order
+from sweeper.programs.program import Batch
+from sweeper.programs.segment import Folds, Parts
+
+
+def device_parts(config: StudyConfig, data: Dataset, batch_size: int) -> Parts:
+    """The data and orders of a study on the device of this process."""
+    return jax.device_put(
+        Parts(
+            train=Batch(data.x_train, data.y_train),
+            val=Batch(data.x_val, data.y_val),
+            test=Batch(data.x_test, data.y_test),
+            order=_orders(config, data, batch_size),
+            folds=_folds(data),
+        )
+    )
+
+
+def _orders(config: StudyConfig, data: Dataset, batch_size: int) -> NDArray[np.int32]:
+    """The rows of every batch, shaped (members, epochs, steps, batch_size).
+
+    Folds that differ in size by a row may differ in steps by one: all take as many as the least.
+    """
+    seed, epochs = config.study.seed, config.max_epochs
+    orders: list[NDArray[np.int32]] = []
+    for member in config.members:
+        rows = data.training_rows(member.fold)
+        places = epoch_order(seed, member.replicate, epochs, len(rows), batch_size)
+        orders.append(rows[places])
+    steps = min(order.shape[1] for order in orders)
+    return np.stack([order[:, :steps] for order in orders])
+
+
+def _folds(data: Dataset) -> Folds | None:
+    if not data.n_folds:
+        return None
+    validated = [np.flatnonzero(data.fold_of == fold) for fold in range(data.n_folds)]
+    lengths = [len(rows) for rows in validated]
+    sizes = tuple(sorted(set(lengths)))
+    filled: Any = [np.resize(rows, sizes[-1]) for rows in validated]
+    return Folds(
+        rows=np.stack(filled).astype(np.int32),
+        which=np.array([sizes.index(length) for length in lengths], np.int32),
+        scale=data.fold_scale,
+        shift=data.fold_shift,
+        sizes=sizes,
+    )
