@@ -190,6 +190,8 @@ def main() -> NoReturn:
         app(prog_name="sweeper")
     except SweeperError as error:
         _refuse(error)
+    except BrokenPipeError:  # whoever read the answer has read enough
+        _silence(sys.stdout)
     except OSError as error:  # what no command foresaw of disks and permissions
         _refuse(SetupError(Problem("", "", str(error), "")))
     sys.exit(0)
@@ -248,9 +250,24 @@ def _await_signals(woken: socket.socket, stop: threading.Event, view: View) -> N
             )
 
 
+class _Console(Console):
+    """Says no more once nobody reads it; the study goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _silence(self.file)
+
+
+def _silence(file: Any) -> None:
+    """Send what is still printed nowhere; closing a broken pipe would raise again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, file.fileno())
+    os.close(nowhere)
+
+
 def _console(file: Any) -> Console:
     """A console that prints text as it is: names and messages are the user's, not markup."""
-    console = Console(file=file, markup=False, highlight=False, emoji=False)
+    console = _Console(file=file, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 200  # nothing to fit into, so cut no column off
     return console

@@ -119,3 +119,31 @@ def test_an_error_shows_what_the_user_wrote_as_it_is(command: CommandLine) -> No
     wrong = command("validate", "study.toml", *settings("model.activation=[bold]relu[/bold]"))
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "[bold]relu[/bold]" in wrong.stderr
+
+
+def test_a_study_goes_on_when_nobody_reads_what_it_says(command: CommandLine) -> None:
+    with command.started("run", "study.toml") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stderr.close()
+        code = process.wait(timeout=120)
+
+    assert code == 0
+    assert command.status()["state"] == "finished"
+
+
+def test_a_damaged_compile_cache_is_mended_without_a_word(command: CommandLine) -> None:
+    cache = command.directory / "cache"
+    alone = CommandLine(command.directory, cache)
+    assert alone("run", "study.toml").returncode == 0
+    entries = [path for path in cache.rglob("*-cache") if "segment" in path.name]
+    for entry in entries:
+        entry.write_bytes(b"damaged")
+
+    mended = alone("run", "study.toml", "--fresh")
+    again = alone("run", "study.toml", "--fresh")
+
+    assert entries
+    assert (mended.returncode, again.returncode) == (0, 0)
+    assert "Error reading" not in mended.stderr
+    assert alone.status()["n_cache_hits"] == len(entries)

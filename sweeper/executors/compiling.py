@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import platform
+import re
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,8 @@ from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import short_hash
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
+_DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
+_log = logging.getLogger("sweeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,27 @@ def configure_jax(precision: str) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    if not isinstance(warnings.showwarning, _RemovesDamaged):
+        warnings.showwarning = _RemovesDamaged(warnings.showwarning)
+
+
+@dataclass(frozen=True, slots=True)
+class _RemovesDamaged:
+    """Shows warnings, and lets an entry of the cache that cannot be read be written anew.
+
+    JAX warns of it, compiles, and then leaves it as it is, to warn at every start.
+    """
+
+    shown: Callable[..., None]
+
+    def __call__(self, message: Warning | str, *where: Any, **more: Any) -> None:
+        damaged = _DAMAGED.match(str(message))
+        if damaged is None:
+            self.shown(message, *where, **more)
+            return
+        _log.info("compiled again: %s", message)
+        for entry in cache_directory().glob(f"{damaged[1]}-*"):
+            entry.unlink(missing_ok=True)
 
 
 def compile_class(
