@@ -8,7 +8,7 @@ import platform
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import Forecast
+from sweeper.user_source import source_digests
 
 _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "optuna", "numpy")
 
@@ -185,17 +186,35 @@ def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[Chan
     began = sessions[0]
     found = reconcile(began["study"], config.canonical())
     problems = refusals(config, found.refused)
+    if not problems:
+        problems = [*_changed_code(config, began["code"])]
     if not problems and began["data_digest"] != data_digest:
-        problems = [
-            config.problem(
-                "data",
-                f"the data is not what it was when the study in {config.run_dir} began",
-                "put it back, or start over with --fresh, which moves the old directory aside",
-            )
-        ]
+        problems = [_other(config, "data", "the data")]
     if problems:
         raise StudyError(problems)
     return found.boundary
+
+
+def _changed_code(config: StudyConfig, began: Mapping[str, Mapping[str, str]]) -> Iterator[Problem]:
+    """The files of the user's own code that are not what they were."""
+    for key, now in _code(config).items():
+        before = began.get(key, {})
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if changed:
+            yield _other(config, key, ", ".join(changed))
+
+
+def _other(config: StudyConfig, key: str, what: str) -> Problem:
+    found = f"{what} is not what it was when the study in {config.run_dir} began"
+    mend = "put it back, or start over with --fresh, which moves the old directory aside"
+    return config.problem(key, found, mend)
+
+
+def _code(config: StudyConfig) -> dict[str, dict[str, str]]:
+    """A digest of each file of the user's own code, by the key that names a function of it."""
+    return {
+        key: source_digests(function, config.base_dir) for key, function in config.functions.items()
+    }
 
 
 def _recorded_forecast(ledger: Ledger) -> Forecast | None:
@@ -214,6 +233,7 @@ def _record(
         "run_id": run_id,
         "study": config.canonical(),
         "data_digest": data_digest,
+        "code": _code(config),
         "boundaries": [asdict(change) for change in boundaries],
         "forecast": forecast.as_dict(),
         "started_at": time.time(),

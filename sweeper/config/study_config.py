@@ -139,6 +139,15 @@ class StudyConfig(Table):
         """The study file's directory, where the paths in it are looked up first."""
         return self._source.path.parent
 
+    @property
+    def functions(self) -> dict[str, str]:
+        """The functions of the user's own that the study calls, by the key that names each."""
+        tables = {"model": self.model, "data": self.data}
+        named = {
+            f"{name}.function": getattr(table, "function", "") for name, table in tables.items()
+        }
+        return {key: function for key, function in named.items() if function}
+
     def canonical(self) -> dict[str, Any]:
         """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
         return self.model_dump(mode="json")

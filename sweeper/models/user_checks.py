@@ -16,8 +16,9 @@ from sweeper.config import StudyConfig
 from sweeper.config.model import MlpTable, PythonTable
 from sweeper.config.search import SearchEntry
 from sweeper.errors import Problem, StudyError
-from sweeper.models.user import Build, LoadError, evaluated, load_function, takes_key, told
+from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
+from sweeper.user_code import Function, LoadError, load_function, told
 
 # what a function is given besides the keys of [model]
 _GIVEN = ("in_size", "out_size", "key")
@@ -53,7 +54,9 @@ def check_model(config: StudyConfig, in_size: int, out_size: int) -> None:
         raise StudyError(problems)
 
 
-def _unfit_arguments(config: StudyConfig, function: Build, table: PythonTable) -> Iterator[Problem]:
+def _unfit_arguments(
+    config: StudyConfig, function: Function, table: PythonTable
+) -> Iterator[Problem]:
     """Keys of `[model]` that the function does not take, and those that it lacks."""
     taken = _parameters(function)
     is_open = any(one.kind is one.VAR_KEYWORD for one in taken.values())
@@ -74,7 +77,7 @@ def _unfit_arguments(config: StudyConfig, function: Build, table: PythonTable) -
             yield config.problem(f"model.{name}", *_not_given(config, table, name))
 
 
-def _parameters(function: Build) -> Mapping[str, inspect.Parameter]:
+def _parameters(function: Function) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
     except ValueError:  # some that are not written in Python do not tell: they may take anything
@@ -102,7 +105,7 @@ def _not_given(config: StudyConfig, table: PythonTable, name: str) -> tuple[str,
 
 
 def _unfit_models(
-    config: StudyConfig, function: Build, in_size: int, out_size: int
+    config: StudyConfig, function: Function, in_size: int, out_size: int
 ) -> Iterator[Problem]:
     """What is wrong with a model, first with the values that are written, then with others."""
     wrong = partial(_unfit_model, function, in_size, out_size, config.execution.precision)
@@ -119,7 +122,7 @@ def _unfit_models(
 
 
 def _unfit_model(
-    function: Build, in_size: int, out_size: int, dtype: str, table: PythonTable
+    function: Function, in_size: int, out_size: int, dtype: str, table: PythonTable
 ) -> tuple[str, str] | None:
     """What was found and how to mend it; None where such a model can be trained."""
     name = table.function

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Traced, Vector, parted
-from sweeper.models.user import evaluated, load_function, takes_key
+from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
+from sweeper.user_code import load_function
 
 # layers whose weights are decayed; in a layer of any other class their own class tells
 _DECAYED = (eqx.nn.Linear, eqx.nn.Conv, eqx.nn.ConvTranspose)

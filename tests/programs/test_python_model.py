@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.order import epoch_order
-from sweeper.models.user import load_function
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.randomness import words
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import TrialSpec
+from sweeper.user_code import load_function
 from tests.programs.conftest import STUDY, Bench, spec
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken

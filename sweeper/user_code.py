@@ -1,0 +1,97 @@
+"""Functions of the user's own, which a study file names as `module:function`: finds them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Function = Callable[..., Any]
+
+_loaded: dict[tuple[str, Path], ModuleType] = {}
+_loading = threading.RLock()
+
+
+class LoadError(Exception):
+    """There is no such function: `found` tells what there is, `mend` what to write."""
+
+    def __init__(self, found: str, mend: str) -> None:
+        super().__init__(f"{found}; {mend}")
+        self.found = found
+        self.mend = mend
+
+
+def load_function(name: str, base_dir: Path) -> Function:
+    """The function `module:function`, of a module in `base_dir` or else of an installed one.
+
+    Raises:
+        LoadError: there is no such module or function, or the module cannot be imported.
+    """
+    module_name, _, function_name = name.partition(":")
+    module = _module(module_name, base_dir.resolve())
+    function = getattr(module, function_name, None)
+    if callable(function):
+        return function
+    callables = [name for name, value in vars(module).items() if callable(value)]
+    near = get_close_matches(function_name, callables, n=1)
+    mend = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"
+    raise LoadError(f"no function '{function_name}' in the module '{module_name}'", mend)
+
+
+def told(error: BaseException) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _module(name: str, base_dir: Path) -> ModuleType:
+    """The module, imported once for each directory of studies.
+
+    Raises:
+        LoadError: it is not there, or importing it failed.
+    """
+    with _loading:
+        if (name, base_dir) not in _loaded:
+            try:
+                with _beside(base_dir, name.partition(".")[0]):
+                    _loaded[name, base_dir] = importlib.import_module(name)
+            except (Exception, SystemExit) as error:
+                raise _not_imported(name, base_dir, error) from error
+        return _loaded[name, base_dir]
+
+
+def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and f"{name}.".startswith(f"{missing}."):
+        found = f"no module '{missing}' in {base_dir}, and none is installed"
+        return LoadError(found, "write that of a file beside this one, without .py")
+    found = f"the module '{name}' cannot be imported ({told(error)})"
+    return LoadError(found, "mend it, and try it with python -c 'import ...'")
+
+
+@contextmanager
+def _beside(base_dir: Path, root: str) -> Iterator[None]:
+    """`base_dir` in front of the import path.
+
+    If it has the module `root`, one of this name from elsewhere is out of the way meanwhile.
+    """
+    importlib.invalidate_caches()
+    own, there = PathFinder.find_spec(root, [str(base_dir)]), sys.modules.get(root)
+    away: dict[str, ModuleType] = {}
+    is_ours = own is None or own.origin in (None, getattr(there, "__file__", None))
+    if there is not None and not is_ours:
+        names = [name for name in sys.modules if f"{name}.".startswith(f"{root}.")]
+        away = {name: sys.modules.pop(name) for name in names}
+    sys.path.insert(0, str(base_dir))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(base_dir))
+        sys.modules.update(away)

@@ -1,0 +1,78 @@
+"""A study goes on under the code of the user's own that it began with, and under no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.user_source import source_digests
+from tests.command_line import STUDY, CommandLine
+
+FILES = {
+    "nets.py": "import layers.wide as w\nimport json\ndef build():\n    from extra import f\n",
+    "extra.py": "",
+    "unused.py": "",
+    "layers/__init__.py": "",
+    "layers/wide.py": "from . import narrow\nfrom .inner.deep import x\n",
+    "layers/narrow.py": "from ..extra import f\n",
+    "layers/unused.py": "",
+    "layers/inner/__init__.py": "from ..cousin import *\n",
+    "layers/inner/deep.py": "import nets\n",
+    "layers/cousin.py": "this is no Python\n",
+}
+USED = {name for name in FILES if "unused" not in name}
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_every_file_that_a_module_imports_beside_the_study_has_its_digest(modules: Path) -> None:
+    before = source_digests("nets:build", modules)
+    assert before.keys() == USED
+
+    for name in FILES:
+        (modules / name).write_text(FILES[name] + "# more\n", encoding="utf-8")
+        changed = source_digests("nets:build", modules)
+        assert [one for one in USED if changed[one] != before[one]] == [name] * (name in USED)
+        (modules / name).write_text(FILES[name], encoding="utf-8")
+
+
+def test_of_an_installed_module_there_is_its_own_file(tmp_path: Path) -> None:
+    assert source_digests("json.decoder:JSONDecoder", tmp_path).keys() == {"decoder.py"}
+    assert source_digests("no_such_module:f", tmp_path) == {}
+
+
+NETS = """\
+import equinox as eqx
+
+def build(in_size, out_size, key):
+    return eqx.nn.MLP(in_size, out_size, WIDTH, 1, key=key)
+"""
+
+
+def test_an_edited_model_does_not_go_on(command: CommandLine) -> None:
+    model = 'kind = "mlp"\ndepth = 1\nwidth = 8\n'
+    study = STUDY.replace(model, 'kind = "python"\nfunction = "nets:build"\n')
+    command.write(study.replace("n_trials = 12", "n_trials = 2"))
+    nets = command.directory / "nets.py"
+    nets.write_text(NETS.replace("WIDTH", "4"), encoding="utf-8")
+    assert command("run", "study.toml", "--quiet").returncode == 0
+    command.write(study.replace("n_trials = 12", "n_trials = 3"))
+
+    nets.write_text(NETS.replace("WIDTH", "8"), encoding="utf-8")
+    for name in ("run", "validate"):
+        refused = command(name, "study.toml")
+        assert (refused.returncode, refused.stderr) == (
+            2,
+            "study.toml:17: model.function: nets.py is not what it was when the study in runs/wine "
+            "began; put it back, or start over with --fresh, which moves the old directory aside\n",
+        )
+
+    nets.write_text(NETS.replace("WIDTH", "4"), encoding="utf-8")
+    assert command("run", "study.toml", "--quiet").returncode == 0
