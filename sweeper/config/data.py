@@ -1,4 +1,4 @@
-"""`[data]`: where the rows come from, how they are scaled and split."""
+"""`[data]`: where the rows come from, how they are encoded and split."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sweeper.config.data_values import ClassWeights, Impute, Names
+from sweeper.config.kinds import Argument, FunctionName
 from sweeper.config.table import Fault, Table
+
+_Text = Annotated[str, Field(min_length=1)]
 
 
 class SplitTable(Table):
@@ -20,6 +24,15 @@ class SplitTable(Table):
     stratify: bool = Field(
         default=False, description="whether each part has the classes in proportion"
     )
+    group: _Text | None = Field(
+        default=None, description="column whose equal values stay in one part; shares are of groups"
+    )
+    time: _Text | None = Field(
+        default=None, description="column that orders the rows: the latest are tested on"
+    )
+    as_feature: bool = Field(
+        default=False, description="whether the column of group or time is learnt from, too"
+    )
 
 
 def _nothing_to_train_on(split: SplitTable) -> Iterable[Fault]:
@@ -28,15 +41,56 @@ def _nothing_to_train_on(split: SplitTable) -> Iterable[Fault]:
         yield Fault("split", found, "write parts that sum to less than 1")
 
 
+def _several_ways_to_split(split: SplitTable) -> Iterable[Fault]:
+    ways = {"stratify": split.stratify, "group": split.group, "time": split.time}
+    chosen = [way for way, value in ways.items() if value]
+    for way in chosen[1:]:
+        yield Fault(f"split.{way}", f"the rows are split by {chosen[0]}", "remove one of them")
+
+
+def _no_column_to_learn_from(split: SplitTable) -> Iterable[Fault]:
+    if split.as_feature and split.group is None and split.time is None:
+        found = "the rows are split by no column"
+        yield Fault("split.as_feature", found, "write group or time, or remove it")
+
+
+def _repeated_target(target: tuple[str, ...]) -> Iterable[Fault]:
+    if len(set(target)) < len(target):
+        yield Fault("target", "a column is named twice", "name each once")
+
+
 class _RowsTable(Table):
     """What every source of rows has."""
 
-    rules = (_nothing_to_train_on,)
+    rules = (_nothing_to_train_on, _several_ways_to_split, _no_column_to_learn_from)
 
     scale: Literal["none", "standard", "minmax"] = Field(
         default="standard", description="how numbers are scaled; fitted on the training part"
     )
+    impute: Impute = Field(
+        default="none",
+        description="what fills missing numbers; none refuses missing values",
+    )
+    categorical: Literal["onehot", "ordinal"] = Field(
+        default="onehot", description="how categories are encoded: a column a value, or its place"
+    )
+    categorical_columns: Annotated[tuple[_Text, ...], Field(strict=False)] = Field(
+        default=(), description="columns of numbers that are categories, as text always is"
+    )
+    class_weights: ClassWeights = Field(
+        default="none", description="of the loss; balanced, or class = weight, else 1"
+    )
     split: SplitTable = Field(default=SplitTable(), description="the parts kept from training")
+
+
+class _ColumnsTable(_RowsTable):
+    """A source whose columns have names."""
+
+    rules = (*_RowsTable.rules, _repeated_target)
+
+    drop: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(), description="columns to leave out"
+    )
 
 
 class SklearnTable(_RowsTable):
@@ -48,17 +102,48 @@ class SklearnTable(_RowsTable):
     )
 
 
-class CsvTable(_RowsTable):
+class CsvTable(_ColumnsTable):
     """A CSV file with a header; `target` and `drop` are columns of it."""
 
     source: Literal["csv"] = Field(description="where the rows come from")
-    path: Annotated[str, Field(min_length=1)] = Field(
+    path: _Text = Field(
         description="the file, seen from the study file, else from the current directory"
     )
-    target: Annotated[str, Field(min_length=1)] = Field(description="the column to predict")
-    drop: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        default=(), description="columns to leave out"
+    target: Names = Field(description="the column to predict; several for mse")
+
+
+class ParquetTable(_ColumnsTable):
+    """A Parquet file, or all that a pattern matches; `target` and `drop` are columns of it."""
+
+    source: Literal["parquet"] = Field(description="where the rows come from")
+    path: _Text = Field(
+        description="the file or a pattern of files, *.parquet, looked up as that of csv"
+    )
+    target: Names = Field(description="the column to predict; several for mse")
+
+
+class NpzTable(_RowsTable):
+    """Arrays of an .npz file, whose first axis is the row."""
+
+    source: Literal["npz"] = Field(description="where the rows come from")
+    path: _Text = Field(
+        description="the file, seen from the study file, else from the current directory"
+    )
+    x: _Text = Field(default="x", description="the array to learn from")
+    y: _Text = Field(default="y", description="the array to predict; columns are several targets")
+
+
+class FunctionTable(_ColumnsTable):
+    """What a function of the user's own returns."""
+
+    source: Literal["python"] = Field(description="where the rows come from")
+    function: FunctionName = Field(
+        description="module:function, which returns (x, y), a DataFrame or a dict of arrays"
+    )
+    args: dict[str, Argument] = Field(default={}, description="what the function is called with")
+    target: Names = Field(
+        default=("y",), description="the column or the array to predict; several for mse"
     )
 
 
-DataTable = SklearnTable | CsvTable
+DataTable = SklearnTable | CsvTable | ParquetTable | NpzTable | FunctionTable

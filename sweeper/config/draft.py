@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sweeper.config.data import CsvTable, SklearnTable
+from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.model import MixedTable, MlpTable, PythonTable
 from sweeper.config.optimizer import AdamWTable, SgdTable
@@ -48,7 +48,16 @@ class Variants:
 
 _TABLES: dict[str, type[Table] | Variants] = {
     "study": StudyTable,
-    "data": Variants("source", {"sklearn": SklearnTable, "csv": CsvTable}),
+    "data": Variants(
+        "source",
+        {
+            "sklearn": SklearnTable,
+            "csv": CsvTable,
+            "parquet": ParquetTable,
+            "npz": NpzTable,
+            "python": FunctionTable,
+        },
+    ),
     "model": Variants("kind", {"mlp": MlpTable, "python": PythonTable}, "mlp", MixedTable),
     "optimizer": Variants("name", {"adamw": AdamWTable, "sgd": SgdTable}),
     "train": TrainTable,

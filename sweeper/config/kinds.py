@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from sweeper.trial import Scalar
@@ -31,7 +31,15 @@ def _argument(value: object) -> object:
     return value
 
 
+def _function_name(text: str) -> str:
+    module, _, function = text.partition(":")
+    if all(name.isidentifier() for name in (*module.split("."), function)):
+        return text
+    raise PydanticCustomError("function_name", "not of the form module:function")
+
+
 CountOrAuto = Annotated[int | Literal["auto"], PlainValidator(_count_or_auto)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar)]
+FunctionName = Annotated[str, AfterValidator(_function_name)]
 Argument = Annotated[Scalar, PlainValidator(_argument)]

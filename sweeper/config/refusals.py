@@ -36,6 +36,13 @@ _WORDS = {
     "count_or_auto": ("{value} is no count", 'write "auto" or a whole number from 0 up'),
     "argument": ("{value} is nothing to give a function", "write true or false, a number or text"),
     "function_name": ("{value} names no function", 'write "module:function"'),
+    "names": ("{value} names no column", "write a name, or an array of names"),
+    "impute": (
+        "{value} is no way to fill gaps",
+        'write "none", "mean", "median", "most_frequent" or {{ constant = 0 }}',
+    ),
+    "class_weights": ("{value} is no weighting", 'write "none", "balanced" or {{ CLASS = 2.0 }}'),
+    "class_weight": ("a weight that is no number above 0", "write numbers above 0"),
     "scalar": ("{value} is no choice", "write true or false, a number or text"),
 }
 

@@ -24,14 +24,15 @@ from zipfile import BadZipFile
 
 from sweeper.cachedir import cache_root
 from sweeper.config import StudyConfig
-from sweeper.config.data import CsvTable
+from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable
 from sweeper.data.dataset import Dataset
-from sweeper.data.files import find_file
+from sweeper.data.files import find_file, find_files
+from sweeper.data.memory import check_host
 from sweeper.errors import SweeperError
 from sweeper.lifeline import die_with
 
 # what reads, splits and scales: another version may do it otherwise
-_LIBRARIES = ("numpy", "pandas", "scikit-learn", "sweeper")
+_LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")
 # of the prepared arrays that are kept, more than these are removed, those unused the longest first
 _MOST_KEPT = 32
 
@@ -40,6 +41,7 @@ _MOST_KEPT = 32
 class Prepared:
     """A dataset on its way; calling it waits for it. `is_kept` where it is only to be read."""
 
+    config: StudyConfig
     is_kept: bool
     wait: Callable[[], Dataset]
 
@@ -47,9 +49,11 @@ class Prepared:
         """The dataset.
 
         Raises:
-            DataError: as `prepare`.
+            DataError: as `prepare`; data that were kept may be too large by now.
         """
-        return self.wait()
+        data = self.wait()
+        check_host(self.config, data.nbytes)
+        return data
 
 
 @contextmanager
@@ -57,15 +61,15 @@ def preparing(config: StudyConfig) -> Iterator[Prepared]:
     """Begin to prepare the dataset of a study."""
     kept = _kept_at(config)
     if kept is not None and kept.exists():
-        yield Prepared(True, lambda: _load(kept, config))
+        yield Prepared(config, True, lambda: _load(kept, config))
     elif "sklearn" in sys.modules or (os.cpu_count() or 1) < 2:
-        yield Prepared(False, lambda: _prepared_here(config, kept))
+        yield Prepared(config, False, lambda: _prepared_here(config, kept))
     else:
         with tempfile.TemporaryDirectory() as directory:
             staged = Path(directory) / "data.npz"
             child = _start(config, staged)
             try:
-                yield Prepared(False, lambda: _await(child, config, staged, kept))
+                yield Prepared(config, False, lambda: _await(child, config, staged, kept))
             finally:
                 child.kill()
                 child.wait()
@@ -92,13 +96,17 @@ def _start(config: StudyConfig, path: Path) -> subprocess.Popen[bytes]:
 def main() -> None:
     """What that process runs."""
     die_with(int(sys.argv[2]))
+    # what a function of the user's own prints, also from below Python, is no answer of this process
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     from sweeper.data.preparation import prepare
 
     config: StudyConfig = pickle.load(sys.stdin.buffer)
     try:
         prepare(config).save(Path(sys.argv[1]))
     except SweeperError as error:
-        sys.stdout.buffer.write(pickle.dumps(error))
+        with answer:
+            pickle.dump(error, answer)
         sys.exit(error.exit_code)
 
 
@@ -150,13 +158,13 @@ def _keep(data: Dataset, kept: Path | None) -> None:
 
 def _kept_at(config: StudyConfig) -> Path | None:
     """Where the prepared arrays of a study are kept; None where its rows cannot be found."""
+    if isinstance(config.data, FunctionTable):  # it may read what nobody knows of
+        return None
     settings = config.canonical()
-    content = ""
-    if isinstance(config.data, CsvTable):
-        try:
-            content = _digest(find_file(config, config.data.path, "data.path", ".csv"))
-        except (SweeperError, OSError):
-            return None
+    try:
+        content = [_digest(path) for path in _files(config)]
+    except (SweeperError, OSError):
+        return None
     parts = [settings[name] for name in ("data", "train", "search")]
     depends_on: list[Any] = [
         *parts,
@@ -168,6 +176,19 @@ def _kept_at(config: StudyConfig) -> Path | None:
     ]
     name = blake2b(json.dumps(depends_on).encode(), digest_size=16).hexdigest()
     return cache_root() / "data" / f"{name}.npz"
+
+
+def _files(config: StudyConfig) -> list[Path]:
+    """The files that the study's rows are read from."""
+    match config.data:
+        case CsvTable(path=path):
+            return [find_file(config, path, "data.path", ".csv")]
+        case NpzTable(path=path):
+            return [find_file(config, path, "data.path", ".npz")]
+        case ParquetTable(path=path):
+            return find_files(config, path, "data.path", ".parquet")
+        case _:
+            return []
 
 
 def _digest(path: Path) -> str:

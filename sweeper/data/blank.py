@@ -22,13 +22,20 @@ _PACKAGED = {
 }
 
 
+def _is_told_later(config: StudyConfig, data: SklearnTable) -> bool:
+    """Whether the rows themselves decide on sizes or numbers of the program."""
+    ways = data.split
+    split_by_column = ways.group is not None or ways.time is not None
+    encoded = bool(data.categorical_columns) or data.class_weights != "none"
+    return split_by_column or encoded or config.study.folds is not None
+
+
 def blank(config: StudyConfig) -> Dataset | None:
     """A dataset of the sizes that the study's will have; None where they are not known before."""
     data = config.data
     if not isinstance(data, SklearnTable) or config.train.loss != "cross_entropy":
         return None
-    # the sizes of folds depend on the rows
-    if data.name not in _PACKAGED or config.study.folds is not None:
+    if data.name not in _PACKAGED or _is_told_later(config, data):
         return None
     n_rows, n_features, n_classes = _PACKAGED[data.name]
     sizes = part_sizes(config, n_rows)

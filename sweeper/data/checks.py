@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_float_dtype
+from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
+from sweeper.data.columns import unfit_kind
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.part_checks import part_problems
-from sweeper.data.raw import RawData, is_number
+from sweeper.data.raw import RawData
 from sweeper.errors import Problem
 
 # text with more values than these that seldom come twice is a name or a date, not a category
@@ -26,58 +27,102 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     yield from _column_problems(config, raw)
     for name in raw.features:
         yield from _feature_problems(config, raw, name)
-    if raw.target in raw.frame:
+    if set(raw.targets) <= set(raw.frame.columns):
         yield from _target_problems(config, raw)
+    if config.train.loss == "mse" and config.data.class_weights != "none":
+        mend = 'write class_weights = "none"'
+        yield config.problem("data.class_weights", "mse has no classes to weigh", mend)
     yield from part_problems(config, raw)
 
 
 def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    wanted = [("data.target", raw.target), *(("data.drop", name) for name in raw.drop)]
+    given = config.data.categorical_columns
+    wanted = [
+        *((raw.target_key, name) for name in raw.targets),
+        *(("data.drop", name) for name in raw.drop),
+        *(("data.categorical_columns", name) for name in given),
+    ]
     columns = list(raw.frame.columns)
     for key, name in wanted:
         if name not in raw.frame:
             mend = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
             yield config.problem(key, f"{raw.name} has no column '{name}'", mend)
-    if raw.target in raw.drop:
-        mend = "leave it out of data.drop"
-        yield config.problem("data.drop", f"'{raw.target}' is the target", mend)
+    for target in raw.targets:
+        for key, names in (("data.drop", raw.drop), ("data.categorical_columns", given)):
+            if target in names:
+                yield config.problem(key, f"'{target}' is the target", f"leave it out of {key}")
     if not raw.features:
         found = f"{raw.name} has no column but the target and what is dropped"
         yield config.problem("data.drop", found, "leave at least one to learn from")
 
 
 def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
-    mend = f"mend the file or add '{name}' to data.drop"
-    yield from _gap_problems(config, raw, name, mend)
-    yield from _stray_problems(config, raw, name, mend)
     column = raw.frame[name]
-    n_values = column.nunique()
-    if not is_number(column) and n_values > max(_MOST_TEXT_VALUES, column.count() / 2):
-        found = f"column '{name}' of {raw.name} is text with {n_values} different values"
-        yield config.problem(raw.key, found, f"add '{name}' to data.drop")
+    drop = f" or add '{name}' to data.drop" if _can_drop(config) else ""
+    mend = f"mend {_rows_of(config)}{drop}"
+    unfit = unfit_kind(column)
+    if unfit is not None:
+        found = f"column '{name}' of {raw.name} holds {unfit}"
+        yield config.problem(raw.key, found, f"write numbers or text{drop}")
+        return
+    if not column.count():
+        found = f"column '{name}' of {raw.name} has no value in any row"
+        yield config.problem(raw.key, found, mend)
+        return
+    if config.data.impute == "none":
+        filled = 'impute = "most_frequent"' if raw.is_category(name) else 'impute = "median"'
+        yield from _gap_problems(config, raw, name, f"write {filled}, {mend}")
+    yield from _range_problems(config, raw, name, mend)
+    if raw.path is not None and name not in raw.categories:
+        yield from _stray_problems(config, raw, name, mend)
+    if not is_numeric_dtype(column.dtype):
+        n_values = column.nunique()
+        if n_values > max(_MOST_TEXT_VALUES, column.count() / 2):
+            found = f"column '{name}' of {raw.name} is text with {n_values} different values"
+            yield config.problem(raw.key, found, f"add '{name}' to data.drop" if drop else mend)
+
+
+def _can_drop(config: StudyConfig) -> bool:
+    return "drop" in type(config.data).model_fields
+
+
+def _rows_of(config: StudyConfig) -> str:
+    return "the function" if config.data.source == "python" else "the file"
 
 
 def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    mend = "mend the file or remove the rows"
-    yield from _gap_problems(config, raw, raw.target, mend)
-    if config.train.loss == "mse":
-        rows, what = _strays(raw.frame[raw.target]), "text, and mse needs numbers"
-        mend = "write numbers, or train.loss = 'cross_entropy'"
-        yield from _cell_problem(config, raw, raw.target, rows, what, mend)
-    else:
-        yield from _stray_problems(config, raw, raw.target, mend)
-        yield from _class_problems(config, raw)
+    mend = f"mend {_rows_of(config)} or remove the rows"
+    for name in raw.targets:
+        if unfit := unfit_kind(raw.frame[name]):
+            found = f"column '{name}' of {raw.name} holds {unfit}"
+            yield config.problem(raw.key, found, "write numbers, or text as classes")
+            return
+        yield from _gap_problems(config, raw, name, mend)
+        yield from _range_problems(config, raw, name, mend)
+        if config.train.loss == "mse":
+            rows, what = _strays(raw.frame[name]), "text, and mse needs numbers"
+            instead = "write numbers, or train.loss = 'cross_entropy'"
+            yield from _cell_problem(config, raw, name, rows, what, instead)
+    if config.train.loss == "cross_entropy":
+        yield from _class_problems(config, raw, mend)
 
 
-def _class_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    target = raw.frame[raw.target].dropna()
+def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Problem]:
+    name, *others = raw.targets
+    if others:
+        found = f"cross_entropy predicts one column, not {counted(len(raw.targets), 'target')}"
+        yield config.problem(raw.target_key, found, "write one, or train.loss = 'mse'")
+        return
+    if raw.path is not None:
+        yield from _stray_problems(config, raw, name, mend)
+    target = raw.frame[name].dropna()
     n_values = target.nunique()
     if is_float_dtype(target.dtype) and n_values > _MOST_FLOAT_CLASSES:
-        found = f"cross_entropy needs classes, and '{raw.target}' has {n_values} different numbers"
+        found = f"cross_entropy needs classes, and '{name}' has {n_values} different numbers"
         mend = "write train.loss = 'mse', or whole numbers or text as classes"
         yield config.problem("train.loss", found, mend)
     elif n_values == 1:
-        found = f"column '{raw.target}' of {raw.name} is '{target.iloc[0]}' in every row"
+        found = f"column '{name}' of {raw.name} is '{target.iloc[0]}' in every row"
         yield config.problem(raw.key, found, "add rows of another class")
 
 
@@ -89,9 +134,13 @@ def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> 
 
 
 def _gap_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
+    gaps = _rows(raw.frame[name].isna())
+    yield from _cell_problem(config, raw, name, gaps, "missing", mend)
+
+
+def _range_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
     column = raw.frame[name]
-    yield from _cell_problem(config, raw, name, _rows(column.isna()), "missing", mend)
-    if is_number(column):
+    if is_numeric_dtype(column.dtype):
         precision = config.execution.precision
         with np.errstate(over="ignore"):
             numbers = column.to_numpy(np.float64).astype(precision)

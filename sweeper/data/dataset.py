@@ -6,14 +6,25 @@ Reading the file needs NumPy alone: a worker imports neither pandas nor scikit-l
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a column held; `values` is how many different ones, of a category."""
+
+    name: str
+    role: Literal["feature", "target"]
+    kind: Literal["number", "category"]
+    values: int | None
+    missing: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +32,9 @@ class Dataset:
     """Scaled and encoded rows in three parts; the test part may have no rows.
 
     `x_*` are shaped (rows, n_features). For cross-entropy `y_*` are class indices, int32, shaped
-    (rows,): the place in `class_names`. For regression they are shaped (rows, 1), and
-    `y * y_scale + y_mean` is the target in the data's own unit.
+    (rows,): the place in `class_names`, and `class_weights` is what each counts for, empty where
+    all count the same. For regression they are shaped (rows, targets), and `y * y_scale + y_mean`
+    are the targets in the data's own units.
 
     Where there are folds, the validation part is empty. `fold_of` is the fold that validates each
     row of the training part; its features times `fold_scale` plus `fold_shift`, both shaped
@@ -37,8 +49,10 @@ class Dataset:
     y_test: NDArray[Any]
     feature_names: tuple[str, ...]
     class_names: tuple[str, ...] = ()
-    y_mean: float = 0.0
-    y_scale: float = 1.0
+    y_mean: tuple[float, ...] = (0.0,)
+    y_scale: tuple[float, ...] = (1.0,)
+    class_weights: tuple[float, ...] = ()
+    columns: tuple[Column, ...] = ()
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
@@ -71,8 +85,13 @@ class Dataset:
 
     @property
     def out_size(self) -> int:
-        """What a model gives for a row: one logit a class, or one number."""
-        return len(self.class_names) or 1
+        """What a model gives for a row: one logit a class, or one number a target."""
+        return len(self.class_names) or self.y_train.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the arrays take."""
+        return sum(array.nbytes for array in self._arrays().values())
 
     def has_sizes_of(self, other: Dataset) -> bool:
         """Whether a program that was compiled for the one can be given the other."""
@@ -101,10 +120,11 @@ class Dataset:
     def load(cls, source: Path | BinaryIO) -> Dataset:
         """The dataset that `save` wrote to a path, or to this open file."""
         with np.load(source, allow_pickle=False) as file:
-            meta = json.loads(file["meta"].item())
+            meta: dict[str, Any] = json.loads(file["meta"].item())
             arrays = {name: file[name] for name in file.files if name != "meta"}
-        names = {name: tuple(meta.pop(name)) for name in ("feature_names", "class_names")}
-        return cls(**arrays, **names, **meta)
+        columns = tuple(Column(**column) for column in meta.pop("columns"))
+        others: dict[str, Any] = {name: tuple(values) for name, values in meta.items()}
+        return cls(**arrays, **others, columns=columns)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -112,6 +132,5 @@ class Dataset:
 
     def _meta(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.dumps(
-            {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
-        )
+        meta = {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
+        return json.dumps(meta, default=asdict)

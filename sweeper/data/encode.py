@@ -1,31 +1,41 @@
-"""From rows as read to arrays: text one-hot, numbers scaled, fitted on the training part alone."""
+"""From rows as read to arrays: filled, encoded and scaled, fitted on the training part alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from sweeper.config import StudyConfig
-from sweeper.data.dataset import Dataset
-from sweeper.data.raw import RawData, is_number
+from sweeper.config.data_values import Constant
+from sweeper.data.class_weights import class_weights
+from sweeper.data.dataset import Column, Dataset
+from sweeper.data.raw import RawData
 from sweeper.data.split import Parts
 
-_SCALERS = {"none": lambda: "passthrough", "standard": StandardScaler, "minmax": MinMaxScaler}
+Step = tuple[str, Any]
+
+_SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler}
+# ordinal places of a value that no training row has, and of a missing one
+_UNKNOWN, _MISSING = -1, -2
 
 
 def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
     """The dataset of `raw`: every row transformed by what its training rows say."""
     x, feature_names = _features(config, raw, parts)
+    y_mean, y_scale = (0.0,), (1.0,)
+    class_names, weights = (), ()
     if config.train.loss == "cross_entropy":
         y, class_names = _classes(raw)
-        y_mean, y_scale = 0.0, 1.0
+        weights = class_weights(config, class_names, y[parts.train])
     else:
         y, y_mean, y_scale = _numbers(config, raw, parts)
-        class_names = ()
     return Dataset(
         x_train=x[parts.train],
         y_train=y[parts.train],
@@ -37,27 +47,42 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
         class_names=class_names,
         y_mean=y_mean,
         y_scale=y_scale,
+        class_weights=weights,
+        columns=tuple(_column(raw, name) for name in (*raw.features, *raw.targets)),
     )
 
 
-def scaled_features(raw: RawData, data: Dataset) -> NDArray[np.bool_]:
-    """Which features are numbers, to be scaled: they stand before those of text."""
-    numbers = sum(is_number(raw.frame[name]) for name in raw.features)
-    return np.arange(data.n_features) < numbers
+def encoded_width(config: StudyConfig, raw: RawData, parts: Parts) -> int:
+    """How many features the columns become."""
+    if config.data.categorical == "ordinal":
+        return len(raw.features)
+    training = raw.frame.iloc[parts.train]
+    is_own = config.data.impute != "most_frequent"  # a missing value is a category of its own
+    return sum(
+        training[name].nunique(dropna=not is_own) if raw.is_category(name) else 1
+        for name in raw.features
+    )
+
+
+def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray[np.bool_]:
+    """Which features are scaled: numbers, which stand before the others, and ordinal places."""
+    numbers = sum(not raw.is_category(name) for name in raw.features)
+    return (np.arange(data.n_features) < numbers) | (config.data.categorical == "ordinal")
 
 
 def _features(
     config: StudyConfig, raw: RawData, parts: Parts
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """All rows as a model sees them, and the name of each column: numbers first, then text."""
-    numbers = [name for name in raw.features if is_number(raw.frame[name])]
-    text = [name for name in raw.features if name not in numbers]
-    kinds = {**dict.fromkeys(numbers, "float64"), **dict.fromkeys(text, object)}
-    features = raw.frame[raw.features].astype(kinds)
-    # a value that no training row has becomes a row of zeros
-    one_hot = OneHotEncoder(handle_unknown="ignore")
+    """All rows as a model sees them, and the name of each column: numbers first, then the rest."""
+    categories = [name for name in raw.features if raw.is_category(name)]
+    numbers = [name for name in raw.features if name not in categories]
+    features = raw.frame[numbers].astype(np.float64)
+    features = features.assign(**{name: _objects(raw.frame[name]) for name in categories})
     encoder = ColumnTransformer(
-        [("number", _SCALERS[config.data.scale](), numbers), ("text", one_hot, text)],
+        [
+            ("number", _pipeline([*_filling(config), *_scaling(config)]), numbers),
+            ("category", _pipeline([*_filling_categories(config), *_encoding(config)]), categories),
+        ],
         sparse_threshold=0,
     )
     encoder.fit(features.iloc[parts.train])
@@ -66,19 +91,78 @@ def _features(
     return x, tuple(names)
 
 
+def _objects(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A category's values as they are, with NaN where there is none."""
+    values = column.astype(object)
+    return values.where(column.notna(), np.nan)
+
+
+def _pipeline(steps: list[Step]) -> Any:
+    return Pipeline(steps) if steps else "passthrough"
+
+
+def _filling(config: StudyConfig) -> list[Step]:
+    match config.data.impute:
+        case "none":
+            return []
+        case Constant(constant=number):
+            return [("impute", SimpleImputer(strategy="constant", fill_value=number))]
+        case method:
+            return [("impute", SimpleImputer(strategy=method))]
+
+
+def _filling_categories(config: StudyConfig) -> list[Step]:
+    if config.data.impute == "most_frequent":
+        return [("impute", SimpleImputer(strategy="most_frequent"))]
+    return []
+
+
+def _scaling(config: StudyConfig) -> list[Step]:
+    scaler = _SCALERS.get(config.data.scale)
+    return [] if scaler is None else [("scale", scaler())]
+
+
+def _encoding(config: StudyConfig) -> list[Step]:
+    if config.data.categorical == "onehot":
+        # a value that no training row has becomes a row of zeros
+        return [("encode", OneHotEncoder(handle_unknown="ignore", sparse_output=False))]
+    encoder = OrdinalEncoder(
+        handle_unknown="use_encoded_value",
+        unknown_value=_UNKNOWN,
+        encoded_missing_value=_MISSING,
+    )
+    return [("encode", encoder), *_scaling(config)]
+
+
 def _classes(raw: RawData) -> tuple[NDArray[np.int32], tuple[str, ...]]:
     """The class of every row, as its place among the sorted classes."""
-    values, indices = np.unique(raw.frame[raw.target].to_numpy(), return_inverse=True)
+    values, indices = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)
     names = raw.class_names or tuple(str(value).removesuffix(".0") for value in values)
     return indices.astype(np.int32), names
 
 
-def _numbers(config: StudyConfig, raw: RawData, parts: Parts) -> tuple[NDArray[Any], float, float]:
-    """The target of every row, with the mean and the deviation that were taken out of it."""
-    target = raw.frame[[raw.target]].to_numpy(np.float64)
+def _numbers(
+    config: StudyConfig, raw: RawData, parts: Parts
+) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
+    """The targets of every row, with the mean and the deviation that were taken out of each."""
+    target = raw.frame[list(raw.targets)].to_numpy(np.float64)
+    n_targets = len(raw.targets)
     if config.data.scale == "none":
-        return target.astype(config.execution.precision), 0.0, 1.0
+        return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets
     # also where features are scaled to [0, 1]: a loss wants targets of deviation 1
     scaler: Any = StandardScaler().fit(target[parts.train])
     y = np.asarray(scaler.transform(target), config.execution.precision)
-    return y, float(scaler.mean_[0]), float(scaler.scale_[0])
+    return y, tuple(scaler.mean_.tolist()), tuple(scaler.scale_.tolist())
+
+
+def _column(raw: RawData, name: str) -> Column:
+    values = raw.frame[name]
+    is_target = name in raw.targets
+    is_category = raw.is_category(name)
+    return Column(
+        name=name,
+        role="target" if is_target else "feature",
+        kind="category" if is_category else "number",
+        values=int(values.nunique()) if is_category else None,
+        missing=int(values.isna().sum()),
+    )

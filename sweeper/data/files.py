@@ -17,10 +17,42 @@ def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
     Raises:
         DataError: there is none.
     """
-    folders = list(dict.fromkeys([config.base_dir.resolve(), Path.cwd()]))
+    folders = _folders(config)
     for folder in folders:
         if (folder / name).is_file():
             return folder / name
+    raise _not_found(config, name, key, suffix)
+
+
+def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Path]:
+    """The file `name`, or every file that it is a pattern of, by name; looked up in the same way.
+
+    Raises:
+        DataError: there is none.
+    """
+    if not set(name) & set("*?["):
+        return [find_file(config, name, key, suffix)]
+    for folder in _folders(config):
+        parent, pattern = _parted(folder, name)
+        if files := sorted(path for path in parent.glob(pattern) if path.is_file()):
+            return files
+    raise _not_found(config, name, key, suffix)
+
+
+def _parted(folder: Path, name: str) -> tuple[Path, str]:
+    """The folder in which a pattern begins, and the pattern: what is before it is no pattern."""
+    path = Path(name)
+    if not path.anchor:
+        return folder, name
+    return Path(path.anchor), str(path.relative_to(path.anchor))
+
+
+def _folders(config: StudyConfig) -> list[Path]:
+    return list(dict.fromkeys([config.base_dir.resolve(), Path.cwd()]))
+
+
+def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataError:
+    folders = _folders(config)
     pattern = f"*{suffix}"
     neighbours = [path.name for folder in folders for path in (folder / name).parent.glob(pattern)]
     found = f"no file '{name}' in {listed([str(folder) for folder in folders], 'or')}"
@@ -28,4 +60,4 @@ def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
         did_you_mean(Path(name).name, neighbours)
         or f"write the path of a {suffix[1:].upper()} file"
     )
-    raise DataError(config.problem(key, found, mend))
+    return DataError(config.problem(key, found, mend))

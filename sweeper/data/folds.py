@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from sweeper.config import StudyConfig
@@ -16,28 +17,47 @@ from sweeper.data.dataset import Dataset
 _SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler}
 
 
-def with_folds(config: StudyConfig, data: Dataset, scaled: NDArray[np.bool_]) -> Dataset:
+def with_folds(
+    config: StudyConfig,
+    data: Dataset,
+    scaled: NDArray[np.bool_],
+    groups: NDArray[Any] | None = None,
+) -> Dataset:
     """`data` with its training part in folds, where the study asks for them.
 
-    The folds are scikit-learn's, with the study's seed as `random_state`. Features of which
-    `scaled` is true are scaled by the training rows of each fold; what else is fitted to data
-    (categories, targets) is fitted to all rows that are not for testing.
+    The folds are scikit-learn's, with the study's seed as `random_state`; rows of one of the
+    `groups` are in one fold. Features of which `scaled` is true are scaled by the training rows of
+    each fold; what else is fitted to data (categories, what fills gaps, targets) is fitted to all
+    rows that are not for testing.
     """
     count = config.study.folds
     if count is None:
         return data
-    fold_of = _fold_of(config, data, count)
+    if groups is None:
+        fold_of = _fold_of(config, data, count)
+    else:
+        fold_of = grouped_folds(config, groups, count)
     scaling = [_scaling(config, data.x_train[fold_of != fold], scaled) for fold in range(count)]
     scale, shift = (np.stack(by).astype(data.x_train.dtype) for by in zip(*scaling, strict=True))
     return replace(data, fold_of=fold_of, fold_scale=scale, fold_shift=shift)
+
+
+def grouped_folds(config: StudyConfig, groups: NDArray[Any], count: int) -> NDArray[np.int32]:
+    """The fold that validates each row, one for all rows of a group."""
+    folds = GroupKFold(count, shuffle=True, random_state=config.study.seed)
+    return _numbered(folds.split(groups, groups=groups), len(groups))
 
 
 def _fold_of(config: StudyConfig, data: Dataset, count: int) -> NDArray[np.int32]:
     """The fold that validates each row of the training part."""
     ways: Any = StratifiedKFold if config.data.split.stratify else KFold
     folds = ways(count, shuffle=True, random_state=config.study.seed)
-    fold_of = np.empty(len(data.x_train), np.int32)
-    for fold, (_, validated) in enumerate(folds.split(data.x_train, data.y_train)):
+    return _numbered(folds.split(data.x_train, data.y_train), len(data.x_train))
+
+
+def _numbered(folds: Iterable[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
+    fold_of = np.empty(n_rows, np.int32)
+    for fold, (_, validated) in enumerate(folds):
         fold_of[validated] = fold
     return fold_of
 

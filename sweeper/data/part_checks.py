@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from sweeper.config import StudyConfig
-from sweeper.data.naming import counted, listed
+from sweeper.data.folds import grouped_folds
+from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
+from sweeper.data.split import groups_of, split, times
 from sweeper.errors import Problem
 
 _CLASSES_SHOWN = 5
@@ -15,31 +19,71 @@ _CLASSES_SHOWN = 5
 
 def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     """A training part without rows, batches that are larger, classes that cannot be shared out."""
-    n_rows = len(raw.frame)
-    sizes = part_sizes(config, n_rows)
+    unfit = [*_way_problems(config, raw)]
+    yield from unfit
+    group = config.data.split.group
+    if unfit:
+        return
+    n_wholes = len(raw.frame) if group is None else raw.frame[group].nunique()
+    whole = "row" if group is None else "group"
+    sizes = part_sizes(config, n_wholes)
     if sizes.folds > sizes.train > 0:
-        found = f"{sizes.folds} folds of {counted(sizes.train, 'row')}"
+        found = f"{sizes.folds} folds of {counted(sizes.train, whole)}"
         yield config.problem("study.folds", found, f"write {sizes.train} at most")
     elif sizes.train < 1:
         found = (
-            f"of {counted(n_rows, 'row')} validation takes {sizes.val} and testing {sizes.test}, "
+            f"of {counted(n_wholes, whole)} validation takes {sizes.val} and testing {sizes.test}, "
             "so none are left to train on"
         )
-        yield config.problem("data.split", found, "add rows or write smaller shares")
+        yield config.problem("data.split", found, f"add {whole}s or write smaller shares")
     else:
-        yield from _batch_problems(config, sizes)
+        least = sizes.least_train if group is None else _least_train(config, raw)
+        yield from _batch_problems(config, least)
     if config.data.split.stratify:
         yield from _stratify_problems(config, raw, sizes)
 
 
-def _batch_problems(config: StudyConfig, sizes: Sizes) -> Iterator[Problem]:
+def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
+    """What keeps the column of group or time from parting the rows."""
+    ways = config.data.split
+    for way, name in (("group", ways.group), ("time", ways.time)):
+        if name is None:
+            continue
+        key = f"data.split.{way}"
+        if way == "time" and config.study.folds is not None:
+            found = "folds draw rows at random, and data.split.time orders them"
+            yield config.problem("study.folds", found, "remove one of them")
+        if name not in raw.frame:
+            columns = list(raw.frame.columns)
+            mend = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
+            yield config.problem(key, f"{raw.name} has no column '{name}'", mend)
+        elif name in raw.targets:
+            yield config.problem(key, f"'{name}' is the target", "name another column")
+        elif gaps := np.flatnonzero(raw.frame[name].isna()).tolist():
+            found = f"column '{name}' of {raw.name}: {counted(len(gaps), 'value')} missing"
+            yield config.problem(key, f"{found} ({raw.places(gaps)})", "write them")
+        elif way == "time" and (rows := np.flatnonzero(times(raw.frame[name]).isna()).tolist()):
+            found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} no time"
+            mend = "write numbers, or times as 2026-01-31T12:00"
+            yield config.problem(key, f"{found} ({raw.places(rows)})", mend)
+
+
+def _least_train(config: StudyConfig, raw: RawData) -> int:
+    """The fewest rows that anything trains on, where groups are as large as they are."""
+    parts, groups = split(config, raw), groups_of(config, raw)
+    if config.study.folds is None or groups is None:
+        return len(parts.train)
+    fold_of = grouped_folds(config, groups[parts.train], config.study.folds)
+    return len(fold_of) - int(np.bincount(fold_of).max())
+
+
+def _batch_problems(config: StudyConfig, least: int) -> Iterator[Problem]:
     searched = config.search.get("train.batch_size")
     key = "search.train.batch_size" if searched else "train.batch_size"
     values = searched.values() if searched else (config.train.batch_size,)
     largest = max(int(value) for value in values or ())
-    least = sizes.least_train
     if largest > least:
-        whose = "a fold trains on" if sizes.folds else "the training part has"
+        whose = "a fold trains on" if config.study.folds else "the training part has"
         found = f"a batch of {counted(largest, 'row')}, and {whose} {least}"
         yield config.problem(key, found, f"write {least} at most")
 
@@ -48,13 +92,13 @@ def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Itera
     if config.train.loss == "mse":
         found = "mse has no classes to keep in proportion"
         yield config.problem("data.split.stratify", found, "write stratify = false")
-    elif raw.target in raw.frame:
+    elif len(raw.targets) == 1 and raw.targets[0] in raw.frame:
         yield from _rare_class_problems(config, raw, sizes)
         yield from _small_part_problems(config, raw, sizes)
 
 
 def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
-    rows_of = raw.frame.groupby(raw.target).indices
+    rows_of = raw.frame.groupby(raw.targets[0]).indices
     rare = [
         f"'{name}' has {len(rows)} ({raw.places([int(row) for row in rows])})"
         for name, rows in rows_of.items()
@@ -71,7 +115,7 @@ def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Ite
 
 
 def _small_part_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
-    n_classes = raw.frame[raw.target].nunique()
+    n_classes = raw.frame[raw.targets[0]].nunique()
     parts = (
         ("training", "data.split", sizes.train),
         ("validation", "data.split.val", sizes.val),

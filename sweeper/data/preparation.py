@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from sweeper.config import StudyConfig
 from sweeper.data import sources
 from sweeper.data.checks import problems
 from sweeper.data.dataset import Dataset
-from sweeper.data.encode import encode, scaled_features
+from sweeper.data.encode import encode, encoded_width, scaled_features
 from sweeper.data.folds import with_folds
-from sweeper.data.split import split
-from sweeper.errors import DataError
+from sweeper.data.memory import check_host
+from sweeper.data.raw import RawData
+from sweeper.data.split import Parts, groups_of, split
+from sweeper.errors import DataError, Problem
 
 
 def prepare(config: StudyConfig) -> Dataset:
     """The dataset that every trial of the study trains on; a function of the file and its seed.
 
     Raises:
-        DataError: the data is missing or unfit; the message has every problem, and its mend.
+        DataError: the data is missing, unfit or too large; the message has every problem, and its
+            mend.
     """
     raw = sources.read(config)
-    found = tuple(problems(config, raw))
-    if found:
-        raise DataError(found)
-    data = encode(config, raw, split(config, raw.frame[raw.target].to_numpy()))
-    return with_folds(config, data, scaled_features(raw, data))
+    _refuse(problems(config, raw))
+    parts = split(config, raw)
+    _refuse(_untrained(config, raw, parts))
+    # rows of one-hot columns may be many times what was read
+    size = np.dtype(config.execution.precision).itemsize
+    check_host(config, len(raw.frame) * encoded_width(config, raw, parts) * size)
+    data, groups = encode(config, raw, parts), groups_of(config, raw)
+    of_training = None if groups is None else groups[parts.train]
+    return with_folds(config, data, scaled_features(config, raw, data), of_training)
+
+
+def _refuse(found: Iterator[Problem]) -> None:
+    if every := tuple(found):
+        raise DataError(every)
+
+
+def _untrained(config: StudyConfig, raw: RawData, parts: Parts) -> Iterator[Problem]:
+    """Numbers that are missing in every training row, so that there is nothing to fill gaps by."""
+    numbers = [name for name in raw.features if not raw.is_category(name)]
+    counts = raw.frame[numbers].iloc[parts.train].count()
+    for name in counts.index[counts == 0]:
+        found = f"column '{name}' of {raw.name} has no value in the training part"
+        yield config.problem(raw.key, found, "add rows, or leave the column out")

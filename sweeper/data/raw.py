@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
@@ -17,24 +16,34 @@ _PLACES_SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class RawData:
-    """All columns, the one to predict among them, and those to leave out.
+    """All columns, those to predict among them, and those to leave out.
 
-    `key` is the setting that names the data. `class_names` is empty where classes are called by
-    their value in the data; `path` is None where the rows come from no file of the user's.
+    `key` is the setting that names the data, `target_key` the one that names the targets.
+    `aside` are columns that only split the rows, `categories` those of numbers that are meant as
+    categories. `class_names` is empty where classes are called by their value in the data; `path`
+    is None where the rows come from no text file of the user's.
     """
 
     name: str
     key: str
     frame: pd.DataFrame
-    target: str
+    targets: tuple[str, ...]
+    target_key: str = "data.target"
     drop: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
+    categories: frozenset[str] = frozenset()
     class_names: tuple[str, ...] = ()
     path: Path | None = None
 
-    @property
+    @cached_property
     def features(self) -> list[str]:
         """The columns that a model may look at."""
-        return [name for name in self.frame.columns if name not in (self.target, *self.drop)]
+        others = {*self.targets, *self.drop, *self.aside}
+        return [name for name in self.frame.columns if name not in others]
+
+    def is_category(self, name: str) -> bool:
+        """Whether a column is encoded value by value; else it is a number."""
+        return name in self.categories or not is_numeric_dtype(self.frame[name].dtype)
 
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""
@@ -57,8 +66,3 @@ class RawData:
                     begins.append(line)
                 line = reader.line_num + 1
         return begins[1:]
-
-
-def is_number(column: pd.Series[Any]) -> bool:
-    """Whether the column goes into a model as it is; else it is text, one column a value."""
-    return is_numeric_dtype(column.dtype)

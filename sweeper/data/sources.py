@@ -1,18 +1,22 @@
-"""Where the rows of a study come from: a data set of scikit-learn, or a CSV file."""
+"""Where the rows of a study come from: scikit-learn, a file, or a function of the user's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import pandas as pd
 from sklearn import datasets
 
 from sweeper.config import StudyConfig
-from sweeper.config.data import CsvTable, SklearnTable
-from sweeper.data.files import find_file
+from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
+from sweeper.data.arrays import read_npz
+from sweeper.data.columns import plain
+from sweeper.data.csv_file import read_csv
 from sweeper.data.naming import listed
+from sweeper.data.parquet_files import read_parquet
 from sweeper.data.raw import RawData
+from sweeper.data.user_rows import read_function
 from sweeper.errors import DataError
 
 _LOADERS: dict[str, Callable[..., Any]] = {
@@ -30,61 +34,33 @@ def read(config: StudyConfig) -> RawData:
     Raises:
         DataError: there is none, or it cannot be read as a table.
     """
+    raw = _read(config)
+    twice = raw.frame.columns[raw.frame.columns.duplicated()].unique()
+    if len(twice):
+        found = f"{raw.name} has several columns {listed([repr(name) for name in twice])}"
+        raise DataError(config.problem(raw.key, found, "give each column its own name"))
+    frame, declared = plain(raw.frame)
+    ways = config.data.split
+    aside = () if ways.as_feature else tuple(name for name in (ways.group, ways.time) if name)
+    categories = declared.union(config.data.categorical_columns)
+    return replace(raw, frame=frame, aside=aside, categories=categories)
+
+
+def _read(config: StudyConfig) -> RawData:
     match config.data:
         case SklearnTable() as data:
             return _read_sklearn(data)
         case CsvTable() as data:
-            return _read_csv(config, data)
+            return read_csv(config, data)
+        case ParquetTable() as data:
+            return read_parquet(config, data)
+        case NpzTable() as data:
+            return read_npz(config, data)
+        case FunctionTable() as data:
+            return read_function(config, data)
 
 
 def _read_sklearn(data: SklearnTable) -> RawData:
     bunch = _LOADERS[data.name](as_frame=True)
     class_names = tuple(str(name) for name in getattr(bunch, "target_names", ()))
-    return RawData(data.name, "data.name", bunch.frame, "target", class_names=class_names)
-
-
-def _read_csv(config: StudyConfig, data: CsvTable) -> RawData:
-    path = find_file(config, data.path, "data.path", ".csv")
-    try:
-        header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
-        frame = pd.read_csv(path, low_memory=False)
-    except (OSError, ValueError) as error:
-        found, mend = _unreadable(error)
-        raise DataError(config.problem("data.path", f"{path.name} {found}", mend)) from error
-    fault = _misshapen(header, frame)
-    if fault:
-        found, mend = fault
-        raise DataError(config.problem("data.path", f"{path.name} {found}", mend))
-    return RawData(path.name, "data.path", frame, data.target, tuple(data.drop), path=path)
-
-
-def _unreadable(error: OSError | ValueError) -> tuple[str, str]:
-    """What was found, and what to write instead, where pandas could not read a file."""
-    match error:
-        case OSError():
-            return f"cannot be read: {error.strerror}", ""
-        case UnicodeDecodeError():
-            return "is not text in UTF-8", "save it as UTF-8"
-        case pd.errors.EmptyDataError():
-            return "is empty", "write a line of column names, then a line a row"
-        case _:
-            what = str(error).strip().removeprefix("Error tokenizing data. C error: ")
-            return f"is no table: {what}", "write one field a column in every row"
-
-
-def _misshapen(header: pd.Series[str], frame: pd.DataFrame) -> tuple[str, str] | None:
-    """The same for a file that pandas reads, but not as it was meant."""
-    nameless = [str(place) for place, name in enumerate(header, 1) if not name]
-    if nameless:
-        mend = "give each column a name, and drop it if it only numbers the rows"
-        return f"has no name for column {listed(nameless)}", mend
-    twice = [f"'{name}'" for name in header[header.duplicated()].unique()]
-    if twice:
-        # pandas would call the second one 'name.1'
-        return f"has several columns {listed(twice)}", "give each column its own name"
-    if not isinstance(frame.index, pd.RangeIndex):
-        # pandas would take the first field for the name of the row
-        return "has more fields in its rows than in its header", "name every column"
-    if frame.empty:
-        return "has a header and no rows", "write a line a row"
-    return None
+    return RawData(data.name, "data.name", bunch.frame, ("target",), class_names=class_names)

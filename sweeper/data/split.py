@@ -1,57 +1,108 @@
-"""Which rows are for training, for validation and for testing; scikit-learn draws them."""
+"""Which rows are for training, for validation and for testing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
+from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from sweeper.config import StudyConfig
-from sweeper.data.sizes import part_sizes
+from sweeper.data.raw import RawData
+from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.errors import DataError
+
+Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The rows of each part; every row is in exactly one."""
 
-    train: NDArray[np.intp]
-    val: NDArray[np.intp]
-    test: NDArray[np.intp]
+    train: Rows
+    val: Rows
+    test: Rows
 
 
-def split(config: StudyConfig, target: NDArray[Any]) -> Parts:
-    """Draw the parts with the study's seed: first the test part, then the validation part.
+def split(config: StudyConfig, raw: RawData) -> Parts:
+    """The parts of the rows, drawn with the study's seed, or cut from them in the order of time.
 
-    The seed is scikit-learn's `random_state` as it stands, so that anybody can draw them again.
+    Draws are scikit-learn's: first the test part, then the validation part from the rest. The seed
+    is its `random_state` as it stands, so that anybody can draw them again.
 
     Raises:
-        DataError: a class of `target` cannot be kept in proportion.
+        DataError: a class cannot be kept in proportion.
     """
-    sizes = part_sizes(config, len(target))
-    rest, test = np.arange(len(target)), np.empty(0, np.intp)
+    ways = config.data.split
+    if ways.time is not None:
+        return _by_time(config, times(raw.frame[ways.time]))
+    groups = groups_of(config, raw)
+    if groups is not None:
+        sizes = part_sizes(config, len(np.unique(groups)))
+        return _drawn(len(groups), sizes, lambda *part: _draw_groups(config, groups, *part))
+    sizes = part_sizes(config, len(raw.frame))
+    target = raw.frame[raw.targets[0]].to_numpy() if ways.stratify else None
     try:
-        if sizes.test:
-            rest, test = _draw(config, rest, sizes.test, target)
-        train, val = rest, np.empty(0, np.intp)
-        if sizes.val:
-            train, val = _draw(config, rest, sizes.val, target)
+        return _drawn(len(raw.frame), sizes, lambda *part: _draw(config, target, *part))
     except ValueError as error:
         found = "the shares leave a class too few rows to be kept in proportion"
         mend = "write other shares or stratify = false"
         raise DataError(config.problem("data.split", found, mend)) from error
+
+
+def groups_of(config: StudyConfig, raw: RawData) -> NDArray[np.intp] | None:
+    """The group of each row, as its place among the sorted ones; None where there are no groups."""
+    name = config.data.split.group
+    return None if name is None else pd.factorize(raw.frame[name], sort=True)[0]
+
+
+def times(column: pd.Series[Any]) -> pd.Series[Any]:
+    """What the rows of the column are ordered by; missing where it is no time."""
+    if is_numeric_dtype(column.dtype) or is_datetime64_any_dtype(column.dtype):
+        return column
+    return pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
+
+
+def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Parts:
+    """The latest rows are the test part, those before them the validation part.
+
+    Rows of one moment stay in the order of the data.
+    """
+    sizes = part_sizes(config, len(moments))
+    order = np.argsort(moments.to_numpy(), kind="stable")
+    return Parts(*np.split(order, [sizes.train, sizes.train + sizes.val]))
+
+
+def _drawn(n_rows: int, sizes: Sizes, draw: Callable[[Rows, int], tuple[Rows, Rows]]) -> Parts:
+    rest, test = np.arange(n_rows), np.empty(0, np.intp)
+    if sizes.test:
+        rest, test = draw(rest, sizes.test)
+    train, val = rest, np.empty(0, np.intp)
+    if sizes.val:
+        train, val = draw(rest, sizes.val)
     return Parts(train, val, test)
 
 
 def _draw(
-    config: StudyConfig, rows: NDArray[np.intp], size: int, target: NDArray[Any]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    config: StudyConfig, target: NDArray[Any] | None, rows: Rows, size: int
+) -> tuple[Rows, Rows]:
     """The other rows, and `size` of them."""
-    classes = target[rows] if config.data.split.stratify else None
+    classes = None if target is None else target[rows]
     rest, drawn = train_test_split(
         rows, test_size=size, random_state=config.study.seed, stratify=classes
     )
     return np.asarray(rest), np.asarray(drawn)
+
+
+def _draw_groups(
+    config: StudyConfig, groups: NDArray[Any], rows: Rows, size: int
+) -> tuple[Rows, Rows]:
+    """The rows of the other groups, and those of `size` groups."""
+    shuffled = GroupShuffleSplit(1, test_size=size, random_state=config.study.seed)
+    rest, drawn = next(shuffled.split(rows, groups=groups[rows]))
+    return rows[rest], rows[drawn]

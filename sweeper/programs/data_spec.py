@@ -10,17 +10,19 @@ from sweeper.data.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """Sizes, the unit of the targets, whether there is a test part, and the study's seed.
+    """Sizes, the units of the targets, whether there is a test part, and the study's seed.
 
-    Targets are scaled by `y_scale`; squared errors are reported in the data's own unit.
+    Each target is scaled by its `y_scale`; squared errors are reported in the data's own units.
+    `class_weights` is what each class counts for, empty where all count the same.
     """
 
     in_size: int
     out_size: int
-    y_scale: float
+    y_scale: tuple[float, ...]
     has_test: bool
     dtype: str
     seed: int
+    class_weights: tuple[float, ...] = ()
 
 
 def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
@@ -32,4 +34,5 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
         has_test=len(data.x_test) > 0,
         dtype=config.execution.precision,
         seed=config.study.seed,
+        class_weights=data.class_weights,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,19 @@ def cross_entropy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
     # by one-hot labels: to pick each label's logit would compile to a gather and a scatter
     labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
     return optax.softmax_cross_entropy(outputs, labels).mean()
+
+
+def weighted_cross_entropy(
+    outputs: Outputs, y: AnyArray, weights: Sequence[float]
+) -> Float[Array, ""]:
+    """The same, each example counting for the weight of its class; their sum is divided by.
+
+    So it is with PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's `log_loss`.
+    """
+    labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
+    of_example = labels @ jnp.asarray(weights, outputs.dtype)
+    losses = optax.softmax_cross_entropy(outputs, labels)
+    return jnp.sum(of_example * losses) / jnp.sum(of_example)
 
 
 def mse(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:

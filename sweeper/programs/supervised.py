@@ -15,8 +15,9 @@ from jaxtyping import Array, Float
 
 from sweeper.config import Settings
 from sweeper.models.network import Network
+from sweeper.programs.criterion import Criterion
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.metrics import LOSSES, METRICS
+from sweeper.programs.metrics import METRICS
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import Batch, Lane, Metrics, State
 from sweeper.randomness import generator, words
@@ -82,20 +83,22 @@ class Supervised:
             key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
             keys = jax.random.split(key, len(batch.x))
 
-        def loss(parameters: Array) -> Float[Array, ""]:
+        def loss(parameters: Array) -> tuple[Float[Array, ""], Array]:
             dropout = lane.hparams.get("model.dropout", 0.0)
             outputs = self.network.outputs(parameters, batch.x, lane.traced, keys, dropout)
-            return LOSSES[self.settings.train.loss](outputs, batch.y)
+            return self._criterion.minimised(outputs, batch.y), outputs
 
-        value, gradients = jax.value_and_grad(loss)(state.model)
+        (value, outputs), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
         optimizer = self._optimizer(lane.hparams)
         updates, moments = optimizer.update(gradients, state.optimizer, state.model)
         model = eqx.apply_updates(state.model, updates)
-        return State(model, moments, state.step + 1), (value * self._loss_unit,)
+        told = self._criterion.told(value, outputs, batch.y)
+        return State(model, moments, state.step + 1), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
         outputs = self.network.outputs(state.model, data.x, lane.traced)
-        loss = LOSSES[self.settings.train.loss](outputs, data.y) * self._loss_unit
+        value = self._criterion.minimised(outputs, data.y)
+        loss = self._criterion.told(value, outputs, data.y)
         scores = (METRICS[name](outputs, data.y) for name in self.settings.train.metrics)
         return (loss, *scores)
 
@@ -109,9 +112,8 @@ class Supervised:
         return jax.tree.map(lambda leaf: function(leaf) if leaf.shape == shape else leaf, state)
 
     @property
-    def _loss_unit(self) -> float:
-        """A squared error in scaled units times this is one in the data's own."""
-        return self.data.y_scale**2 if self.settings.train.loss == "mse" else 1.0
+    def _criterion(self) -> Criterion:
+        return Criterion(self.settings.train.loss, self.data.y_scale, self.data.class_weights)
 
     @cached_property
     def _abstract(self) -> State:

@@ -50,7 +50,14 @@ def test_a_study_is_its_tables_in_json(read: Read) -> None:
     canonical = read("n_trials = 8", "n_trials = 8\nsampler.multivariate = false").canonical()
     assert canonical["study"]["sampler"] == {"name": "tpe", "multivariate": False}
     assert canonical["train"]["metrics"] == ["accuracy"]
-    assert canonical["data"]["split"] == {"val": 0.2, "test": 0.1, "stratify": False}
+    assert canonical["data"]["split"] == {
+        "val": 0.2,
+        "test": 0.1,
+        "stratify": False,
+        "group": None,
+        "time": None,
+        "as_feature": False,
+    }
     assert "source" not in canonical
 
 

@@ -76,7 +76,7 @@ BROKEN = {
     ),
     "missing kind of table": (
         ('source = "sklearn"', ""),
-        (9, "data.source", "missing", "write one of sklearn, csv"),
+        (9, "data.source", "missing", "write one of sklearn, csv, parquet, npz, python"),
     ),
     "wrong version": (
         ("version = 1", "version = 2"),

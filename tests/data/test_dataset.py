@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.data.dataset import Dataset
+from sweeper.data.dataset import Column, Dataset
 
 DATASET = Dataset(
     x_train=np.array([[1.0, 2.0], [3.0, 4.0]], np.float32),
@@ -20,11 +20,12 @@ DATASET = Dataset(
     feature_names=("größe", "weight"),
     class_names=("no", "yes"),
 )
+COLUMNS = (Column("größe", "feature", "number", None, 2), Column("y", "target", "category", 2, 0))
 
 
 def test_a_dataset_comes_back_from_its_file_bit_for_bit(tmp_path: Path) -> None:
     path = tmp_path / "dataset"
-    expected = replace(DATASET, y_mean=0.1 + 0.2, y_scale=1 / 3)
+    expected = replace(DATASET, y_mean=(0.1 + 0.2, 1.0), y_scale=(1 / 3, 2.0), columns=COLUMNS)
     expected.save(path)
     actual = Dataset.load(path)
 
@@ -36,10 +37,10 @@ def test_a_dataset_comes_back_from_its_file_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_its_sizes_are_those_of_the_model() -> None:
-    regression = replace(DATASET, class_names=())
+    regression = replace(DATASET, class_names=(), y_train=np.zeros((2, 3)))
 
     assert (DATASET.n_features, DATASET.out_size) == (2, 2)
-    assert (regression.n_features, regression.out_size) == (2, 1)
+    assert (regression.n_features, regression.out_size) == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,9 @@ def test_its_sizes_are_those_of_the_model() -> None:
         {"x_test": np.empty((0, 3), np.float32)},
         {"x_train": DATASET.x_val, "x_val": DATASET.x_train},
         {"class_names": ("yes", "no")},
-        {"y_mean": 1e-300},
+        {"y_mean": (1e-300,)},
+        {"class_weights": (1.0, 2.0)},
+        {"columns": COLUMNS},
     ],
 )
 def test_the_digest_changes_with_anything(change: dict[str, object]) -> None:

@@ -70,7 +70,7 @@ def test_a_regression_target_is_scaled_on_the_training_part_alone(make_study) ->
         *(x_scaler.transform(part) for part in (x_train, x_val, x_test)),
         *(y_scaler.transform(part) for part in (y_train, y_val, y_test)),
     )
-    assert (dataset.y_mean, dataset.y_scale) == (y_scaler.mean_[0], y_scaler.scale_[0])
+    assert (dataset.y_mean, dataset.y_scale) == ((y_scaler.mean_[0],), (y_scaler.scale_[0],))
     np.testing.assert_allclose(
         dataset.y_test * dataset.y_scale + dataset.y_mean, y_test, rtol=1e-14
     )

@@ -126,11 +126,13 @@ def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> Non
 
     assert refusal(make_study(CSV, GOOD + bad)) == [
         "study.toml:11: data.path: column 'size' of rows.csv: 7 values are missing "
-        "(lines 16, 20, 21, 22, 23, ...); mend the file or add 'size' to data.drop",
+        '(lines 16, 20, 21, 22, 23, ...); write impute = "median", '
+        "mend the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'size' of rows.csv: 2 values are infinite or too large "
         "for float64 (lines 18, 19); mend the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing "
-        "(line 15); mend the file or add 'colour' to data.drop",
+        '(line 15); write impute = "most_frequent", '
+        "mend the file or add 'colour' to data.drop",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is missing "
         "(line 18); mend the file or remove the rows",
     ]
@@ -272,9 +274,9 @@ def test_all_problems_come_at_once(make_study) -> None:
     assert refusal(make_study(data, GOOD + ",,kiwi\n", batch=64)) == [
         "study.toml:14: data.drop: rows.csv has no column 'sizes'; did you mean 'size'?",
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is missing (line 14); "
-        "mend the file or add 'size' to data.drop",
+        "write impute = \"median\", mend the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
-        "mend the file or add 'colour' to data.drop",
+        "write impute = \"most_frequent\", mend the file or add 'colour' to data.drop",
         "study.toml:5: train.batch_size: a batch of 64 rows, and the training part has 8; "
         "write 8 at most",
         "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, and class "

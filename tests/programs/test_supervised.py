@@ -85,7 +85,7 @@ def plain_curve(bench: Bench, trial: TrialSpec, replicate: int = 0) -> NDArray[n
     drawn = words(config.study.seed, "dropout", trial.number, replicate)
     lane_key = jax.random.wrap_key_data(drawn[:2])
     order = epoch_order(config.study.seed, replicate, config.train.epochs, len(data.x_train), 64)
-    unit = data.y_scale**2 if is_regression else 1.0
+    unit = data.y_scale[0] ** 2 if is_regression else 1.0
     rows, count = [], 0
     for epoch in order:
         seen = []

@@ -1,0 +1,92 @@
+"""Rows of arrays with names, whose first axis is the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+
+from sweeper.config import StudyConfig
+from sweeper.config.data import NpzTable
+from sweeper.data.files import find_file
+from sweeper.data.naming import counted, did_you_mean, listed
+from sweeper.data.raw import RawData
+from sweeper.errors import DataError
+
+
+def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
+    """The rows of the arrays that the study names in an .npz file.
+
+    Raises:
+        DataError: there is no such file, or its arrays are not rows of one table.
+    """
+    path = find_file(config, data.path, "data.path", ".npz")
+    ways = {"data.split.group": data.split.group, "data.split.time": data.split.time}
+    named = {"data.x": data.x, "data.y": data.y, **ways}
+    wanted = {key: name for key, name in named.items() if name is not None}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            _check_names(config, path.name, wanted, file.files)
+            arrays = [(name, file[name]) for name in dict.fromkeys(wanted.values())]
+    except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
+        found = f"{path.name} is no .npz file of plain arrays ({type(error).__name__}: {error})"
+        mend = "write it with numpy.savez, without objects"
+        raise DataError(config.problem("data.path", found, mend)) from error
+    frame, names = tabled(config, "data.path", path.name, arrays)
+    _check_ways(config, names, ways)
+    return RawData(path.name, "data.path", frame, names[data.y], target_key="data.y")
+
+
+def tabled(
+    config: StudyConfig, key: str, name: str, arrays: Sequence[tuple[str, Any]]
+) -> tuple[pd.DataFrame, dict[str, tuple[str, ...]]]:
+    """One table of all the named arrays, and the columns that each has become.
+
+    An array of one axis is a column of its name; one of more has a column an element, NAME_0 on.
+
+    Raises:
+        DataError: they have not the same number of rows, or none.
+    """
+    rows = {array: len(values) if values.ndim else 0 for array, values in arrays}
+    if len(set(rows.values())) > 1 or not all(rows.values()):
+        told = listed([f"'{array}' has {counted(count, 'row')}" for array, count in rows.items()])
+        mend = "give each array one element a row"
+        raise DataError(config.problem(key, f"{name}: {told}", mend))
+    frames = [_table(array, values) for array, values in arrays]
+    columns = {array: tuple(t.columns) for (array, _), t in zip(arrays, frames, strict=True)}
+    return pd.concat(frames, axis=1), columns
+
+
+def _table(name: str, values: Any) -> pd.DataFrame:
+    if values.ndim == 1:
+        return pd.DataFrame({name: values})
+    flat = values.reshape(len(values), -1)
+    return pd.DataFrame(flat, columns=[f"{name}_{index}" for index in range(flat.shape[1])])
+
+
+def _check_ways(
+    config: StudyConfig, names: Mapping[str, tuple[str, ...]], ways: Mapping[str, str | None]
+) -> None:
+    for key, name in ways.items():
+        if name is not None and names[name] != (name,):
+            found = f"'{name}' has {counted(len(names[name]), 'column')}"
+            raise DataError(config.problem(key, found, "name an array of one axis"))
+
+
+def _check_names(
+    config: StudyConfig, file: str, wanted: Mapping[str, str], there: list[str]
+) -> None:
+    problems = [
+        config.problem(
+            key,
+            f"{file} has no array '{name}'",
+            did_you_mean(name, there) or f"its arrays are {listed(there)}",
+        )
+        for key, name in wanted.items()
+        if name not in there
+    ]
+    if problems:
+        raise DataError(problems)

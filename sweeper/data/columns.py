@@ -1,0 +1,72 @@
+"""Columns as NumPy has them, whatever kind of table they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import (
+    infer_dtype,
+    is_bool_dtype,
+    is_complex_dtype,
+    is_extension_array_dtype,
+    is_float_dtype,
+    is_numeric_dtype,
+)
+
+# what pandas finds in columns of objects that are numbers all the same
+_NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
+_TEXT = ("string", "empty")
+
+
+def plain(frame: pd.DataFrame) -> tuple[pd.DataFrame, frozenset[str]]:
+    """The columns as numbers, truth values or text, and which were declared as categories.
+
+    Missing values are NaN. What is none of these stays what it is: see `unfit_kind`.
+    """
+    declared = [name for name in frame if isinstance(frame[name].dtype, pd.CategoricalDtype)]
+    changed = {str(name): _plain(frame[name]) for name in frame if not _is_plain(frame[name])}
+    return (frame.assign(**changed) if changed else frame), frozenset(map(str, declared))
+
+
+def unfit_kind(column: pd.Series[Any]) -> str | None:
+    """What the column holds that is neither number nor text; None where there is nothing else."""
+    if is_complex_dtype(column.dtype):
+        return "complex numbers"
+    if is_numeric_dtype(column.dtype) or isinstance(column.dtype, pd.StringDtype):
+        return None
+    kind = infer_dtype(column, skipna=True)
+    if kind in _TEXT:
+        return None
+    if "date" in kind or "time" in kind or kind == "period":
+        return "times"
+    types = sorted({type(value).__name__ for value in column.dropna()})
+    return f"values of type {' and '.join(types[:3])}"
+
+
+def _is_plain(column: pd.Series[Any]) -> bool:
+    dtype = column.dtype
+    is_number = is_numeric_dtype(dtype) and not is_extension_array_dtype(dtype)
+    return is_number or (isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan)
+
+
+def _plain(column: pd.Series[Any]) -> pd.Series[Any]:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    gaps = column.isna()
+    if is_numeric_dtype(column.dtype):
+        return _number(column, gaps)
+    if isinstance(column.dtype, pd.StringDtype):
+        return column.astype("str")
+    kind = infer_dtype(column, skipna=True)
+    if kind in _NUMBERS:
+        return pd.to_numeric(column.astype(float) if gaps.any() or kind == "decimal" else column)
+    return column.astype("str") if kind == "string" else column
+
+
+def _number(column: pd.Series[Any], gaps: pd.Series[Any]) -> pd.Series[Any]:
+    """A number that pandas keeps beside a mask, as NumPy has it."""
+    if gaps.any() or is_float_dtype(column.dtype):
+        return pd.Series(column.to_numpy(np.float64, na_value=np.nan), column.index)
+    return column.astype(bool if is_bool_dtype(column.dtype) else np.int64)

@@ -1,0 +1,59 @@
+"""Whether a study's data are too large for the memory that they are to be kept in."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from sweeper.config import StudyConfig
+from sweeper.errors import DataError, Problem
+
+# the most memory that a container may use
+_CONTAINER = Path("/sys/fs/cgroup/memory.max")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def check_host(config: StudyConfig, data_bytes: int) -> None:
+    """Refuse data that take more than this machine's memory times `memory_fraction`.
+
+    Raises:
+        DataError: with both numbers.
+    """
+    memory = physical_bytes()
+    if memory is not None:
+        share = int(memory * config.execution.memory_fraction)
+        check_share(config, data_bytes, share, "of this machine's memory")
+
+
+def check_share(config: StudyConfig, data_bytes: int, share_bytes: int, whose: str) -> None:
+    """Refuse data that take more than a share of memory; `whose` tells where it comes from.
+
+    Raises:
+        DataError: with both numbers.
+    """
+    if data_bytes > share_bytes:
+        raise DataError(_too_large(config, data_bytes, share_bytes, whose))
+
+
+def physical_bytes() -> int | None:
+    """The memory that this process may use; None where the system does not tell."""
+    with suppress(AttributeError, ValueError, OSError):
+        installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        with suppress(ValueError, OSError):  # "max", or no such file
+            return min(installed, int(_CONTAINER.read_text()))
+        return installed
+    return None
+
+
+def _too_large(config: StudyConfig, data_bytes: int, share_bytes: int, whose: str) -> Problem:
+    found = f"the data take {_size(data_bytes)}, and the share {whose} is {_size(share_bytes)}"
+    mend = "drop columns or rows, or write a larger execution.memory_fraction"
+    return config.problem("data", found, mend)
+
+
+def _size(count: float) -> str:
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{count:.3g} {_UNITS[unit]}" if unit else f"{count:.0f} B"

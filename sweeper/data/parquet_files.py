@@ -1,0 +1,61 @@
+"""Rows of a Parquet file, or of all files that a pattern matches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from sweeper.config import StudyConfig
+from sweeper.config.data import ParquetTable
+from sweeper.data.files import find_files
+from sweeper.data.naming import listed
+from sweeper.data.raw import RawData
+from sweeper.errors import DataError
+
+
+def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
+    """The rows of the files, one file after the other in the order of their names.
+
+    Raises:
+        DataError: there is no such file, one cannot be read, or they have not the same columns.
+    """
+    wanted = (*data.target, data.split.group, data.split.time)
+    paths = find_files(config, data.path, "data.path", ".parquet")
+    frames = [with_index(_read(config, path), wanted) for path in paths]
+    for path, frame in zip(paths, frames, strict=True):
+        _check_columns(config, paths[0], frames[0], path, frame)
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    name = paths[0].name if len(paths) == 1 else data.path
+    if frame.empty:
+        raise DataError(config.problem("data.path", f"{name} has no rows", "write a row each"))
+    return RawData(name, "data.path", frame, data.target, drop=data.drop)
+
+
+def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFrame:
+    """The rows numbered from 0; a level of the index is a column only where it is `wanted`."""
+    kept = [name for name in frame.index.names if name in wanted and name not in frame]
+    others = [name for name in frame.index.names if name not in kept]
+    if not kept:
+        return frame.reset_index(drop=True)
+    return (frame.droplevel(others) if others else frame).reset_index()
+
+
+def _read(config: StudyConfig, path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        found = f"{path.name} cannot be read as Parquet: {reason}"
+        raise DataError(config.problem("data.path", found, "write it again")) from error
+
+
+def _check_columns(
+    config: StudyConfig, first: Path, expected: pd.DataFrame, path: Path, frame: pd.DataFrame
+) -> None:
+    differing = [*expected.columns.symmetric_difference(frame.columns)]
+    if differing:
+        names = listed([f"'{name}'" for name in differing])
+        found = f"{path.name} and {first.name} do not both have {names}"
+        mend = "name files of the same columns"
+        raise DataError(config.problem("data.path", found, mend))

@@ -1,0 +1,110 @@
+"""Rows that a function of the user's own returns."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeper.config import StudyConfig
+from sweeper.config.data import FunctionTable
+from sweeper.data.arrays import tabled
+from sweeper.data.parquet_files import with_index
+from sweeper.data.raw import RawData
+from sweeper.errors import DataError, Problem
+from sweeper.user_code import Function, LoadError, load_function, told
+
+_KEY = "data.function"
+
+
+def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
+    """The rows that the function returns: (x, y), a DataFrame, or a dict of arrays by name.
+
+    Raises:
+        DataError: there is no such function, it raises, or what it returns is no table.
+    """
+    # standard output is the program's own
+    with redirect_stdout(sys.stderr):
+        returned = _called(config, data)
+    wanted = (*data.target, data.split.group, data.split.time)
+    if isinstance(returned, pd.DataFrame):
+        frame, targets = _named(with_index(returned, wanted)), data.target
+    else:
+        frame, names = _tabled(config, data, returned)
+        targets = tuple(column for name in data.target for column in names.get(name, (name,)))
+    if frame.empty:
+        found = f"'{data.function}' returns no rows, or no columns"
+        raise DataError(config.problem(_KEY, found, "return at least one"))
+    return RawData(f"what '{data.function}' returns", _KEY, frame, targets, drop=data.drop)
+
+
+def _called(config: StudyConfig, data: FunctionTable) -> Any:
+    try:
+        function = load_function(data.function, config.base_dir)
+    except LoadError as error:
+        raise DataError(config.problem(_KEY, error.found, error.mend)) from error.__cause__
+    problem = _unfit_arguments(config, data, function)
+    if problem is not None:
+        raise DataError(problem)
+    try:
+        return function(**data.args)
+    except (Exception, SystemExit) as error:
+        found = f"'{data.function}' raised {told(error)}"
+        raise DataError(config.problem(_KEY, found, "mend the function")) from error
+
+
+def _unfit_arguments(
+    config: StudyConfig, data: FunctionTable, function: Function
+) -> Problem | None:
+    """The first argument that the function does not take, or does not get."""
+    try:
+        signature = inspect.signature(function)
+        signature.bind(**data.args)
+    except ValueError:  # some that are not written in Python do not tell
+        return None
+    except TypeError as error:
+        names = [*inspect.signature(function).parameters]
+        for name in data.args:
+            if name not in names:
+                near = get_close_matches(name, names, n=1)
+                takes = f"it takes {', '.join(names)}" if names else "remove it"
+                mend = f"did you mean '{near[0]}'?" if near else takes
+                found = f"'{data.function}' takes no '{name}'"
+                return config.problem(f"data.args.{name}", found, mend)
+        found = f"'{data.function}' is {error}"
+        return config.problem("data.args", found, "write what it takes in data.args")
+    return None
+
+
+def _tabled(
+    config: StudyConfig, data: FunctionTable, returned: Any
+) -> tuple[pd.DataFrame, dict[str, tuple[str, ...]]]:
+    """One table of what was returned, and the columns that each part has become."""
+    if isinstance(returned, tuple) and len(returned) == 2:
+        returned = dict(zip(("x", "y"), returned, strict=True))
+    if not isinstance(returned, Mapping) or not returned:
+        found = f"'{data.function}' returns {type(returned).__name__}"
+        mend = "return (x, y), a DataFrame or a dict of arrays"
+        raise DataError(config.problem(_KEY, found, mend))
+    arrays: list[tuple[str, Any]] = []
+    names: dict[str, tuple[str, ...]] = {}
+    for name, part in returned.items():
+        if isinstance(part, pd.DataFrame):
+            part = _named(part)
+            arrays += [(str(column), values.array) for column, values in part.items()]
+            names[str(name)] = tuple(part.columns)
+        else:
+            arrays.append((str(name), np.asarray(part)))
+    frame, columns = tabled(config, _KEY, f"what '{data.function}' returns", arrays)
+    return frame, {**columns, **names}
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with text for its columns' names."""
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
