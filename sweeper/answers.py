@@ -13,6 +13,9 @@ from sweeper import wording
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
+# categories, classes or targets beyond these are told in JSON alone
+_MOST_SHOWN = 20
+
 Record = Mapping[Any, Any]
 
 
@@ -90,12 +93,12 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield pairs(
         {
             "study": f"{preview['study']}, {preview['n_trials']} trials",
-            "data": f"{data['train_rows']} rows to train on, {data['val_rows']} to validate, "
-            f"{data['test_rows']} to test; {data['features']} features, {data['outputs']} outputs",
             "device": f"{device['kind']}, {device['threads']} threads, {device['workers']} workers",
             "strategy": f"{preview['strategy']}, lane loop {preview['lane_loop']}",
         }
     )
+    yield ""
+    yield from _data(data)
     yield ""
     yield rows(
         "search space",
@@ -122,6 +125,30 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     if preview["advice"]:
         yield ""
         yield preview["advice"]
+
+
+def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What the data hold, and how they are parted and balanced."""
+    yield pairs(
+        {
+            "data": f"{data['train_rows']} rows to train on, {data['val_rows']} to validate, "
+            f"{data['test_rows']} to test; {wording.size(data['bytes'])}",
+            "columns": f"{data['numbers']} of numbers, {data['categories']} of categories, "
+            f"{data['missing']} values missing; {data['features']} features, "
+            f"{data['outputs']} outputs",
+        }
+    )
+    categories = [column for column in data["columns"] if column["kind"] == "category"]
+    if shown := [column for column in categories if column["role"] == "feature"][:_MOST_SHOWN]:
+        keys = ("name", "values", "missing")
+        yield ""
+        yield rows("categories", keys, [[column[key] for key in keys] for column in shown])
+    for title, records in (("classes", data["classes"]), ("targets", data["targets"])):
+        if records:
+            headings = [name.replace("_", " ") for name in records[0]]
+            values = [list(record.values()) for record in records[:_MOST_SHOWN]]
+            yield ""
+            yield rows(title, headings, values)
 
 
 def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:

@@ -81,7 +81,7 @@ def plan(config: StudyConfig) -> Preview:
     with preparing(config) as prepared:
         import jax
 
-        from sweeper.executors.fleet import claim_device, n_threads, n_workers
+        from sweeper.executors.fleet import check_fits, claim_device, n_threads, n_workers
         from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, structures
         from sweeper.programs.build import Programs
@@ -90,6 +90,7 @@ def plan(config: StudyConfig) -> Preview:
 
         data = prepared()
     claim_device(config)
+    check_fits(config, data)
     check_model(config, data.n_features, data.out_size)
     foreseen_ = foreseen(config, data, None)
     policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials)
@@ -129,7 +130,7 @@ def run(
     options.check(config)
     with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
-        from sweeper.executors.fleet import claim_device, fleet
+        from sweeper.executors.fleet import check_fits, claim_device, fleet
         from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
@@ -142,6 +143,7 @@ def run(
                 prepare_classes(config, expected, foreseen(config, expected, None), executor)
             import_module("sweeper.study_run")
         data = prepared()
+        check_fits(config, data)
         check_model(config, data.n_features, data.out_size)
         given = None if plan_file is None else read_plan(plan_file)
         foresee = partial(foreseen, config, data, given=given)

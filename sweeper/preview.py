@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from sweeper.config import StudyConfig
 from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
@@ -56,14 +58,23 @@ class Preview:
             "forecast": self.forecast.as_dict(),
         }
 
-    def _data(self) -> dict[str, int]:
+    def _data(self) -> dict[str, Any]:
         data = self.data
+        features = [column for column in data.columns if column.role == "feature"]
         return {
             "train_rows": data.train_rows,
             "val_rows": data.val_rows,
             "test_rows": len(data.x_test),
             "features": data.n_features,
             "outputs": data.out_size,
+            "rows": sum(len(y) for y in (data.y_train, data.y_val, data.y_test)),
+            "numbers": sum(column.kind == "number" for column in features),
+            "categories": sum(column.kind == "category" for column in features),
+            "missing": sum(column.missing for column in features),
+            "bytes": data.nbytes,
+            "columns": [asdict(column) for column in data.columns],
+            "targets": list(_targets(data)),
+            "classes": list(_classes(data)),
         }
 
     def _space(self) -> list[dict[str, Any]]:
@@ -191,3 +202,25 @@ class Preview:
         arrays = (data.x_train, data.y_train, data.x_val, data.y_val, data.x_test, data.y_test)
         order = 4 * self.config.max_epochs * work.steps * work.batch_size
         return numbers * work.bytes_per_number + sum(a.nbytes for a in arrays) + order
+
+
+def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
+    """Of each number to predict, in its own unit: where it lies in the training part."""
+    if data.class_names:
+        return
+    names = [column.name for column in data.columns if column.role == "target"]
+    numbers = data.y_train * data.y_scale + data.y_mean
+    for name, values in zip(names, numbers.T, strict=True):
+        measures = {"mean": np.mean, "deviation": np.std, "least": np.min, "greatest": np.max}
+        yield {"name": name, **{what: float(of(values)) for what, of in measures.items()}}
+
+
+def _classes(data: Dataset) -> Iterator[dict[str, Any]]:
+    """Of each class, its rows in each part, and what they count for in the loss."""
+    parts = {"train": data.y_train, "val": data.y_val, "test": data.y_test}
+    n_classes = len(data.class_names)
+    counts = {part: np.bincount(y, minlength=n_classes) for part, y in parts.items() if n_classes}
+    for place, name in enumerate(data.class_names):
+        rows = {f"{part}_rows": int(count[place]) for part, count in counts.items()}
+        weight = data.class_weights[place] if data.class_weights else 1.0
+        yield {"name": name, **rows, "weight": weight}

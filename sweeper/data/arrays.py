@@ -28,7 +28,8 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
     named = {"data.x": data.x, "data.y": data.y, **ways}
     wanted = {key: name for key, name in named.items() if name is not None}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # NumPy leaves a file open that it cannot read
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             _check_names(config, path.name, wanted, file.files)
             arrays = [(name, file[name]) for name in dict.fromkeys(wanted.values())]
     except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:

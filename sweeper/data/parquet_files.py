@@ -34,7 +34,8 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
 
 def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFrame:
     """The rows numbered from 0; a level of the index is a column only where it is `wanted`."""
-    kept = [name for name in frame.index.names if name in wanted and name not in frame]
+    asked = {name for name in wanted if name is not None}
+    kept = [name for name in frame.index.names if name in asked and name not in frame]
     others = [name for name in frame.index.names if name not in kept]
     if not kept:
         return frame.reset_index(drop=True)

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
+import jax
+
 from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
+from sweeper.data.memory import check_share
 from sweeper.executors.compiling import configure_jax
 from sweeper.executors.devices import visible_gpus
 from sweeper.executors.executor import Outcome, Work
@@ -129,6 +132,19 @@ def claim_device(config: StudyConfig) -> None:
     else:  # this process opens the device to see what it is, and leaves its memory to the workers
         os.environ.setdefault(PREALLOCATE, "false")
     configure_jax(config.execution.precision)
+
+
+def check_fits(config: StudyConfig, data: Dataset) -> None:
+    """Refuse data that are larger than what the device grants this process.
+
+    Where it does not tell, its memory is this machine's, and that has been asked already.
+
+    Raises:
+        DataError: with both numbers.
+    """
+    granted = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    if granted is not None:
+        check_share(config, data.nbytes, granted, "of the device that this process has")
 
 
 def _shares(config: StudyConfig) -> Shares:

@@ -1,0 +1,271 @@
+"""Filling, encoding and splitting, compared with scikit-learn and pandas written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.utils.class_weight import compute_class_weight
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.preparation import prepare
+from sweeper.errors import DataError
+
+SEED = 7  # the studies of these tests have it
+RNG = np.random.default_rng(0)
+N = 60
+FRAME = pd.DataFrame(
+    {
+        "size": np.where(RNG.random(N) < 0.2, np.nan, RNG.normal(size=N)),
+        "month": RNG.integers(1, 6, N),
+        "colour": pd.Series(RNG.choice(["red", "blue", "green"], N)).mask(RNG.random(N) < 0.2),
+        "patient": RNG.choice([f"p{i}" for i in range(12)], N),
+        "day": pd.date_range("2026-01-01", periods=N, freq="12h")[RNG.permutation(N)],
+        "kind": RNG.choice(["apple", "fig", "pear"], N, p=[0.6, 0.3, 0.1]),
+    }
+)
+# a colour and a month that no training row has: the second split leaves the rows below to train on
+REST, TEST = train_test_split(np.arange(N), test_size=6, random_state=SEED)
+TRAIN, VAL = train_test_split(REST, test_size=12, random_state=SEED)
+FRAME.loc[VAL[0], "colour"], FRAME.loc[VAL[1], "month"] = "black", 12
+TABLE = FRAME.to_csv(index=False)
+PARTS = (TRAIN, VAL, TEST)
+CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
+DROP = 'drop = ["patient", "day"]\n'
+MEDIAN = 'impute = "median"\n'
+
+
+def x_of(dataset: Dataset) -> np.ndarray:
+    return np.vstack([dataset.x_train, dataset.x_val, dataset.x_test])
+
+
+def refusal(config: StudyConfig) -> list[str]:
+    with pytest.raises(DataError) as caught:
+        prepare(config)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("impute", "imputer"),
+    [
+        ('"mean"', SimpleImputer(strategy="mean")),
+        ('"median"', SimpleImputer(strategy="median")),
+        ('"most_frequent"', SimpleImputer(strategy="most_frequent")),
+        ("{ constant = -9 }", SimpleImputer(strategy="constant", fill_value=-9.0)),
+    ],
+)
+def test_gaps_are_filled_by_the_training_part(make_study, impute: str, imputer) -> None:
+    dataset = prepare(make_study(CSV + DROP + f"impute = {impute}\n", TABLE))
+
+    imputer.fit(FRAME[["size", "month"]].iloc[TRAIN])
+    scaler = StandardScaler().fit(imputer.transform(FRAME[["size", "month"]].iloc[TRAIN]))
+    colours = FRAME[["colour"]].astype(object).where(FRAME[["colour"]].notna(), np.nan)
+    if impute == '"most_frequent"':
+        colours[:] = (
+            SimpleImputer(strategy="most_frequent").fit(colours.iloc[TRAIN]).transform(colours)
+        )
+    one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(colours.iloc[TRAIN])
+    expected = [
+        np.hstack(
+            [
+                scaler.transform(imputer.transform(FRAME[["size", "month"]].iloc[rows])),
+                one_hot.transform(colours.iloc[rows]),
+            ]
+        )
+        for rows in PARTS
+    ]
+    np.testing.assert_array_equal(x_of(dataset), np.vstack(expected))
+    # a missing colour is one of its own, unless it is filled; black is none
+    own = [] if impute == '"most_frequent"' else ["colour_nan"]
+    assert dataset.feature_names == (
+        *("size", "month", "colour_blue", "colour_green", "colour_red"),
+        *own,
+    )
+    assert not dataset.x_val[0, 2:].any()
+
+
+def test_ordinal_categories_are_places_scaled_as_numbers(make_study) -> None:
+    data = CSV + DROP + MEDIAN + 'categorical = "ordinal"\ncategorical_columns = ["month"]\n'
+    dataset = prepare(make_study(data, TABLE))
+
+    columns = FRAME[["month", "colour"]].astype(object)
+    columns = columns.where(FRAME[["month", "colour"]].notna(), np.nan)
+    encoder = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2
+    ).fit(columns.iloc[TRAIN])
+    places = encoder.transform(columns)
+    assert (places[VAL[0], 1], places[VAL[1], 0]) == (-1, -1)
+    assert -2 in places[TRAIN, 1]
+    scaler = StandardScaler().fit(places[TRAIN])
+    expected = np.vstack([scaler.transform(places[rows]) for rows in PARTS])
+
+    np.testing.assert_array_equal(x_of(dataset)[:, 1:], expected)
+    assert dataset.feature_names == ("size", "month", "colour")
+
+
+def test_numbers_are_categories_where_they_are_listed(make_study) -> None:
+    data = CSV + DROP + MEDIAN + 'categorical_columns = ["month"]\n'
+    dataset = prepare(make_study(data, TABLE))
+
+    one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    one_hot.fit(FRAME[["month"]].iloc[TRAIN])
+    expected = np.vstack([one_hot.transform(FRAME[["month"]].iloc[rows]) for rows in PARTS])
+    np.testing.assert_array_equal(x_of(dataset)[:, 1:6], expected)
+    assert dataset.feature_names[1:6] == tuple(f"month_{i}" for i in range(1, 6))
+
+    wrong = data.replace('["month"]', '["mont", "kind"]')
+    assert refusal(make_study(wrong, TABLE)) == [
+        "study.toml:15: data.categorical_columns: rows.csv has no column 'mont'; "
+        "did you mean 'month'?",
+        "study.toml:15: data.categorical_columns: 'kind' is the target; "
+        "leave it out of data.categorical_columns",
+    ]
+
+
+def test_a_column_without_a_training_value_is_refused(make_study) -> None:
+    gaps = FRAME.assign(size=np.where(np.isin(np.arange(N), TRAIN), np.nan, 1.0))
+    assert refusal(make_study(CSV + DROP + MEDIAN, gaps.to_csv(index=False))) == [
+        "study.toml:11: data.path: column 'size' of rows.csv has no value in the training part; "
+        "add rows, or leave the column out"
+    ]
+
+
+UNIQUE = FRAME.assign(size=np.arange(N, dtype=float))
+
+
+def split_study(make_study, split: str, more: str = "") -> Dataset:
+    drop = [name for name in ("colour", "patient", "day") if name not in split]
+    data = CSV + f'scale = "none"\ndrop = {drop}\nsplit = {{ {split} }}\n' + more
+    return prepare(make_study(data, UNIQUE.to_csv(index=False)))
+
+
+def part_rows(dataset: Dataset) -> list[list[int]]:
+    """The rows of each part: `size` is their number."""
+    parts = dataset.x_train, dataset.x_val, dataset.x_test
+    return [part[:, 0].astype(int).tolist() for part in parts]
+
+
+def test_no_group_is_in_two_parts(make_study) -> None:
+    dataset = split_study(make_study, 'val = 0.25, test = 0.2, group = "patient"')
+
+    groups = FRAME["patient"].to_numpy()
+    assert len(np.unique(groups)) == 12
+    draw = GroupShuffleSplit(1, test_size=0.2, random_state=SEED)
+    rest, test = next(draw.split(groups, groups=groups))
+    draw = GroupShuffleSplit(1, test_size=3, random_state=SEED)  # a quarter of 12
+    train, val = next(draw.split(rest, groups=groups[rest]))
+    assert part_rows(dataset) == [rest[train].tolist(), rest[val].tolist(), test.tolist()]
+    patients = [{*groups[rows]} for rows in part_rows(dataset)]
+    assert sum(map(len, patients)) == 12
+    assert dataset.feature_names == ("size", "month")
+
+
+def test_the_latest_rows_are_tested_on(make_study) -> None:
+    dataset = split_study(make_study, 'val = 0.25, test = 0.2, time = "day"')
+
+    by_day = np.argsort(FRAME["day"].to_numpy(), kind="stable").tolist()
+    assert part_rows(dataset) == [by_day[:33], by_day[33:48], by_day[48:]]
+    assert dataset.feature_names == ("size", "month")
+
+
+def test_numbers_order_rows_too_and_may_be_learnt_from(make_study) -> None:
+    dataset = split_study(make_study, 'test = 0, time = "month", as_feature = true')
+
+    by_month = np.argsort(FRAME["month"].to_numpy(), kind="stable").tolist()
+    assert part_rows(dataset) == [by_month[:48], by_month[48:], []]
+    assert dataset.feature_names == ("size", "month")
+
+
+def test_groups_may_be_learnt_from(make_study) -> None:
+    dataset = split_study(make_study, 'group = "patient", as_feature = true')
+
+    assert any(name.startswith("patient_") for name in dataset.feature_names)
+
+
+@pytest.mark.parametrize(
+    ("split", "problem"),
+    [
+        ('group = "patent"', "group: rows.csv has no column 'patent'; did you mean 'patient'?"),
+        ('group = "kind"', "group: 'kind' is the target; name another column"),
+        ('time = "colour"', "time: column 'colour' of rows.csv: "),
+    ],
+)
+def test_columns_that_split_nothing_are_refused(make_study, split: str, problem: str) -> None:
+    data = CSV + DROP + MEDIAN + f"split = {{ {split} }}\n"
+    (line,) = refusal(make_study(data, TABLE))
+    assert line.startswith(f"study.toml:15: data.split.{problem}")
+
+
+def test_cells_that_split_nothing_are_named(make_study) -> None:
+    table = "x,patient,day,y\n" + "".join(
+        f"{i},{i % 5},2026-01-{i + 1:02},{i % 2}\n" for i in range(20)
+    )
+    table += "20,,noon,0\n"
+    data = CSV.replace("kind", "y")
+    for split, problem in {
+        'group = "patient"': "group: column 'patient' of rows.csv: 1 value missing (line 22); "
+        "write them",
+        'time = "day"': "time: column 'day' of rows.csv: 1 value no time (line 22); "
+        "write numbers, or times as 2026-01-31T12:00",
+    }.items():
+        dropped = 'drop = ["patient", "day"]\n'
+        assert refusal(make_study(data + dropped + f"split = {{ {split} }}\n", table)) == [
+            f"study.toml:14: data.split.{problem}"
+        ]
+    few = table.replace("20,,noon,0\n", "")
+    shares = 'drop = ["day"]\nsplit = { val = 0.5, test = 0.3, group = "patient" }\n'
+    assert refusal(make_study(data + shares, few)) == [
+        "study.toml:14: data.split: of 5 groups validation takes 3 and testing 2, so none are left "
+        "to train on; add groups or write smaller shares"
+    ]
+
+
+def test_a_batch_is_measured_against_the_rows_of_the_training_groups(make_study) -> None:
+    table = "x,patient,y\n" + "".join(f"{i},{min(i, 9)},{i % 2}\n" for i in range(40))
+    data = CSV.replace("kind", "y") + 'split = { val = 0.2, test = 0.1, group = "patient" }\n'
+    n_train = len(prepare(make_study(data, table)).x_train)
+    assert n_train in (7, 37)  # the last group has 31 rows
+
+    assert refusal(make_study(data, table, batch=38)) == [
+        f"study.toml:5: train.batch_size: a batch of 38 rows, and the training part has {n_train}; "
+        f"write {n_train} at most"
+    ]
+
+
+def test_balanced_weights_are_scikit_learns(make_study) -> None:
+    data = CSV + DROP + MEDIAN + 'class_weights = "balanced"\n'
+    dataset = prepare(make_study(data, TABLE))
+
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=dataset.y_train)
+    np.testing.assert_allclose(dataset.class_weights, expected, rtol=1e-15)
+    assert prepare(make_study(CSV + DROP + MEDIAN, TABLE)).class_weights == ()
+
+
+def test_weights_are_by_class_and_else_1(make_study) -> None:
+    data = CSV + DROP + MEDIAN + "class_weights = { pear = 5, apple = 0.5 }\n"
+    assert prepare(make_study(data, TABLE)).class_weights == (0.5, 1.0, 5.0)
+
+    assert refusal(make_study(data.replace("pear", "paer"), TABLE)) == [
+        "study.toml:15: data.class_weights.paer: no class 'paer'; did you mean 'pear'?"
+    ]
+
+
+def test_weights_without_classes_are_refused(make_study) -> None:
+    data = CSV.replace("kind", "month") + DROP + MEDIAN + 'class_weights = "balanced"\n'
+    assert refusal(make_study(data, TABLE, loss="mse")) == [
+        "study.toml:15: data.class_weights: mse has no classes to weigh; "
+        'write class_weights = "none"'
+    ]
+
+
+def test_a_class_without_training_rows_cannot_be_balanced(make_study) -> None:
+    rare = FRAME.assign(kind=np.where(np.isin(np.arange(N), VAL), "plum", FRAME["kind"]))
+    data = CSV + DROP + MEDIAN + 'class_weights = "balanced"\n'
+    assert refusal(make_study(data, rare.to_csv(index=False))) == [
+        "study.toml:15: data.class_weights: no training row is of class 'plum'; "
+        "write split.stratify = true, or a weight for each class"
+    ]

@@ -1,0 +1,323 @@
+"""The same rows from a CSV file, Parquet, an .npz file and a function are the same dataset."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.preparation import prepare
+from sweeper.errors import DataError
+
+TABLE = "size,colour,weight,price\n" + "".join(
+    f"{i % 7}.5,{'red' if i % 3 else 'blue'},{i * i % 11},{i}.25\n" for i in range(20)
+)
+FRAME = pd.read_csv(StringIO(TABLE))
+NUMBERS = FRAME[["size", "weight"]].to_numpy()
+CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "price"\n'
+PARQUET = CSV.replace("csv", "parquet")
+NPZ = 'source = "npz"\npath = "rows.npz"\n'
+PYTHON = 'source = "python"\nfunction = "rows:load"\n'
+
+
+def assert_same(actual: Dataset, expected: Dataset) -> None:
+    """Whether what programs train on is the same, whatever the columns are called."""
+    for part in ("x_train", "y_train", "x_val", "y_val", "x_test", "y_test"):
+        np.testing.assert_array_equal(getattr(actual, part), getattr(expected, part), strict=True)
+
+
+def refusal(config: StudyConfig) -> list[str]:
+    with pytest.raises(DataError) as caught:
+        prepare(config)
+    return str(caught.value).splitlines()
+
+
+@pytest.fixture
+def from_csv(make_study) -> Dataset:
+    return prepare(make_study(CSV, TABLE, loss="mse"))
+
+
+@pytest.fixture
+def numbers(make_study) -> Dataset:
+    return prepare(make_study(CSV + 'drop = ["colour"]\n', TABLE, loss="mse"))
+
+
+def test_parquet_rows_are_those_of_csv(make_study, tmp_path: Path, from_csv: Dataset) -> None:
+    FRAME.to_parquet(tmp_path / "rows.parquet")
+
+    dataset = prepare(make_study(PARQUET, loss="mse"))
+    assert dataset.digest == from_csv.digest
+    assert dataset.feature_names == ("size", "weight", "colour_blue", "colour_red")
+
+
+def test_a_pattern_is_all_its_files_in_the_order_of_their_names(
+    make_study, tmp_path: Path, from_csv: Dataset
+) -> None:
+    (tmp_path / "parts").mkdir()
+    FRAME.iloc[:4].to_parquet(tmp_path / "parts" / "a.parquet")
+    FRAME.iloc[4:].to_parquet(tmp_path / "parts" / "b.parquet")
+
+    config = make_study(PARQUET.replace("rows", "parts/*"), loss="mse")
+    assert prepare(config).digest == from_csv.digest
+
+
+def test_an_index_is_a_column_only_where_it_is_asked_for(
+    make_study, tmp_path: Path, from_csv: Dataset
+) -> None:
+    indexed = FRAME.assign(day=pd.date_range("2026-01-01", periods=20)).set_index("day")
+    indexed.to_parquet(tmp_path / "rows.parquet")
+    assert prepare(make_study(PARQUET, loss="mse")).digest == from_csv.digest
+
+    by_time = prepare(make_study(PARQUET + 'split = { time = "day" }\n', loss="mse"))
+    np.testing.assert_allclose(
+        by_time.y_test * by_time.y_scale + by_time.y_mean, FRAME[["price"]].to_numpy()[18:]
+    )
+
+
+def test_columns_of_every_type_are_numbers_or_categories(make_study, tmp_path: Path) -> None:
+    n = 12
+    frame = pd.DataFrame(
+        {
+            "flag": pd.array([True, False, None] * 4, "boolean"),
+            "count": pd.array([1, None, 3, 4] * 3, "Int64"),
+            "plain": np.arange(n, dtype="uint8"),
+            "half": np.arange(n, dtype="float32"),
+            "money": [Decimal("1.5"), None] * 6,
+            "level": pd.Categorical(["1", "2", "3"] * 4),
+            "name": pd.array(["a", None, "b"] * 4, "string[pyarrow]"),
+            "target": np.arange(n, dtype=float),
+        }
+    )
+    frame.to_parquet(tmp_path / "rows.parquet")
+    study = PARQUET.replace("price", "target") + 'impute = { constant = -1 }\nscale = "none"\n'
+    dataset = prepare(make_study(study, loss="mse"))
+
+    names = ["flag", "count", "plain", "half", "money"]
+    assert dataset.feature_names[:5] == tuple(names)
+    assert set(dataset.feature_names[5:]) == {
+        *("level_1", "level_2", "level_3"),
+        *("name_a", "name_b", "name_nan"),
+    }
+    x = np.vstack([dataset.x_train, dataset.x_val, dataset.x_test])
+    y = np.vstack([dataset.y_train, dataset.y_val, dataset.y_test])[:, 0]
+    filled = frame[names].astype("Float64").fillna(-1).to_numpy(float)
+    np.testing.assert_array_equal(x[np.argsort(y), :5], filled)
+
+
+def test_what_is_no_parquet_is_refused(make_study, tmp_path: Path) -> None:
+    (tmp_path / "rows.parquet").write_text("size\n1\n")
+    (line,) = refusal(make_study(PARQUET, loss="mse"))
+    assert line.startswith(
+        "study.toml:11: data.path: rows.parquet cannot be read as Parquet: Could not open Parquet"
+    )
+    assert line.endswith("; write it again")
+
+
+def test_files_of_other_columns_are_refused(make_study, tmp_path: Path) -> None:
+    FRAME.to_parquet(tmp_path / "a.parquet")
+    FRAME.drop(columns="size").to_parquet(tmp_path / "b.parquet")
+
+    assert refusal(make_study(PARQUET.replace("rows", "*"), loss="mse")) == [
+        "study.toml:11: data.path: b.parquet and a.parquet do not both have 'size'; "
+        "name files of the same columns"
+    ]
+    assert refusal(make_study(PARQUET.replace("rows", "c*"), loss="mse"))[0].startswith(
+        f"study.toml:11: data.path: no file 'c*.parquet' in {tmp_path} or "
+    )
+
+
+def test_columns_that_are_no_features_are_refused(make_study, tmp_path: Path) -> None:
+    n = len(FRAME)
+    strange = {
+        "day": pd.date_range("2026-01-01", periods=n),
+        "list": [[1, 2]] * n,
+        "none": [None] * n,
+        "bytes": [b"a"] * n,
+    }
+    FRAME.assign(**strange).to_parquet(tmp_path / "rows.parquet")
+    column = "study.toml:11: data.path: column"
+
+    assert refusal(make_study(PARQUET, loss="mse")) == [
+        f"{column} 'day' of rows.parquet holds times; "
+        "write numbers or text or add 'day' to data.drop",
+        f"{column} 'list' of rows.parquet holds values of type ndarray; "
+        "write numbers or text or add 'list' to data.drop",
+        f"{column} 'none' of rows.parquet has no value in any row; "
+        "mend the file or add 'none' to data.drop",
+        f"{column} 'bytes' of rows.parquet holds values of type bytes; "
+        "write numbers or text or add 'bytes' to data.drop",
+    ]
+    drop = f"drop = {list(strange)}\n"
+    assert prepare(make_study(PARQUET + drop, loss="mse")).n_features == 4
+
+
+def test_npz_rows_are_those_of_csv(make_study, tmp_path: Path, numbers: Dataset) -> None:
+    np.savez(tmp_path / "rows.npz", x=NUMBERS, y=FRAME["price"])
+    dataset = prepare(make_study(NPZ, loss="mse"))
+    assert_same(dataset, numbers)
+    assert dataset.feature_names == ("x_0", "x_1")
+
+    np.savez(tmp_path / "rows.npz", inputs=NUMBERS.reshape(20, 1, 2), price=FRAME[["price"]])
+    named = NPZ + 'x = "inputs"\ny = "price"\n'
+    assert_same(prepare(make_study(named, loss="mse")), numbers)
+
+
+def test_npz_classes_may_be_text(make_study, tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=NUMBERS, y=FRAME["colour"].to_numpy(str))
+    dataset = prepare(make_study(NPZ))
+    assert (dataset.class_names, dataset.n_features) == (("blue", "red"), 2)
+
+
+def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    study = make_study(NPZ + 'y = "w"\nsplit = { group = "patient" }\n', loss="mse")
+
+    np.savez(path, x=NUMBERS, weight=NUMBERS)
+    assert refusal(study) == [
+        "study.toml:12: data.y: rows.npz has no array 'w'; its arrays are x and weight",
+        "study.toml:13: data.split.group: rows.npz has no array 'patient'; "
+        "its arrays are x and weight",
+    ]
+    np.savez(path, x=NUMBERS, w=np.arange(7), patient=np.arange(20))
+    assert refusal(study) == [
+        "study.toml:11: data.path: rows.npz: 'x' has 20 rows, 'w' has 7 rows and 'patient' has "
+        "20 rows; give each array one element a row"
+    ]
+    np.savez(path, x=NUMBERS, w=np.arange(20), patient=NUMBERS)
+    assert refusal(study) == [
+        "study.toml:13: data.split.group: 'patient' has 2 columns; name an array of one axis"
+    ]
+    np.savez(path, x=NUMBERS, w=np.array([{}] * 20), patient=np.arange(20))
+    assert refusal(study)[0].startswith("study.toml:11: data.path: rows.npz is no .npz file of ")
+    path.write_bytes(b"PK\x03\x04")
+    assert refusal(study)[0].endswith("; write it with numpy.savez, without objects")
+
+
+FUNCTION = f"""
+import io
+import numpy as np
+import pandas as pd
+
+print("importing")
+FRAME = pd.read_csv(io.StringIO({TABLE!r}))
+X = FRAME[["size", "weight"]]
+
+def load(shift=0):
+    print("loading")
+    return RETURNED
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "target"),
+    [
+        ("X.to_numpy(), FRAME['price'].to_numpy()", "y"),
+        ("X, FRAME[['price']]", "y"),
+        ("(X, list(FRAME['price']))", "y"),
+        ("FRAME.drop(columns='colour')", "price"),
+        ("FRAME.drop(columns='colour').set_index('price')", "price"),
+        ("dict(size=FRAME['size'], weight=FRAME['weight'].to_numpy(), price=FRAME.price)", "price"),
+    ],
+)
+def test_rows_of_a_function_are_those_of_csv(
+    make_study, tmp_path: Path, numbers: Dataset, capsys, returned: str, target: str
+) -> None:
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
+    dataset = prepare(make_study(PYTHON + f'target = "{target}"\n', loss="mse"))
+
+    assert_same(dataset, numbers)
+    # standard output is the program's own
+    assert capsys.readouterr() == ("", "importing\nloading\n")
+
+
+def test_a_function_is_given_its_arguments(make_study, tmp_path: Path, numbers: Dataset) -> None:
+    text = FUNCTION.replace("RETURNED", "X, FRAME['price'] + shift")
+    (tmp_path / "rows.py").write_text(text)
+    dataset = prepare(make_study(PYTHON + "args = { shift = 10 }\n", loss="mse"))
+    assert dataset.y_mean[0] == pytest.approx(numbers.y_mean[0] + 10)
+
+    assert refusal(make_study(PYTHON + "args = { shfit = 10 }\n", loss="mse")) == [
+        "study.toml:12: data.args.shfit: 'rows:load' takes no 'shfit'; did you mean 'shift'?"
+    ]
+
+
+def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Path) -> None:
+    returned = "FRAME.assign(colour=FRAME['weight'].astype('category'))"
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
+    dataset = prepare(make_study(PYTHON + 'target = "price"\n', loss="mse"))
+
+    levels = [f"colour_{weight}" for weight in sorted(FRAME["weight"].unique())]
+    assert dataset.feature_names == ("size", "weight", *levels)
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        ("3", "'rows:load' returns int; return (x, y), a DataFrame or a dict of arrays"),
+        ("FRAME[:0]", "'rows:load' returns no rows, or no columns; return at least one"),
+        ("1 / 0", "'rows:load' raised ZeroDivisionError: division by zero; mend the function"),
+        (
+            "X, FRAME['price'][:9]",
+            "what 'rows:load' returns: 'size' has 20 rows, 'weight' has 20 rows and 'y' has "
+            "9 rows; give each array one element a row",
+        ),
+        (
+            "dict(a=X, b=X, y=FRAME['price'])",
+            "what 'rows:load' returns has several columns 'size' and 'weight'; "
+            "give each column its own name",
+        ),
+        (
+            "X, FRAME['price'].where(FRAME['price'] > 1)",
+            "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
+            "mend the function or remove the rows",
+        ),
+    ],
+)
+def test_what_a_function_returns_may_be_refused(
+    make_study, tmp_path: Path, returned: str, problem: str
+) -> None:
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
+
+    assert refusal(make_study(PYTHON, loss="mse")) == [f"study.toml:11: data.function: {problem}"]
+
+
+def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> None:
+    assert refusal(make_study(PYTHON.replace("rows", "raws"), loss="mse")) == [
+        f"study.toml:11: data.function: no module 'raws' in {tmp_path}, and none is installed; "
+        "write that of a file beside this one, without .py"
+    ]
+    (tmp_path / "rows.py").write_text("def loads(n): ...\n")
+    assert refusal(make_study(PYTHON, loss="mse")) == [
+        "study.toml:11: data.function: no function 'load' in the module 'rows'; "
+        "did you mean 'rows:loads'?"
+    ]
+    assert refusal(make_study(PYTHON.replace("load", "loads"), loss="mse")) == [
+        "study.toml:9: data.args: 'rows:loads' is missing a required argument: 'n'; "
+        "write what it takes in data.args"
+    ]
+
+
+def test_several_targets_are_scaled_each(make_study) -> None:
+    data = CSV.replace('"price"', '["price", "weight"]')
+    dataset = prepare(make_study(data, TABLE, loss="mse"))
+
+    assert (dataset.out_size, dataset.n_features) == (2, 3)
+    for place, name in enumerate(("price", "weight")):
+        alone = prepare(make_study(CSV.replace("price", name), TABLE, loss="mse"))
+        np.testing.assert_array_equal(dataset.y_val[:, [place]], alone.y_val)
+        assert (dataset.y_mean[place],) == alone.y_mean
+        assert (dataset.y_scale[place],) == alone.y_scale
+
+
+def test_several_classes_a_row_are_refused(make_study) -> None:
+    data = CSV.replace('"price"', '["colour", "weight"]')
+    assert refusal(make_study(data, TABLE)) == [
+        "study.toml:12: data.target: cross_entropy predicts one column, not 2 targets; "
+        "write one, or train.loss = 'mse'"
+    ]
