@@ -78,6 +78,73 @@ BROKEN = {
         ('source = "sklearn"', ""),
         (9, "data.source", "missing", "write one of sklearn, csv, parquet, npz, python"),
     ),
+    "no way to fill gaps": (
+        ('name = "iris"', 'name = "iris"\nimpute = "meen"'),
+        (
+            *(12, "data.impute", "'meen' is no way to fill gaps"),
+            'write "none", "mean", "median", "most_frequent" or { constant = 0 }',
+        ),
+    ),
+    "a constant that is no number": (
+        ('name = "iris"', 'name = "iris"\nimpute = { constant = "x" }'),
+        (
+            *(12, "data.impute", "a table is no way to fill gaps"),
+            'write "none", "mean", "median", "most_frequent" or { constant = 0 }',
+        ),
+    ),
+    "no encoding of categories": (
+        ('name = "iris"', 'name = "iris"\ncategorical = "hot"'),
+        (12, "data.categorical", "no categorical 'hot'", "write one of onehot, ordinal"),
+    ),
+    "no weights of classes": (
+        ('name = "iris"', 'name = "iris"\nclass_weights = "equal"'),
+        (
+            *(12, "data.class_weights", "'equal' is no weighting"),
+            'write "none", "balanced" or { CLASS = 2.0 }',
+        ),
+    ),
+    "a class that weighs nothing": (
+        ('name = "iris"', 'name = "iris"\nclass_weights = { setosa = 0 }'),
+        (
+            *(12, "data.class_weights", "a weight that is no number above 0"),
+            "write numbers above 0",
+        ),
+    ),
+    "groups and times": (
+        ('name = "iris"', 'name = "iris"\nsplit = { group = "a", time = "b" }'),
+        (12, "data.split.time", "the rows are split by group", "remove one of them"),
+    ),
+    "classes in proportion and groups": (
+        ('name = "iris"', 'name = "iris"\nsplit = { stratify = true, group = "a" }'),
+        (12, "data.split.group", "the rows are split by stratify", "remove one of them"),
+    ),
+    "a column to learn from that splits nothing": (
+        ('name = "iris"', 'name = "iris"\nsplit = { as_feature = true }'),
+        (
+            *(12, "data.split.as_feature", "the rows are split by no column"),
+            "write group or time, or remove it",
+        ),
+    ),
+    "a target that is no name": (
+        ('source = "sklearn"\nname = "iris"', 'source = "parquet"\npath = "a"\ntarget = 3'),
+        (12, "data.target", "3 names no column", "write a name, or an array of names"),
+    ),
+    "a target named twice": (
+        ('source = "sklearn"\nname = "iris"', 'source = "csv"\npath = "a"\ntarget = ["a", "a"]'),
+        (12, "data.target", "a column is named twice", "name each once"),
+    ),
+    "data of no function": (
+        ('source = "sklearn"\nname = "iris"', 'source = "python"\nfunction = "rows.py"'),
+        (11, "data.function", "'rows.py' names no function", 'write "module:function"'),
+    ),
+    "a column of an npz file": (
+        ('source = "sklearn"\nname = "iris"', 'source = "npz"\npath = "a.npz"\ntarget = "y"'),
+        (
+            *(12, "data.target", "no such setting"),
+            "[data] has scale, impute, categorical, categorical_columns, class_weights, "
+            "source, path, x, y",
+        ),
+    ),
     "wrong version": (
         ("version = 1", "version = 2"),
         (1, "version", "no version 2", "write 1"),
