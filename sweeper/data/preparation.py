@@ -43,9 +43,11 @@ def _refuse(found: Iterator[Problem]) -> None:
 
 
 def _untrained(config: StudyConfig, raw: RawData, parts: Parts) -> Iterator[Problem]:
-    """Numbers that are missing in every training row, so that there is nothing to fill gaps by."""
-    numbers = [name for name in raw.features if not raw.is_category(name)]
-    counts = raw.frame[numbers].iloc[parts.train].count()
+    """Columns that are missing in every training row, so that there is nothing to fill gaps by."""
+    # else a missing category is one of its own
+    every = config.data.impute == "most_frequent"
+    filled = [name for name in raw.features if every or not raw.is_category(name)]
+    counts = raw.frame[filled].iloc[parts.train].count()
     for name in counts.index[counts == 0]:
         found = f"column '{name}' of {raw.name} has no value in the training part"
         yield config.problem(raw.key, found, "add rows, or leave the column out")

@@ -74,7 +74,7 @@ def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Parts:
     Rows of one moment stay in the order of the data.
     """
     sizes = part_sizes(config, len(moments))
-    order = np.argsort(moments.to_numpy(), kind="stable")
+    order = moments.reset_index(drop=True).sort_values(kind="stable").index.to_numpy(np.intp)
     return Parts(*np.split(order, [sizes.train, sizes.train + sizes.val]))
 
 

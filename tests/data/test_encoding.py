@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,11 +128,21 @@ def test_numbers_are_categories_where_they_are_listed(make_study) -> None:
     ]
 
 
-def test_a_column_without_a_training_value_is_refused(make_study) -> None:
-    gaps = FRAME.assign(size=np.where(np.isin(np.arange(N), TRAIN), np.nan, 1.0))
-    assert refusal(make_study(CSV + DROP + MEDIAN, gaps.to_csv(index=False))) == [
-        "study.toml:11: data.path: column 'size' of rows.csv has no value in the training part; "
-        "add rows, or leave the column out"
+@pytest.mark.parametrize(
+    ("column", "impute"),
+    [("size", "mean"), ("size", "most_frequent"), ("colour", "most_frequent"), ("colour", "mean")],
+)
+def test_nothing_to_fill_gaps_by_is_refused(make_study, column: str, impute: str) -> None:
+    is_trained = pd.Series(np.isin(np.arange(N), TRAIN))
+    gaps = FRAME.assign(**{column: FRAME[column].fillna(FRAME[column].iloc[0]).mask(is_trained)})
+    config = make_study(CSV + DROP + f'impute = "{impute}"\n', gaps.to_csv(index=False))
+
+    if (column, impute) == ("colour", "mean"):  # a missing one is a value of its own
+        assert prepare(config).feature_names == ("size", "month", "colour_nan")
+        return
+    assert refusal(config) == [
+        f"study.toml:11: data.path: column '{column}' of rows.csv has no value in the training "
+        "part; add rows, or leave the column out"
     ]
 
 
@@ -170,6 +182,27 @@ def test_the_latest_rows_are_tested_on(make_study) -> None:
     by_day = np.argsort(FRAME["day"].to_numpy(), kind="stable").tolist()
     assert part_rows(dataset) == [by_day[:33], by_day[33:48], by_day[48:]]
     assert dataset.feature_names == ("size", "month")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda day: day,
+        lambda day: day.dt.tz_localize("Europe/Berlin"),
+        lambda day: day.dt.strftime("%Y-%m-%dT%H:%M+01:00"),
+        lambda day: day.dt.date,
+        lambda day: day.astype("int64"),
+        lambda day: day.astype("category"),
+    ],
+    ids=["time", "zoned", "text", "date", "number", "category"],
+)
+def test_a_time_has_many_forms(make_study, tmp_path: Path, form) -> None:
+    days = pd.Series(pd.date_range("2026-01-01", periods=N, freq="D")[::-1])
+    UNIQUE[["size", "kind"]].assign(day=form(days)).to_parquet(tmp_path / "rows.parquet")
+    data = CSV.replace("csv", "parquet") + 'scale = "none"\nsplit = { test = 0, time = "day" }\n'
+
+    dataset = prepare(make_study(data))
+    assert part_rows(dataset) == [[*range(N - 1, 11, -1)], [*range(11, -1, -1)], []]
 
 
 def test_numbers_order_rows_too_and_may_be_learnt_from(make_study) -> None:
