@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GroupShuffleSplit, train_test_split
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, train_test_split
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -301,4 +301,56 @@ def test_a_class_without_training_rows_cannot_be_balanced(make_study) -> None:
     assert refusal(make_study(data, rare.to_csv(index=False))) == [
         "study.toml:15: data.class_weights: no training row is of class 'plum'; "
         "write split.stratify = true, or a weight for each class"
+    ]
+
+
+FOLDED = 'split = { test = 0.2, group = "patient" }\ndrop = ["day"]\n'
+
+
+def folded(make_study, data: str, batch: int = 2) -> StudyConfig:
+    config = make_study(CSV + MEDIAN + data, TABLE, batch=batch)
+    study = config.study.model_copy(update={"folds": 3})
+    return config.model_copy(update={"study": study})
+
+
+def test_no_group_is_in_two_folds(make_study) -> None:
+    dataset = prepare(folded(make_study, FOLDED))
+
+    groups = FRAME["patient"].to_numpy()
+    draw = GroupShuffleSplit(1, test_size=0.2, random_state=SEED)
+    rest, _ = next(draw.split(groups, groups=groups))
+    folds = GroupKFold(3, shuffle=True, random_state=SEED)
+    fits = folds.split(rest, groups=groups[rest])
+    for fold, (train, val) in enumerate(fits):
+        assert dataset.training_rows(fold).tolist() == train.tolist()
+        assert not {*groups[rest][train]} & {*groups[rest][val]}
+    assert len(dataset.x_val) == 0
+
+    least = min(len(dataset.training_rows(fold)) for fold in range(3))
+    assert prepare(folded(make_study, FOLDED, least)).n_folds == 3
+    assert refusal(folded(make_study, FOLDED, least + 1)) == [
+        f"study.toml:5: train.batch_size: a batch of {least + 1} rows, and a fold trains on "
+        f"{least}; write {least} at most"
+    ]
+
+
+def test_folds_scale_places_and_filled_numbers_by_their_own_rows(make_study) -> None:
+    ordinal = DROP + 'categorical = "ordinal"\nsplit = { test = 0.1 }\n'
+    dataset = prepare(folded(make_study, ordinal))
+    one_hot = prepare(folded(make_study, DROP + "split = { test = 0.1 }\n"))
+
+    for fold in range(3):
+        x = dataset.x_train * dataset.fold_scale[fold] + dataset.fold_shift[fold]
+        x = x[dataset.training_rows(fold)]
+        np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(x.std(axis=0), 1, rtol=1e-12)
+    assert (one_hot.fold_scale[:, 2:] == 1).all()
+    assert (one_hot.fold_scale[:, :2] != 1).all()
+
+
+def test_folds_of_rows_in_the_order_of_time_are_refused(make_study) -> None:
+    data = 'split = { time = "day" }\ndrop = ["patient"]\n'
+    assert refusal(folded(make_study, data)) == [
+        "study.toml:2: study.folds: folds draw rows at random, and data.split.time orders them; "
+        "remove one of them"
     ]
