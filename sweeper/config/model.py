@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field
 
-from sweeper.config.kinds import Argument, Count
+from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.roles import FIXED, TRACED
 from sweeper.config.table import Table
 from sweeper.trial import Scalar
 
 ModelKind = Literal["mlp", "python"]
 Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_relu"]
-
-
-def _function_name(text: str) -> str:
-    module, _, function = text.partition(":")
-    if all(name.isidentifier() for name in (*module.split("."), function)):
-        return text
-    raise PydanticCustomError("function_name", "not of the form module:function")
 
 
 class _MlpKeys(Table):
@@ -44,7 +36,7 @@ class _PythonKeys(Table):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
 
-    function: Annotated[str, AfterValidator(_function_name), FIXED] = Field(
+    function: Annotated[FunctionName, FIXED] = Field(
         description="module:function, which builds it; given all other keys of [model]"
     )
 
@@ -84,11 +76,6 @@ class MixedTable(_MlpKeys, _PythonKeys):
 
 
 ModelTable = MlpTable | PythonTable
-
-
-def has_setting(table: type[Table], name: str) -> bool:
-    """Whether there is such a setting; a model of the user's own may have any."""
-    return name in table.model_fields or issubclass(table, _PythonKeys)
 
 
 def concerns(table: ModelTable | MixedTable, name: str, kind: ModelKind) -> bool:

@@ -25,7 +25,7 @@ _PACKAGED = {
 def blank(config: StudyConfig) -> Dataset | None:
     """A dataset of the sizes that the study's will have; None where they are not known before."""
     data = config.data
-    if not isinstance(data, SklearnTable) or config.train.loss != "cross_entropy":
+    if not isinstance(data, SklearnTable) or config.train.target != "classes":
         return None
     # the sizes of folds depend on the rows
     if data.name not in _PACKAGED or config.study.folds is not None:
@@ -45,4 +45,5 @@ def blank(config: StudyConfig) -> Dataset | None:
         *rows(sizes.test),
         feature_names=tuple(f"feature {index}" for index in range(n_features)),
         class_names=tuple(f"class {index}" for index in range(n_classes)),
+        one_logit=config.train.loss == "binary_cross_entropy",
     )

@@ -60,8 +60,8 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
 def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     mend = "mend the file or remove the rows"
     yield from _gap_problems(config, raw, raw.target, mend)
-    if config.train.loss == "mse":
-        rows, what = _strays(raw.frame[raw.target]), "text, and mse needs numbers"
+    if config.train.target == "numbers":
+        rows, what = _strays(raw.frame[raw.target]), f"text, and {config.train.loss} needs numbers"
         mend = "write numbers, or train.loss = 'cross_entropy'"
         yield from _cell_problem(config, raw, raw.target, rows, what, mend)
     else:
@@ -73,12 +73,16 @@ def _class_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     target = raw.frame[raw.target].dropna()
     n_values = target.nunique()
     if is_float_dtype(target.dtype) and n_values > _MOST_FLOAT_CLASSES:
-        found = f"cross_entropy needs classes, and '{raw.target}' has {n_values} different numbers"
+        numbers = f"'{raw.target}' has {n_values} different numbers"
+        found = f"{config.train.loss} needs classes, and {numbers}"
         mend = "write train.loss = 'mse', or whole numbers or text as classes"
         yield config.problem("train.loss", found, mend)
     elif n_values == 1:
         found = f"column '{raw.target}' of {raw.name} is '{target.iloc[0]}' in every row"
         yield config.problem(raw.key, found, "add rows of another class")
+    elif config.train.loss == "binary_cross_entropy" and n_values != 2:
+        found = f"binary_cross_entropy needs two classes, and '{raw.target}' has {n_values}"
+        yield config.problem("train.loss", found, "write train.loss = 'cross_entropy'")
 
 
 def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 class Dataset:
     """Scaled and encoded rows in three parts; the test part may have no rows.
 
-    `x_*` are shaped (rows, n_features). For cross-entropy `y_*` are class indices, int32, shaped
-    (rows,): the place in `class_names`. For regression they are shaped (rows, 1), and
-    `y * y_scale + y_mean` is the target in the data's own unit.
+    `x_*` are shaped (rows, n_features). Of classes `y_*` are their indices, int32, shaped
+    (rows,): the place in `class_names`. Of numbers they are shaped (rows, 1), and
+    `y * y_scale + y_mean` is the target in the data's own unit. `one_logit` says that a
+    model gives one number for two classes: the log-odds of the second.
 
     Where there are folds, the validation part is empty. `fold_of` is the fold that validates each
     row of the training part; its features times `fold_scale` plus `fold_shift`, both shaped
@@ -39,6 +40,7 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     y_mean: float = 0.0
     y_scale: float = 1.0
+    one_logit: bool = False
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
@@ -71,8 +73,8 @@ class Dataset:
 
     @property
     def out_size(self) -> int:
-        """What a model gives for a row: one logit a class, or one number."""
-        return len(self.class_names) or 1
+        """What a model gives for a row: one logit a class or for two of them, or one number."""
+        return 1 if self.one_logit else len(self.class_names) or 1
 
     def has_sizes_of(self, other: Dataset) -> bool:
         """Whether a program that was compiled for the one can be given the other."""

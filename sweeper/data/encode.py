@@ -20,7 +20,7 @@ _SCALERS = {"none": lambda: "passthrough", "standard": StandardScaler, "minmax":
 def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
     """The dataset of `raw`: every row transformed by what its training rows say."""
     x, feature_names = _features(config, raw, parts)
-    if config.train.loss == "cross_entropy":
+    if config.train.target == "classes":
         y, class_names = _classes(raw)
         y_mean, y_scale = 0.0, 1.0
     else:
@@ -37,6 +37,7 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
         class_names=class_names,
         y_mean=y_mean,
         y_scale=y_scale,
+        one_logit=config.train.loss == "binary_cross_entropy",
     )
 
 

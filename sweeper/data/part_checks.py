@@ -45,8 +45,8 @@ def _batch_problems(config: StudyConfig, sizes: Sizes) -> Iterator[Problem]:
 
 
 def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
-    if config.train.loss == "mse":
-        found = "mse has no classes to keep in proportion"
+    if config.train.target == "numbers":
+        found = f"{config.train.loss} has no classes to keep in proportion"
         yield config.problem("data.split.stratify", found, "write stratify = false")
     elif raw.target in raw.frame:
         yield from _rare_class_problems(config, raw, sizes)

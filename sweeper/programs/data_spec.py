@@ -12,11 +12,13 @@ from sweeper.data.dataset import Dataset
 class DataSpec:
     """Sizes, the unit of the targets, whether there is a test part, and the study's seed.
 
-    Targets are scaled by `y_scale`; squared errors are reported in the data's own unit.
+    `y * y_scale + y_mean` is a target in the data's own unit, in which metrics are reported.
     """
 
     in_size: int
     out_size: int
+    train_rows: int
+    y_mean: float
     y_scale: float
     has_test: bool
     dtype: str
@@ -28,6 +30,8 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
     return DataSpec(
         in_size=data.n_features,
         out_size=data.out_size,
+        train_rows=data.train_rows,
+        y_mean=data.y_mean,
         y_scale=data.y_scale,
         has_test=len(data.x_test) > 0,
         dtype=config.execution.precision,

@@ -1,0 +1,85 @@
+"""What training minimises: the mean of a batch of outputs, in the units that a model is trained in.
+
+Optional hyperparameters of a loss are in `hparams` where they are compiled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from sweeper.config import Settings
+from sweeper.models.user import load_function
+from sweeper.programs.program import AnyArray, Hparams
+
+Outputs = Float[Array, "batch out"]
+Loss = Callable[[Outputs, AnyArray, Hparams], Float[Array, ""]]
+
+_SMOOTHING = "train.label_smoothing"
+_DELTA = "train.huber_delta"
+
+
+def loss_of(settings: Settings) -> Loss:
+    """The loss that a study names; the user's own is given outputs and targets alone."""
+    name = settings.train.loss
+    if name in LOSSES:
+        return LOSSES[name]
+    function = load_function(name, settings.base_dir)
+    return lambda outputs, y, hparams: function(outputs, y)
+
+
+def unit_of(loss: str, y_scale: float) -> float:
+    """A loss of targets that were divided by `y_scale`, times this, is one of the data's own."""
+    return y_scale ** _DEGREES.get(loss, 0)
+
+
+def cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Mean negative log-likelihood of the class indices `y` (batch,) under logits `outputs`."""
+    # by one-hot labels: to pick each label's logit would compile to a gather and a scatter
+    labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
+    if _SMOOTHING in hparams:  # Szegedy et al. 2016, section 7
+        labels = optax.smooth_labels(labels, jnp.asarray(hparams[_SMOOTHING]))
+    return optax.softmax_cross_entropy(outputs, labels).mean()
+
+
+def binary_cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """The same for two classes, of which `outputs` (batch, 1) are the log-odds of the second."""
+    labels = jnp.asarray(y, outputs.dtype)
+    if _SMOOTHING in hparams:
+        smoothing = hparams[_SMOOTHING]
+        labels = (1 - smoothing) * labels + smoothing / 2
+    return optax.sigmoid_binary_cross_entropy(outputs[:, 0], labels).mean()
+
+
+def mse(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Mean squared error over examples and targets; `y` is (batch, out)."""
+    return jnp.mean(jnp.square(outputs - y))
+
+
+def mae(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Mean absolute error over examples and targets."""
+    return jnp.mean(jnp.abs(outputs - y))
+
+
+def huber(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Half the squared error, linear beyond delta (Huber 1964); mean over examples and targets."""
+    delta = hparams.get(_DELTA, 1.0)
+    error = jnp.abs(outputs - y)
+    near = jnp.minimum(error, delta)
+    return jnp.mean(near * (error - near / 2))
+
+
+LOSSES: Mapping[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mse": mse,
+    "mae": mae,
+    "huber": huber,
+}
+# a loss of outputs and targets that are both k times as large is k to this power times as large;
+# that of Huber's is, if its delta is taken as k times as large too
+_DEGREES = {"mse": 2, "mae": 1, "huber": 2}
