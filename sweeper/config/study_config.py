@@ -120,6 +120,11 @@ class StudyConfig(Table):
         searched = () if entry is None else entry.values() or ()
         return tuple(kind for kind in _KINDS if kind in searched) or (self.model.kind,)
 
+    @property
+    def names_functions(self) -> bool:
+        """Whether its loss, a metric or its optimizer is a function of the user's."""
+        return bool(self.train.functions) or isinstance(self.optimizer, UserOptimizerTable)
+
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting part the trials whose model is of `kind`."""
         table, _, name = key.partition(".")
