@@ -91,7 +91,7 @@ def test_a_trial_ends_with_its_best_epoch(results: Results) -> None:
 
 def test_saved_weights_are_those_of_the_best_epoch(results: Results) -> None:
     """Each model that is kept gives the test metrics of its row, which are of those weights."""
-    config = sweeper.load_study(results.root.parent / "study.toml")
+    config = sweeper.load_study(results.run_dir.root.parent / "study.toml")
     from sweeper.data.preparation import prepare
 
     data = prepare(config)
@@ -106,7 +106,7 @@ def test_saved_weights_are_those_of_the_best_epoch(results: Results) -> None:
             activation=str(row.params_activation),
             key=jax.random.key(0),
         )
-        model = eqx.tree_deserialise_leaves(results.root / str(row.model_path), like)
+        model = eqx.tree_deserialise_leaves(results.run_dir.root / str(row.model_path), like)
         predicted = np.argmax(np.asarray(model(data.x_test)), axis=1)
         assert np.mean(predicted == data.y_test) == pytest.approx(row.test_accuracy)
         predicted = np.argmax(np.asarray(model(data.x_val)), axis=1)

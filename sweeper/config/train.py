@@ -169,7 +169,7 @@ class TrainTable(Table):
     @property
     def target(self) -> Task:
         """What is to be predicted: classes or numbers."""
-        target = TASK_OF_LOSS.get(self.loss, self.task)
+        target = TASK_OF_LOSS.get(self.loss) or self.task
         assert target is not None, "a rule of this table"
         return target
 

@@ -20,8 +20,7 @@ from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
 from sweeper.models.network import Network
 from sweeper.models.user import load_function
-from sweeper.programs.program import Hparams
-from sweeper.programs.schedules import Number, rate_of
+from sweeper.programs.schedules import Hparams, Number, rate_of
 
 Direction = Callable[[Settings, Hparams], optax.GradientTransformation]
 
@@ -110,7 +109,9 @@ def _users(settings: Settings, hparams: Hparams, step: Number) -> optax.Gradient
     """What the user's function gives for the keys of a lane; its floats are traced."""
     table = settings.optimizer
     assert isinstance(table, UserOptimizerTable)
-    arguments = {key: hparams.get(f"optimizer.{key}", own) for key, own in table.arguments.items()}
+    arguments: dict[str, Any] = {
+        key: hparams.get(f"optimizer.{key}", own) for key, own in table.arguments.items()
+    }
     if "optimizer.lr" in hparams:
         arguments["lr"] = rate_of(settings, hparams, step)
     return load_function(table.name, settings.base_dir)(**arguments)
@@ -124,12 +125,12 @@ def _over_leaves(
     def leaves(vector: Float[Array, " parameters"]) -> PyTree[Array]:
         return eqx.filter(network.model(vector), eqx.is_inexact_array)
 
-    def init(vector: Any) -> Any:
-        return inner.init(leaves(vector))
+    def init(params: Any) -> Any:
+        return inner.init(leaves(params))
 
-    def update(updates: Any, state: Any, vector: Any = None) -> tuple[Any, Any]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         # the leaves are the vector in another arrangement: its transpose arranges them back
-        parameters, back = jax.vjp(leaves, vector)
+        parameters, back = jax.vjp(leaves, params)
         moved, state = inner.update(leaves(updates), state, parameters)
         return back(moved)[0], state
 

@@ -12,12 +12,12 @@ from jaxtyping import Array, Float
 
 from sweeper.config import Settings
 from sweeper.config.lr_schedule import SHAPES
-from sweeper.programs.program import AnyArray, Hparams
 
 # how many steps a trial trains, among the numbers of its lane
 STEPS = "optimizer.schedule.steps"
 
-Number = Float[AnyArray, ""] | float
+Number = Float[Array, ""] | float
+Hparams = Mapping[str, Number]
 Rate = Float[Array, ""]
 Schedule = Callable[[Number, Number, Mapping[str, Number]], Rate]
 
@@ -76,4 +76,4 @@ def _top(steps: Number, shape: Mapping[str, Number]) -> Rate:
 
 def _along(first: Number, last: Number, share: Number) -> Rate:
     """The value after this share of half a cosine from `first` to `last`."""
-    return last + (first - last) * 0.5 * (1 + jnp.cos(jnp.pi * jnp.clip(share, 0, 1)))
+    return last + (first - last) * 0.5 * (1 + jnp.cos(jnp.pi * jnp.clip(jnp.asarray(share), 0, 1)))
