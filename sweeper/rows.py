@@ -16,7 +16,7 @@ from sweeper.ledger import BucketRecord
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.state import Running
-from sweeper.trial import Reason, TrialState
+from sweeper.trial import OVER, Reason, TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +179,11 @@ def _spread(values: Sequence[float]) -> float | None:
 def values_of(
     trial: Running, metrics: Sequence[str], metric: str, keeps: Judge | None
 ) -> list[float]:
-    """The objective of each member: after its last epoch, or after its best where it `keeps` that.
-
-    Where it was pruned, each member's last.
-    """
+    """The objective of each member after its last epoch, or after its best where that is kept."""
     rows = np.concatenate([curve.by_member for curve in trial.curves], axis=1)
     objective = rows[:, :, metrics.index(metric)]
     if keeps is None:
-        return objective[:, -1].tolist()
+        return [float(member[member != OVER][-1]) for member in objective]
     judged = rows[:, :, metrics.index(keeps.metric)]
     epochs = [best_of(member, keeps.maximize)[1] or 0 for member in judged.tolist()]
     return [float(member[epoch - 1]) for member, epoch in zip(objective, epochs, strict=True)]

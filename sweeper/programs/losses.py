@@ -19,8 +19,8 @@ from sweeper.programs.program import AnyArray, Hparams
 Outputs = Float[Array, "batch out"]
 Loss = Callable[[Outputs, AnyArray, Hparams], Float[Array, ""]]
 
-_SMOOTHING = "train.label_smoothing"
-_DELTA = "train.huber_delta"
+LABEL_SMOOTHING = "train.label_smoothing"
+HUBER_DELTA = "train.huber_delta"
 
 
 def loss_of(settings: Settings) -> Loss:
@@ -41,16 +41,16 @@ def cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Arra
     """Mean negative log-likelihood of the class indices `y` (batch,) under logits `outputs`."""
     # by one-hot labels: to pick each label's logit would compile to a gather and a scatter
     labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
-    if _SMOOTHING in hparams:  # Szegedy et al. 2016, section 7
-        labels = optax.smooth_labels(labels, jnp.asarray(hparams[_SMOOTHING]))
+    if LABEL_SMOOTHING in hparams:  # Szegedy et al. 2016, section 7
+        labels = optax.smooth_labels(labels, jnp.asarray(hparams[LABEL_SMOOTHING]))
     return optax.softmax_cross_entropy(outputs, labels).mean()
 
 
 def binary_cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
     """The same for two classes, of which `outputs` (batch, 1) are the log-odds of the second."""
     labels = jnp.asarray(y, outputs.dtype)
-    if _SMOOTHING in hparams:
-        smoothing = hparams[_SMOOTHING]
+    if LABEL_SMOOTHING in hparams:
+        smoothing = hparams[LABEL_SMOOTHING]
         labels = (1 - smoothing) * labels + smoothing / 2
     return optax.sigmoid_binary_cross_entropy(outputs[:, 0], labels).mean()
 
@@ -67,7 +67,7 @@ def mae(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
 
 def huber(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
     """Half the squared error, linear beyond delta (Huber 1964); mean over examples and targets."""
-    delta = hparams.get(_DELTA, 1.0)
+    delta = hparams.get(HUBER_DELTA, 1.0)
     error = jnp.abs(outputs - y)
     near = jnp.minimum(error, delta)
     return jnp.mean(near * (error - near / 2))

@@ -17,10 +17,10 @@ from sweeper.config import Settings
 from sweeper.config.settings import Judge
 from sweeper.models.network import Network
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.losses import Loss, loss_of, unit_of
+from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING, Loss, loss_of, unit_of
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.program import Batch, Kept, Lane, Metrics, Patience, State, measured
+from sweeper.programs.program import Batch, Hparams, Kept, Lane, Metrics, Patience, State, measured
 from sweeper.programs.schedules import STEPS
 from sweeper.randomness import generator, words
 
@@ -99,7 +99,7 @@ class Supervised:
         def loss(parameters: Array) -> Float[Array, ""]:
             dropout = lane.hparams.get("model.dropout", 0.0)
             outputs = self.network.outputs(parameters, batch.x, lane.traced, keys, dropout)
-            return self._loss(outputs, batch.y, lane.hparams)
+            return self._loss(outputs, batch.y, _some(lane, LABEL_SMOOTHING, HUBER_DELTA))
 
         value, gradients = jax.value_and_grad(loss)(state.model)
         optimizer = self._optimizer(lane.hparams, state.step)
@@ -115,8 +115,7 @@ class Supervised:
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
         outputs = self.network.outputs(measured(state), data.x, lane.traced)
         # labels are smoothed in training alone: losses of trials that differ in it are compared
-        hparams = {k: v for k, v in lane.hparams.items() if k != "train.label_smoothing"}
-        loss = self._loss(outputs, data.y, hparams) * self._loss_unit
+        loss = self._loss(outputs, data.y, _some(lane, HUBER_DELTA)) * self._loss_unit
         return (loss, *(metric(outputs, data.y) for metric in self._metrics))
 
     @property
@@ -187,3 +186,8 @@ class Supervised:
 
         vector = jax.ShapeDtypeStruct((self.network.n_parameters,), jnp.dtype(self.data.dtype))
         return eqx.filter_eval_shape(fresh, vector)
+
+
+def _some(lane: Lane, *keys: str) -> Hparams:
+    """Those of the hyperparameters `keys` that are compiled in."""
+    return {key: lane.hparams[key] for key in keys if key in lane.names}

@@ -173,6 +173,31 @@ BROKEN = {
         ('["accuracy"]', '["mine:loss"]'),
         (24, "train.metrics", "'loss' is reported anyway", "give the function another name"),
     ),
+    "stopping by what is not reported": (
+        ("epochs = 4", "epochs = 4\nearly_stop = { metric = 'val_f1', patience = 2 }"),
+        (
+            26,
+            "train.early_stop.metric",
+            "'val_f1' is not reported",
+            'write train.metrics = ["f1"]',
+        ),
+    ),
+    "stopping by what nobody knows": (
+        (
+            'metrics = ["accuracy"]',
+            "metrics = ['mine:score']\nearly_stop = { metric = 'val_score', patience = 2 }",
+        ),
+        (
+            25,
+            "train.early_stop.metric",
+            "nobody knows which values of 'val_score' are better",
+            "stop by study.metric, or by a metric of this package",
+        ),
+    ),
+    "stopping without patience": (
+        ("epochs = 4", "epochs = 4\nearly_stop = {}"),
+        (26, "train.early_stop.patience", "missing", "write patience = ..."),
+    ),
     "setting of another loss": (
         ("epochs = 4", "epochs = 4\nhuber_delta = 2.0"),
         (
