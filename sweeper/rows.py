@@ -185,8 +185,12 @@ def values_of(
     if keeps is None:
         return [float(member[member != OVER][-1]) for member in objective]
     judged = rows[:, :, metrics.index(keeps.metric)]
-    epochs = [best_of(member, keeps.maximize)[1] or 0 for member in judged.tolist()]
-    return [float(member[epoch - 1]) for member, epoch in zip(objective, epochs, strict=True)]
+    epochs = [best_of(member, keeps.maximize)[1] for member in judged.tolist()]
+    # where none of the values was finite the last weights are kept
+    return [
+        float(member[member != OVER][-1] if epoch is None else member[epoch - 1])
+        for member, epoch in zip(objective, epochs, strict=True)
+    ]
 
 
 def best_of(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:

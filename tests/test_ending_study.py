@@ -136,3 +136,29 @@ def test_no_round_and_no_strategy_changes_how_trials_end(
     )
     if "exact" in overrides[-1]:
         assert curves(other, "val_loss") == curves(results, "val_loss")
+
+
+def test_each_replicate_ends_by_itself(tmp_path: Path) -> None:
+    results = run(
+        tmp_path,
+        "study.replicates=2",
+        "study.n_trials=3",
+        "search.optimizer.lr.low=5e-2",
+        "schedule.round_epochs=2",
+        "execution.strategy=exact",
+        "execution.workers=0",
+    )
+    metrics, trials = results.metrics(), results.trials()
+    members = ["trial_number", "replicate"]
+    scores = metrics[metrics["metric"] == "val_accuracy"].dropna(subset="value")
+    losses = metrics[metrics["metric"] == "val_loss"].dropna(subset="value")
+    best = scores.groupby(members)["value"].max().unstack()
+    last = losses.groupby(members)["epoch"].max().unstack()
+
+    assert (last[0] != last[1]).any(), "else this test shows nothing"
+    assert trials["epochs_done"].to_list() == last.max(axis=1).to_list()
+    np.testing.assert_allclose(trials["value"], best.mean(axis=1))
+    np.testing.assert_allclose(trials["value_std"], best.std(axis=1, ddof=1))
+    for (_, _), its in losses.groupby(members):
+        values = its.sort_values("epoch")["value"].to_numpy()
+        assert len(values) == 12 or len(values) - 1 - int(np.argmin(values)) == 2

@@ -35,10 +35,14 @@ batch_size = 16
 [search]
 model.width = { type = "int", low = 8, high = 12, step = 4 }
 model.activation = { type = "categorical", choices = ["relu", "tanh"] }
-optimizer.name = { type = "categorical", choices = ["adam", "sgd", "adafactor"], name = "optimizer" }
+optimizer.name.type = "categorical"
+optimizer.name.choices = ["adam", "sgd", "adafactor"]
+optimizer.name.name = "optimizer"
 optimizer.momentum = { type = "float", low = 0.0, high = 0.9 }
 optimizer.nesterov = { type = "categorical", choices = [false, true] }
-optimizer.schedule.name = { type = "categorical", choices = ["constant", "cosine"], name = "schedule" }
+optimizer.schedule.name.type = "categorical"
+optimizer.schedule.name.choices = ["constant", "cosine"]
+optimizer.schedule.name.name = "schedule"
 optimizer.schedule.end = { type = "float", low = 0.0, high = 0.5 }
 train.batch_size = { type = "categorical", choices = [16, 32] }
 [execution]

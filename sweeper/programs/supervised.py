@@ -126,7 +126,9 @@ class Supervised:
         kept, patience = state.kept, state.patience
         if kept is not None and self.settings.keeps is not None:
             score = self._score(row, self.settings.keeps)
-            is_best = jnp.isfinite(score) & (score > kept.score)
+            score = jnp.where(jnp.isfinite(score), score, -jnp.inf)
+            # where nothing was finite so far, the last is as good as any
+            is_best = (score > kept.score) | jnp.isneginf(kept.score)
             fresh = Kept(jnp.asarray(measured(state)), score)
             kept = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), fresh, kept)
         if patience is not None and self.settings.stops is not None:
