@@ -13,6 +13,7 @@ class DataSpec:
     """Sizes, the unit of the targets, whether there is a test part, and the study's seed.
 
     `y * y_scale + y_mean` is a target in the data's own unit, in which metrics are reported.
+    `train_rows` are those of the fold that has the fewest.
     """
 
     in_size: int
@@ -30,7 +31,7 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
     return DataSpec(
         in_size=data.n_features,
         out_size=data.out_size,
-        train_rows=data.train_rows,
+        train_rows=min(len(data.training_rows(fold)) for fold in range(data.n_folds or 1)),
         y_mean=data.y_mean,
         y_scale=data.y_scale,
         has_test=len(data.x_test) > 0,
