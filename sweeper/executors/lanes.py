@@ -94,7 +94,7 @@ def result(
     Where one diverged there are no test scores: they would be of a later epoch than the last.
     """
     alive = _alive(lane, segment, lanes)
-    rows = np.asarray(segment.curves[lanes, lane.epoch_from :], np.float64)[:, : alive.shape[1]]
+    rows = np.array(segment.curves[lanes, lane.epoch_from :], np.float64)[:, : alive.shape[1]]
     fine = np.isfinite(rows[:, :, judged]).all(axis=2) | ~alive
     bad = np.flatnonzero(~fine.all(axis=0))
     length = int(bad[0]) + 1 if len(bad) else rows.shape[1]
