@@ -57,6 +57,10 @@ def check(config: StudyConfig) -> Checked:
         from sweeper.models.user_checks import check_model
 
         check_model(config, data.n_features, data.out_size)
+    if config.names_functions:
+        from sweeper.programs.user_checks import check_functions
+
+        check_functions(config, data.out_size)
     session.check(config, data.digest)
     return Checked(
         name=config.study.name,
@@ -86,12 +90,14 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.planning import foreseen, structures
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
+        from sweeper.programs.user_checks import check_functions
         from sweeper.study.ask_tell import Study
 
         data = prepared()
     claim_device(config)
     check_fits(config, data)
     check_model(config, data.n_features, data.out_size)
+    check_functions(config, data.out_size)
     foreseen_ = foreseen(config, data, None)
     policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials)
     count = min(config.schedule.parallel, options.n_proposals(config))
@@ -133,6 +139,7 @@ def run(
         from sweeper.executors.fleet import check_fits, claim_device, fleet
         from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, prepare_classes, read_plan
+        from sweeper.programs.user_checks import check_functions
 
         claim_device(config)
         run_dir = RunDir(config.run_dir)
@@ -145,6 +152,7 @@ def run(
         data = prepared()
         check_fits(config, data)
         check_model(config, data.n_features, data.out_size)
+        check_functions(config, data.out_size)
         given = None if plan_file is None else read_plan(plan_file)
         foresee = partial(foreseen, config, data, given=given)
         held = stack.enter_context(session.opened(config, data.digest, foresee, fresh=fresh))

@@ -236,7 +236,9 @@ def _compiled(case: Case) -> _Ready:
         padded_width=case.width if is_padded else None,
         padded_depth=case.padded_depth if is_padded else None,
     )
-    spec = DataSpec(_SIZES.in_size, _SIZES.out_size, (1.0,), False, "float32", 0)
+    spec = DataSpec(
+        _SIZES.in_size, _SIZES.out_size, _SIZES.train_rows, (0.0,), (1.0,), False, "float32", 0
+    )
     program = Programs(spec).of_class(program_class, settings)
     abstract = abstract_lanes(program, program_class.capacity, settings)
     parts = _parts(case.batch_size, settings.train.epochs)

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from sweeper.config.settings import Judge
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.state import Running
-from sweeper.trial import Reason, TrialState
+from sweeper.trial import OVER, Reason, TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ def trial_row(
     test_metrics: Sequence[str],
     metric: str,
     maximize: bool,
+    keeps: Judge | None,
     replicates: int,
     folds: int,
     seed: int,
@@ -119,7 +121,8 @@ def trial_row(
     failure: Mapping[str, Any] = lane["failure"] or {}
     objective = metrics.index(metric)
     final = trial.curves[-1].values[-1] if trial.curves else [math.nan] * len(metrics)
-    best_value, best_epoch = _best(trial.column(objective), maximize)
+    best_value, best_epoch = best_of(trial.column(objective), maximize)
+    values = [] if verdict.value is None else values_of(trial, metrics, metric, keeps)
     mine = [own for row in trial.rows for own in row["lanes"] if own["number"] == spec.number]
     return {
         "run_id": run_id,
@@ -134,7 +137,7 @@ def trial_row(
         "params_json": json.dumps(dict(spec.params)),
         **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
         **dict(zip(test_metrics, lane["test"], strict=False)),
-        "value_std": _spread(trial, objective) if verdict.value is not None else None,
+        "value_std": _spread(values),
         "n_replicates": replicates,
         "n_folds": folds,
         "n_parameters": structure.n_parameters,
@@ -168,13 +171,29 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _spread(trial: Running, objective: int) -> float | None:
-    """The standard deviation of the last value over members, with n - 1; None of a single one."""
-    last = trial.curves[-1].by_member[:, -1, objective]
-    return finite(float(np.std(last, ddof=1))) if len(last) > 1 else None
+def _spread(values: Sequence[float]) -> float | None:
+    """The standard deviation of the values of members, with n - 1; None of a single one."""
+    return finite(float(np.std(values, ddof=1))) if len(values) > 1 else None
 
 
-def _best(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:
+def values_of(
+    trial: Running, metrics: Sequence[str], metric: str, keeps: Judge | None
+) -> list[float]:
+    """The objective of each member after its last epoch, or after its best where that is kept."""
+    rows = np.concatenate([curve.by_member for curve in trial.curves], axis=1)
+    objective = rows[:, :, metrics.index(metric)]
+    if keeps is None:
+        return [float(member[member != OVER][-1]) for member in objective]
+    judged = rows[:, :, metrics.index(keeps.metric)]
+    epochs = [best_of(member, keeps.maximize)[1] for member in judged.tolist()]
+    # where none of the values was finite the last weights are kept
+    return [
+        float(member[member != OVER][-1] if epoch is None else member[epoch - 1])
+        for member, epoch in zip(objective, epochs, strict=True)
+    ]
+
+
+def best_of(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:
     """The best value over epochs and the first epoch that had it."""
     sign = 1 if maximize else -1
     ranked = [(sign * v, -epoch) for epoch, v in enumerate(values, 1) if math.isfinite(v)]

@@ -212,9 +212,10 @@ def _other(config: StudyConfig, key: str, what: str) -> Problem:
 
 def _code(config: StudyConfig) -> dict[str, dict[str, str]]:
     """A digest of each file of the user's own code, by the key that names a function of it."""
-    return {
-        key: source_digests(function, config.base_dir) for key, function in config.functions.items()
-    }
+    code: dict[str, dict[str, str]] = {}
+    for function, key in config.functions.items():
+        code.setdefault(key, {}).update(source_digests(function, config.base_dir))
+    return code
 
 
 def _recorded_forecast(ledger: Ledger) -> Forecast | None:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from sweeper.config import StudyConfig
 from sweeper.executors.executor import Executor, LaneResult, Outcome, Work
 from sweeper.ledger import Closing, Ledger
 from sweeper.resume import reports, restore
-from sweeper.rows import Verdict, bucket_record, trial_row
+from sweeper.rows import Verdict, bucket_record, trial_row, values_of
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import Bucket, Plan, Policy
 from sweeper.scheduler.signature import StructureOf
@@ -209,10 +211,18 @@ class Sweep:
         if lane.diverged_epoch is not None or not math.isfinite(value):
             return Verdict(TrialState.PRUNED, Reason.DIVERGED, None)
         if trial.epochs_done >= self._epochs(trial.spec):
-            return Verdict(TrialState.COMPLETE, None, value)
+            return Verdict(TrialState.COMPLETE, None, self._value(trial))
+        if lane.ended:
+            return Verdict(TrialState.COMPLETE, Reason.EARLY_STOP, self._value(trial))
         if self._study.should_prune(lane.number):
             return Verdict(TrialState.PRUNED, Reason.PRUNED, value)
         return None
+
+    def _value(self, trial: Running) -> float:
+        """The objective of a complete trial: the mean of its members'."""
+        config, metrics = self._parts.config, self._parts.metrics
+        values = values_of(trial, metrics, config.study.metric, config.keeps)
+        return float(np.mean(values))
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
         parts, trial = self._parts, self.state.running[number]
@@ -225,6 +235,7 @@ class Sweep:
             test_metrics=parts.test_metrics,
             metric=parts.config.study.metric,
             maximize=self._maximize,
+            keeps=None if verdict.state is TrialState.PRUNED else parts.config.keeps,
             replicates=parts.config.study.replicates,
             folds=parts.config.study.folds or 1,
             seed=parts.config.study.seed,

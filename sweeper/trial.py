@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Scalar = bool | int | float | str
 
+# every value of an epoch that a member of a trial, having ended, did not train
+OVER = -np.inf
+
 
 class TrialState(StrEnum):
     """States of a finished trial, as in Optuna."""
@@ -25,6 +28,7 @@ class Reason(StrEnum):
 
     PRUNED = "pruned"
     DIVERGED = "diverged"
+    EARLY_STOP = "early_stop"
     ERROR = "error"
     OOM = "oom"
     WORKER_DIED = "worker_died"
@@ -67,7 +71,8 @@ class Curve:
 
     Epochs count from 1, each of `steps_per_epoch` updates; `values` is float64, shaped (epochs,
     metrics). Of a trial of several members it is their mean, and `members` has theirs, shaped
-    (members, epochs, metrics).
+    (members, epochs, metrics); an epoch that a member no longer trained is all `OVER`, and the
+    mean is that of the others.
     """
 
     number: int
@@ -83,7 +88,11 @@ class Curve:
         """The curve of a trial whose `members` measured these values."""
         if len(members) == 1:
             return Curve(number, first_epoch, members[0], steps_per_epoch)
-        return Curve(number, first_epoch, members.mean(axis=0), steps_per_epoch, members)
+        trained = ~(members == OVER).all(axis=2, keepdims=True)
+        mean = members.mean(axis=0)
+        if not trained.all():
+            mean = np.where(trained, members, 0).sum(axis=0) / trained.sum(axis=0)
+        return Curve(number, first_epoch, mean, steps_per_epoch, members)
 
     @property
     def by_member(self) -> NDArray[np.float64]:

@@ -50,7 +50,7 @@ def start(setup: WorkerSetup) -> None:
     from sweeper.executors.compiling import configure_jax
     from sweeper.executors.trainer import Trainer
 
-    configure_jax(setup.config.execution.precision)
+    configure_jax(setup.config.execution.precision, setup.config.execution.matmul_precision)
     _trainer = Trainer(setup.config, Dataset.load(setup.data), setup.checkpoints)
 
 

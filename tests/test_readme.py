@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.config.model import MlpTable
-from sweeper.config.optimizer import AdamWTable, SgdTable
+from sweeper.config.optimizer import OPTIMIZERS
+from sweeper.config.reading import settings_within
 from sweeper.config.roles import Role, is_fixed, role_of
 from sweeper.config.table import Table
 from sweeper.config.train import TrainTable
@@ -63,15 +64,15 @@ def test_the_table_of_settings_is_what_the_script_would_write() -> None:
     ("row", "table"),
     [
         ("`model`", MlpTable),
-        ("`optimizer`, `adamw`", AdamWTable),
-        ("`optimizer`, `sgd`", SgdTable),
+        *((f"`optimizer`, `{name}`", table) for name, table in OPTIMIZERS.items()),
         ("`train`", TrainTable),
     ],
 )
 def test_what_can_be_searched_is_listed_by_its_role(row: str, table: type[Table]) -> None:
     (line,) = (line for line in README.splitlines() if line.startswith(f"| {row} |"))
-    structural, traced = (re.findall(r"`(\w+)`", cell) for cell in line.split("|")[2:4])
-    searched = [name for name in table.model_fields if not is_fixed(table, name)]
+    structural, traced = (re.findall(r"`([\w.]+)`", cell) for cell in line.split("|")[2:4])
+    names = [key.partition(".")[2] for key in settings_within(table, "table")]
+    searched = [name for name in names if not is_fixed(table, name)]
     assert structural == [n for n in searched if role_of(table, n) is Role.STRUCTURAL]
     assert traced == [n for n in searched if role_of(table, n) is not Role.STRUCTURAL]
 

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.config.execution import ExecutionTable
+from sweeper.config.kinds import is_function
+from sweeper.config.lr_schedule import SHAPES
 from sweeper.config.model import MixedTable, MlpTable, PythonTable
-from sweeper.config.optimizer import AdamWTable, SgdTable
+from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.reading import (
     RawTable,
     allowed_values,
     is_table,
     read_table,
     settings_within,
+    with_default,
 )
 from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
 from sweeper.config.results import ResultsTable
-from sweeper.config.rules import endless_grid, unreported_metric
+from sweeper.config.rules import (
+    endless_grid,
+    idle_keys,
+    idle_schedule,
+    padded_arrays,
+    unfit_to_stop,
+    unreported_metric,
+)
 from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import SearchEntry
 from sweeper.config.space import (
@@ -37,13 +47,15 @@ from sweeper.config.train import TrainTable
 class Variants:
     """A table whose settings depend on one of them: `of` is by the value of the setting `by`.
 
-    `default` is the value where none is written, `mixed` the table where it is searched.
+    `default` is the value where none is written, `mixed` the table where it is searched, `own`
+    that of a function of the user's.
     """
 
     by: str
     of: Mapping[str, type[Table]]
     default: str | None = None
     mixed: type[Table] | None = None
+    own: type[Table] | None = None
 
 
 _TABLES: dict[str, type[Table] | Variants] = {
@@ -59,7 +71,7 @@ _TABLES: dict[str, type[Table] | Variants] = {
         },
     ),
     "model": Variants("kind", {"mlp": MlpTable, "python": PythonTable}, "mlp", MixedTable),
-    "optimizer": Variants("name", {"adamw": AdamWTable, "sgd": SgdTable}),
+    "optimizer": Variants("name", OPTIMIZERS, None, MixedOptimizerTable, UserOptimizerTable),
     "train": TrainTable,
     "schedule": ScheduleTable,
     "execution": ExecutionTable,
@@ -95,8 +107,32 @@ class Draft:
         train = allowed_values(TrainTable, self._raw.get("train"))
         if "metric" in study and train.keys() >= {"loss", "metrics"}:
             self.faults += unreported_metric(study["metric"], train["loss"], train["metrics"])
+            stop = train.get("early_stop")
+            if stop is not None and stop.metric not in (None, study["metric"]):
+                self.faults += unfit_to_stop(stop.metric, train["loss"], train["metrics"])
         if "sampler" in study:
             self.faults += endless_grid(study["sampler"], search)
+        self.faults += self._optimizer_faults(search)
+
+    def _optimizer_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+        """What does not fit the optimizers and the schedules that trials may have."""
+        raw = self._raw.get("optimizer")
+        kind = self._kinds["optimizer"]
+        if kind is None or not is_table(raw):
+            return
+        names = _drawn(search, "optimizer.name") or (str(raw.get("name")),)
+        raw = _with_drawn(raw, "optimizer", search)
+        if kind is MixedOptimizerTable:
+            yield from idle_keys(raw, names)
+        schedule = raw.get("schedule", {})
+        if is_table(schedule):
+            chosen = schedule.get("name", "constant")
+            schedules = _drawn(search, "optimizer.schedule.name") or (chosen,)
+            if all(name in SHAPES for name in schedules):
+                yield from idle_schedule(schedule, schedules)
+        execution = allowed_values(ExecutionTable, self._raw.get("execution"))
+        if "strategy" in execution:
+            yield from padded_arrays(execution["strategy"], names)
 
     def _check_top_level(self) -> None:
         version = self._raw.get("version")
@@ -116,6 +152,7 @@ class Draft:
             return kind
         raw = self._raw.get(name, {})
         key, options = f"{name}.{kind.by}", ", ".join(kind.of)
+        options += ', or "module:function"' if kind.own is not None else ""
         if not is_table(raw):
             self.faults.append(Fault(name, f"{shown(raw)} is not a table", f"write [{name}]"))
             return None
@@ -124,6 +161,8 @@ class Draft:
         chosen = raw.get(kind.by, kind.default)
         if chosen is None:
             self.faults.append(Fault(key, MISSING, f"write one of {options}"))
+        elif kind.own is not None and isinstance(chosen, str) and is_function(chosen):
+            return kind.own
         elif chosen not in tuple(kind.of):
             self.faults.append(unknown_name(key, chosen, options))
         else:
@@ -158,13 +197,7 @@ class Draft:
             return None
         raw = self._raw.get(name, {})
         if is_table(raw):
-            # a searched setting needs no value of its own
-            drawn = {
-                key.partition(".")[2]: any_value(entry)
-                for key, entry in search.items()
-                if key.startswith(f"{name}.")
-            }
-            raw = {**drawn, **raw}
+            raw = _with_drawn(raw, name, search)
         table, faults = read_table(kind, raw, name, self._known)
         self.faults += [
             fault
@@ -172,3 +205,17 @@ class Draft:
             if not (fault.found == MISSING and fault.key in self._searched)
         ]
         return table
+
+
+def _with_drawn(raw: RawTable, name: str, search: Mapping[str, SearchEntry]) -> RawTable:
+    """The table `name` with a value for all that is searched: it needs none of its own."""
+    for key, entry in search.items():
+        if key.startswith(f"{name}."):
+            raw = with_default(raw, key.partition(".")[2].split("."), any_value(entry))
+    return raw
+
+
+def _drawn(search: Mapping[str, SearchEntry], key: str) -> tuple[str, ...]:
+    """The names that are drawn for a setting; none where it is not searched."""
+    values = search[key].values() if key in search else None
+    return tuple(str(value) for value in values or ())

@@ -56,3 +56,7 @@ class ExecutionTable(Table):
     precision: Literal["float32", "float64"] = Field(
         default="float32", description="of data, weights and losses"
     )
+    matmul_precision: Literal["default", "high", "highest"] = Field(
+        default="default",
+        description="of products of matrices on devices that have less for speed, as JAX has it",
+    )

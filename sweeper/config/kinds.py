@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, PlainValidator
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeper.trial import Scalar
 
@@ -31,15 +32,40 @@ def _argument(value: object) -> object:
     return value
 
 
+def is_function(name: str) -> bool:
+    """Whether this names a function of the user's: `module:function`."""
+    module, _, function = name.partition(":")
+    return all(part.isidentifier() for part in (*module.split("."), function))
+
+
 def _function_name(text: str) -> str:
-    module, _, function = text.partition(":")
-    if all(name.isidentifier() for name in (*module.split("."), function)):
+    if is_function(text):
         return text
     raise PydanticCustomError("function_name", "not of the form module:function")
 
 
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Marks a text that is one of `options`, or names a function of the user's."""
+
+    options: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            self._checked, core_schema.str_schema(strict=True)
+        )
+
+    def _checked(self, text: str) -> str:
+        if text in self.options or is_function(text):
+            return text
+        options = ", ".join(self.options)
+        raise PydanticCustomError("one_of", "no such name", {"options": options})
+
+
+FunctionName = Annotated[str, AfterValidator(_function_name)]
 CountOrAuto = Annotated[int | Literal["auto"], PlainValidator(_count_or_auto)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar)]
-FunctionName = Annotated[str, AfterValidator(_function_name)]
 Argument = Annotated[Scalar, PlainValidator(_argument)]

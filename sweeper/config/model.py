@@ -78,11 +78,6 @@ class MixedTable(_MlpKeys, _PythonKeys):
 ModelTable = MlpTable | PythonTable
 
 
-def has_setting(table: type[Table], name: str) -> bool:
-    """Whether there is such a setting; a model of the user's own may have any."""
-    return name in table.model_fields or issubclass(table, _PythonKeys)
-
-
 def concerns(table: ModelTable | MixedTable, name: str, kind: ModelKind) -> bool:
     """Whether a key of this `[model]` is of use for models of `kind`."""
     if isinstance(table, MixedTable):

@@ -2,46 +2,188 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from sweeper.config.kinds import Argument, Count, FunctionName
+from sweeper.config.lr_schedule import LrScheduleTable
 from sweeper.config.roles import FIXED, TRACED
-from sweeper.config.table import Table
+from sweeper.config.table import Fault, Table
+
+OptimizerName = Literal["adam", "adamw", "rmsprop", "lion", "sgd", "adafactor"]
 
 # the largest that float32 holds is above 1e38
 _Decay = Annotated[float, Field(ge=0, le=1e38), TRACED]
 _Fraction = Annotated[float, Field(ge=0, lt=1), TRACED]
 _Rate = Annotated[float, Field(gt=0, le=1e38), TRACED]
-_Clip = Annotated[float, Field(gt=0, le=1e38)]
+_Above0 = Annotated[float, Field(gt=0, le=1e38)]
 
-_NAME = "the optimizer"
+_NAME = "the optimizer, or module:function of a function of yours that gives one of Optax"
 _LR = "learning rate"
-_CLIP = "largest norm of all gradients together; larger ones are scaled down to it"
+_CLIP_NORM = "largest norm of all gradients together; larger ones are scaled down to it"
+_CLIP_VALUE = "largest size of each number of the gradients; larger ones are cut to it"
 _WEIGHT_DECAY = "decoupled, times the learning rate; of the weights of linear layers"
+_SCHEDULE = "how the learning rate changes"
+_B1 = "decay of the mean of gradients"
+_B2 = "decay of the mean of squared gradients"
+_EPS = "keeps the division by their root finite"
 
 
-class AdamWTable(Table):
-    """Adam with decoupled weight decay."""
+class _Keys(Table):
+    """What the optimizers of this package share: gradients are clipped before one sees them."""
+
+    # whether it treats each number by itself, so that padding with zeros changes nothing
+    elementwise: ClassVar[bool] = True
+    # arrays of the size of the parameters that it keeps
+    slots: ClassVar[int] = 1
+
+    lr: _Rate = Field(description=_LR)
+    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
+    clip_norm: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_NORM)
+    clip_value: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_VALUE)
+    schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
+
+
+class _AdamKeys(_Keys):
+    """Adam's."""
+
+    slots: ClassVar[int] = 2
+
+    b1: _Fraction = Field(default=0.9, description=_B1)
+    b2: _Fraction = Field(default=0.999, description=_B2)
+    eps: _Rate = Field(default=1e-8, description=_EPS)
+
+
+class AdamTable(_AdamKeys):
+    """Adam (Kingma & Ba 2015)."""
+
+    name: Annotated[Literal["adam"], FIXED] = Field(description=_NAME)
+
+
+class AdamWTable(_AdamKeys):
+    """Adam with decoupled weight decay, which every optimizer has here: another name of it."""
 
     name: Annotated[Literal["adamw"], FIXED] = Field(description=_NAME)
-    lr: _Rate = Field(description=_LR)
-    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
-    clip_norm: Annotated[_Clip | None, TRACED] = Field(default=None, description=_CLIP)
-    b1: _Fraction = Field(default=0.9, description="decay of the mean of gradients")
-    b2: _Fraction = Field(default=0.999, description="decay of the mean of squared gradients")
-    eps: _Rate = Field(default=1e-8, description="keeps the division by their root finite")
 
 
-class SgdTable(Table):
-    """Stochastic gradient descent with decoupled weight decay."""
+class RmspropTable(_Keys):
+    """RMSProp; `eps` is added to the root, as Adam does it."""
+
+    slots: ClassVar[int] = 2
+
+    name: Annotated[Literal["rmsprop"], FIXED] = Field(description=_NAME)
+    decay: _Fraction = Field(default=0.9, description=_B2)
+    eps: _Rate = Field(default=1e-8, description=_EPS)
+    momentum: _Fraction = Field(default=0.0, description="decay of the sum of updates")
+
+
+class LionTable(_Keys):
+    """Lion (Chen et al. 2023): the sign of the momentum."""
+
+    name: Annotated[Literal["lion"], FIXED] = Field(description=_NAME)
+    b1: _Fraction = Field(default=0.9, description="share of the momentum in an update")
+    b2: _Fraction = Field(default=0.99, description=_B1)
+
+
+class SgdTable(_Keys):
+    """Stochastic gradient descent."""
 
     name: Annotated[Literal["sgd"], FIXED] = Field(description=_NAME)
-    lr: _Rate = Field(description=_LR)
-    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
-    clip_norm: Annotated[_Clip | None, TRACED] = Field(default=None, description=_CLIP)
     momentum: _Fraction = Field(default=0.0, description="decay of the sum of gradients")
     nesterov: bool = Field(default=False, description="whether momentum is Nesterov's")
 
 
-OptimizerTable = AdamWTable | SgdTable
+class AdafactorTable(_Keys):
+    """Adafactor (Shazeer & Stern 2018), without momentum."""
+
+    elementwise: ClassVar[bool] = False
+
+    name: Annotated[Literal["adafactor"], FIXED] = Field(description=_NAME)
+    decay_rate: _Fraction = Field(
+        default=0.8, description="exponent by which the decay of squared gradients nears 1"
+    )
+    clipping_threshold: _Rate = Field(
+        default=1.0, description="largest root mean square of an array's update"
+    )
+    min_dim_size_to_factor: Count = Field(
+        default=128, description="matrices of this size or more are kept as rows and columns"
+    )
+    multiply_by_parameter_scale: bool = Field(
+        default=True, description="whether an array moves in proportion to its own size"
+    )
+
+
+def _schedule_of_nothing(schedule: LrScheduleTable, lr: float | None) -> Iterable[Fault]:
+    if schedule.name != "constant" and lr is None:
+        yield Fault("lr", "missing, and a schedule changes it", "write lr = ...")
+
+
+class UserOptimizerTable(Table):
+    """What the user's function gives; all other keys are for the function."""
+
+    rules = (_schedule_of_nothing,)
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
+    elementwise: ClassVar[bool] = False
+    slots: ClassVar[int] = 2
+
+    name: Annotated[FunctionName, FIXED] = Field(description=_NAME)
+    lr: Annotated[_Above0 | None, TRACED] = Field(
+        default=None,
+        description=f"{_LR}, given to the function at each step as the schedule has it",
+    )
+    clip_norm: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_NORM)
+    clip_value: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_VALUE)
+    schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What the function is given besides the learning rate, by name."""
+        return self.__pydantic_extra__
+
+
+class MixedOptimizerTable(_Keys):
+    """The keys of all, where `name` is searched; each trial has those of its own optimizer."""
+
+    name: OptimizerName = Field(description=_NAME)
+    b1: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
+    b2: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
+    eps: Annotated[_Above0 | None, TRACED] = None
+    decay: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
+    momentum: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
+    nesterov: bool | None = None
+    decay_rate: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
+    clipping_threshold: Annotated[_Above0 | None, TRACED] = None
+    min_dim_size_to_factor: Count | None = None
+    multiply_by_parameter_scale: bool | None = None
+
+    def own(self) -> OptimizerTable:
+        """The table of its optimizer, with that one's defaults for what is not written."""
+        kind = OPTIMIZERS[self.name]
+        values = {name: getattr(self, name) for name in kind.model_fields}
+        return kind.model_construct(**{k: v for k, v in values.items() if v is not None})
+
+
+OptimizerTable = (
+    AdamTable
+    | AdamWTable
+    | RmspropTable
+    | LionTable
+    | SgdTable
+    | AdafactorTable
+    | UserOptimizerTable
+)
+OPTIMIZERS: Mapping[str, type[OptimizerTable]] = dict(
+    zip(
+        get_args(OptimizerName),
+        (AdamTable, AdamWTable, RmspropTable, LionTable, SgdTable, AdafactorTable),
+        strict=True,
+    )
+)
+
+
+def takes(name: str, setting: str) -> bool:
+    """Whether the optimizer of this name has such a setting."""
+    return setting.partition(".")[0] in OPTIMIZERS[name].model_fields

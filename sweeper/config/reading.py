@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sweeper.config.refusals import fault_of
-from sweeper.config.table import Fault, Table, alone
+from sweeper.config.table import Fault, Table, alone, table_in
 
 RawTable = dict[str, Any]
 AnyTable = TypeVar("AnyTable", bound=Table)
@@ -23,9 +23,9 @@ def is_table(value: object) -> TypeGuard[RawTable]:
 def settings_within(table: type[BaseModel], under: str) -> Iterator[str]:
     """The dotted keys of every setting of `table` and of the tables in it."""
     for name, field in table.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, Table):
-            yield from settings_within(kind, f"{under}.{name}")
+        inner = table_in(field.annotation)
+        if inner is not None:
+            yield from settings_within(inner, f"{under}.{name}")
         else:
             yield f"{under}.{name}"
 
@@ -75,6 +75,15 @@ def read_value(
     except ValidationError as error:
         errors = error.errors(include_url=False)
     return value, [fault_of(error, under) for error in errors]
+
+
+def with_default(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
+    """`raw` with `value` at the dotted `path`, if nothing is written there."""
+    name, *rest = path
+    if not rest:
+        return {name: value, **raw}
+    inner = raw.get(name, {})
+    return {**raw, name: with_default(inner, rest, value)} if is_table(inner) else raw
 
 
 def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fault]:

@@ -61,6 +61,9 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Faul
         case "literal_error":
             options = str(context["expected"]).replace(" or ", ", ").replace("'", "")
             return unknown_name(key, error["input"], options)
+        case "one_of":
+            options = f'{context["options"]}, or "module:function"'
+            return unknown_name(key, error["input"], options)
         case kind if kind in _WORDS:
             found, mend = _WORDS[kind]
             words = {**context, "value": shown(error["input"]), "name": key.rpartition(".")[2]}

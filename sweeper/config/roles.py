@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 
-from sweeper.config.table import Table
+from sweeper.config.table import Table, field_of, table_in
 
 
 class Role(Enum):
@@ -31,18 +31,28 @@ FIXED = Fixed()
 
 @cache
 def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
-    """The settings of `table` that have `role`, in the order of the file."""
-    return tuple(name for name in table.model_fields if role_of(table, name) is role)
+    """The settings of `table` and of the tables in it that have `role`, in the file's order."""
+    found: list[str] = []
+    for name, field in table.model_fields.items():
+        inner = table_in(field.annotation)
+        if inner is not None:
+            found += [f"{name}.{setting}" for setting in settings_of(inner, role)]
+        elif role_of(table, name) is role:
+            found.append(name)
+    return tuple(found)
 
 
 def role_of(table: type[Table], setting: str) -> Role:
     """What the setting is to the program; keys of the user's own are structural."""
-    if setting not in table.model_fields:
-        return Role.STRUCTURAL
-    marks = table.model_fields[setting].metadata
+    marks = _marks(table, setting)
     return next((mark for mark in marks if isinstance(mark, Role)), Role.STRUCTURAL)
 
 
 def is_fixed(table: type[Table], setting: str) -> bool:
     """Whether the setting must be the same for every trial."""
-    return setting in table.model_fields and FIXED in table.model_fields[setting].metadata
+    return FIXED in _marks(table, setting)
+
+
+def _marks(table: type[Table], setting: str) -> list[object]:
+    found = field_of(table, setting)
+    return [] if found is None else found.metadata

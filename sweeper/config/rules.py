@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from sweeper.config.kinds import is_function
+from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
+from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, takes
 from sweeper.config.search import SearchEntry
 from sweeper.config.study import SamplerTable
 from sweeper.config.table import Fault
-from sweeper.config.train import Loss, Metric, metrics_of, reported
+from sweeper.config.train import column_of, metrics_of, reported
 
 
-def unreported_metric(metric: str, loss: Loss, metrics: tuple[Metric, ...]) -> Iterator[Fault]:
-    """The objective is something that the program reports."""
+def unfit_to_stop(metric: str, loss: str, metrics: tuple[str, ...]) -> Iterator[Fault]:
+    """What ends a trial is reported, and it is known which values of it are better."""
+    key = "train.early_stop.metric"
+    own = {f"val_{column_of(name)}" for name in metrics if is_function(name)}
+    if metric in own:
+        found = f"nobody knows which values of '{metric}' are better"
+        yield Fault(key, found, "stop by study.metric, or by a metric of this package")
+    yield from unreported_metric(metric, loss, metrics, key)
+
+
+def unreported_metric(
+    metric: str, loss: str, metrics: tuple[str, ...], key: str = "study.metric"
+) -> Iterator[Fault]:
+    """What the program is to go by at `key` is something that it reports."""
     if metric in reported(metrics):
         return
     fitting = metrics_of(loss)
     missing = [name for name in fitting if metric in reported((name,))]
-    names = reported(tuple(name for name in metrics if name in fitting))
+    names = reported(tuple(name for name in metrics if name in fitting or is_function(name)))
     mend = f"the program reports {', '.join(names)}"
     if missing:
         mend = f'write train.metrics = ["{missing[0]}"]'
-    yield Fault("study.metric", f"'{metric}' is not reported", mend)
+    yield Fault(key, f"'{metric}' is not reported", mend)
 
 
 def endless_grid(sampler: SamplerTable, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
@@ -31,3 +46,35 @@ def endless_grid(sampler: SamplerTable, search: Mapping[str, SearchEntry]) -> It
         if entry.count() is None:
             found = "a continuous range, which a grid cannot hold"
             yield Fault(f"search.{setting}", found, "write step = ..., or choices")
+
+
+def idle_schedule(schedule: Mapping[str, object], names: Sequence[str]) -> Iterator[Fault]:
+    """Every number of a schedule is one that some of the schedules `names` has use for."""
+    used = [key for name in names for key in SHAPES[name]]
+    for key in schedule:
+        if key in LrScheduleTable.model_fields and key not in ("name", *used):
+            kind = " or ".join(names)
+            mend = f"remove it; it has {', '.join(dict.fromkeys(used))}" if used else "remove it"
+            found = f"the schedule {kind} has no use for it"
+            yield Fault(f"optimizer.schedule.{key}", found, mend)
+    if "exponential" in names and schedule.get("end") == 0:
+        found = "an exponential decay does not reach 0"
+        yield Fault("optimizer.schedule.end", found, "write a number above 0")
+
+
+def idle_keys(optimizer: Mapping[str, object], names: Sequence[str]) -> Iterator[Fault]:
+    """Every key is one that some of the optimizers which are searched has use for."""
+    for key in optimizer:
+        known = key in MixedOptimizerTable.model_fields
+        if known and not any(takes(name, key) for name in names):
+            found = f"none of {', '.join(names)} takes it"
+            yield Fault(f"optimizer.{key}", found, "remove it, or add an optimizer that does")
+
+
+def padded_arrays(strategy: str, names: Sequence[str]) -> Iterator[Fault]:
+    """Padding is zeros, which an optimizer of whole arrays would take for parameters."""
+    for name in names:
+        if strategy == "padded" and not (name in OPTIMIZERS and OPTIMIZERS[name].elementwise):
+            found = f"padded, and the optimizer {name} looks at whole arrays, padding too"
+            mend = 'write "auto" or "exact", or another optimizer'
+            yield Fault("execution.strategy", found, mend)

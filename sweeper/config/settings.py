@@ -6,15 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeper.config.model import ModelTable, PythonTable
+from sweeper.config.arguments import structural_arguments, traced_arguments
+from sweeper.config.model import ModelTable
 from sweeper.config.optimizer import OptimizerTable
 from sweeper.config.roles import Role, settings_of
-from sweeper.config.table import Table
+from sweeper.config.table import Table, value_of
 from sweeper.config.train import TrainTable
 from sweeper.trial import Scalar
 
 # traced hyperparameters whose part of the program is left out where the study has no use for it
-OPTIONAL_PARTS = ("model.dropout", "optimizer.clip_norm")
+OPTIONAL_PARTS = (
+    "model.dropout",
+    "optimizer.clip_norm",
+    "optimizer.clip_value",
+    "train.label_smoothing",
+    "train.ema",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A metric of the epochs of a trial, and which of its values are better."""
+
+    metric: str
+    maximize: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +37,10 @@ class Settings:
     """One trial's model, optimizer and training.
 
     `parts` are those of `OPTIONAL_PARTS` that are compiled in. They are the study's, not the
-    trial's: a searched dropout is compiled in even for the trial that drew 0. `base_dir` is where
-    the user's modules are looked up first.
+    trial's: a searched dropout is compiled in even for the trial that drew 0. So are `keeps`, by
+    which an epoch's weights are kept instead of the last, and `stops`, by which a trial ends
+    early; None where the program does neither. `base_dir` is where the user's modules are looked
+    up first.
     """
 
     model: ModelTable
@@ -31,6 +48,8 @@ class Settings:
     train: TrainTable
     parts: frozenset[str]
     base_dir: Path
+    keeps: Judge | None = None
+    stops: Judge | None = None
 
     def has(self, part: str) -> bool:
         """Whether the optional part with this dotted key is compiled in."""
@@ -41,16 +60,18 @@ class Settings:
         values = self._values(Role.STRUCTURAL)
         traced = self._values(Role.TRACED)
         parts = {part: self.has(part) for part in OPTIONAL_PARTS if part in traced}
-        if isinstance(self.model, PythonTable):
-            parts |= {f"model.{name}": value for name, value in self.model.arguments.items()}
+        for name, table in (("model", self.model), ("optimizer", self.optimizer)):
+            parts |= {f"{name}.{key}": value for key, value in structural_arguments(table).items()}
         return values | parts
 
     def traced(self) -> dict[str, float]:
         """The numbers that the program is given at run time, by dotted key."""
+        own = traced_arguments(self.optimizer)
+        values = self._values(Role.TRACED) | {f"optimizer.{key}": own[key] for key in own}
         return {
             key: float(value)
-            for key, value in self._values(Role.TRACED).items()
-            if key not in OPTIONAL_PARTS or self.has(key)
+            for key, value in values.items()
+            if (self.has(key) if key in OPTIONAL_PARTS else value is not None)
         }
 
     def _values(self, role: Role) -> dict[str, Any]:
@@ -61,7 +82,7 @@ class Settings:
             ("train", self.train),
         )
         return {
-            f"{table}.{name}": getattr(values, name)
+            f"{table}.{name}": value_of(values, name) if "." in name else getattr(values, name)
             for table, values in tables
             for name in settings_of(type(values), role)
         }

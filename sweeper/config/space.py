@@ -7,12 +7,11 @@ from dataclasses import replace
 from types import NoneType, UnionType
 from typing import Annotated, Union, get_args, get_origin
 
-from sweeper.config.model import has_setting
 from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
 from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
 from sweeper.config.roles import is_fixed
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Fault, Table, holder_of, table_in
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
 
@@ -54,8 +53,9 @@ def read_entry(
     table = tables.get(name)
     misplaced = list(_target_faults(setting, tables))
     entry, faults = _read_by_type(raw, key)
-    if entry is not None and table is not None and last in table.model_fields and not misplaced:
-        entry, unfit = _fitted(entry, table, last, key)
+    holder = None if table is None else holder_of(table, last)
+    if entry is not None and holder is not None and not misplaced:
+        entry, unfit = _fitted(entry, *holder, key)
         told = {fault.key for fault in faults}
         faults += [fault for fault in unfit if fault.key not in told]
     faults += misplaced
@@ -92,19 +92,27 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
     table = tables.get(name)
     if name in tables and table is None:
         return
-    if table is not None and has_setting(table, last):
+    if table is not None and _has_setting(table, last):
         if is_fixed(table, last):
             yield Fault(key, "the same for every trial of a study", f"write it in [{name}] alone")
         return
     searchable = [
-        f"{name}.{last}"
+        setting
         for name, table in tables.items()
         if table is not None
-        for last in table.model_fields
-        if not is_fixed(table, last)
+        for setting in settings_within(table, name)
+        if not is_fixed(table, setting.partition(".")[2])
     ]
     fault = unknown_setting(key, setting, searchable)
     yield fault if name in tables else replace(fault, found="no setting that can be searched")
+
+
+def _has_setting(table: type[Table], setting: str) -> bool:
+    """Whether there is such a setting; a table that is given to a function may have any."""
+    found = holder_of(table, setting)
+    if found is None:
+        return "." not in setting and table.model_config.get("extra") == "allow"
+    return table_in(found[0].model_fields[found[1]].annotation) is None
 
 
 def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | None, list[Fault]]:

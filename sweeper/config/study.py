@@ -45,6 +45,11 @@ class StudyTable(Table):
         description="the objective: train_loss, val_loss, or val_ before one of train.metrics"
     )
     direction: Literal["minimize", "maximize"] = Field(description="which values are better")
+    value: Literal["last", "best"] = Field(
+        default="last",
+        description="which epoch gives a trial's value and its saved weights; with early stopping "
+        "always the best",
+    )
     n_trials: Count = Field(description="how many trials; a grid may have fewer")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         default=0, description="of the split, the proposals and every trial"

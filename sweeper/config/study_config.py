@@ -13,16 +13,16 @@ from pydantic import Field, PrivateAttr
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
-from sweeper.config.optimizer import OptimizerTable
+from sweeper.config.optimizer import MixedOptimizerTable, OptimizerTable, UserOptimizerTable
 from sweeper.config.results import ResultsTable
 from sweeper.config.roles import Role, role_of
 from sweeper.config.schedule import ScheduleTable
-from sweeper.config.search import SearchEntry
-from sweeper.config.settings import OPTIONAL_PARTS, Settings
+from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
+from sweeper.config.settings import OPTIONAL_PARTS, Judge, Settings
 from sweeper.config.source import Source
 from sweeper.config.study import StudyTable
-from sweeper.config.table import Fault, Table
-from sweeper.config.train import TrainTable
+from sweeper.config.table import Fault, Table, field_of, filled
+from sweeper.config.train import TrainTable, better
 from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
 
@@ -39,7 +39,7 @@ class StudyConfig(Table):
     study: StudyTable
     data: DataTable
     model: MlpTable | PythonTable | MixedTable
-    optimizer: OptimizerTable
+    optimizer: OptimizerTable | MixedOptimizerTable
     train: TrainTable
     search: dict[str, SearchEntry]
     schedule: ScheduleTable
@@ -74,14 +74,28 @@ class StudyConfig(Table):
         for column, value in params.items():
             table, _, setting = keys[column].partition(".")
             drawn[table][setting] = value
-        model = self.model.model_copy(update=drawn["model"])
+        model = filled(self.model, drawn["model"])
+        optimizer = filled(self.optimizer, drawn["optimizer"])
         return Settings(
             model=model.own() if isinstance(model, MixedTable) else model,
-            optimizer=self.optimizer.model_copy(update=drawn["optimizer"]),
-            train=self.train.model_copy(update=drawn["train"]),
+            optimizer=optimizer.own() if isinstance(optimizer, MixedOptimizerTable) else optimizer,
+            train=filled(self.train, drawn["train"]),
             parts=frozenset(part for part in OPTIONAL_PARTS if self._has(part)),
             base_dir=self.base_dir,
+            keeps=self.keeps,
+            stops=self.stops,
         )
+
+    @property
+    def keeps(self) -> Judge | None:
+        """By what the best epoch is found whose weights a trial ends with; None for the last."""
+        return self._judge(self.study.metric) if self.study.value == "best" else self.stops
+
+    @property
+    def stops(self) -> Judge | None:
+        """By what a trial ends early; None where it does not."""
+        table = self.train.early_stop
+        return None if table is None else self._judge(table.metric or self.study.metric)
 
     @property
     def columns(self) -> dict[str, SearchEntry]:
@@ -105,6 +119,11 @@ class StudyConfig(Table):
         entry = self.search.get("model.kind")
         searched = () if entry is None else entry.values() or ()
         return tuple(kind for kind in _KINDS if kind in searched) or (self.model.kind,)
+
+    @property
+    def names_functions(self) -> bool:
+        """Whether its loss, a metric or its optimizer is a function of the user's."""
+        return bool(self.train.functions) or self._optimizes_by_function
 
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting part the trials whose model is of `kind`."""
@@ -141,25 +160,45 @@ class StudyConfig(Table):
 
     @property
     def functions(self) -> dict[str, str]:
-        """The functions of the user's own that the study calls, by the key that names each."""
+        """The functions of the user's own that the study calls, each with the key that names it."""
         tables = {"model": self.model, "data": self.data}
         named = {
-            f"{name}.function": getattr(table, "function", "") for name, table in tables.items()
+            getattr(table, "function", ""): f"{name}.function" for name, table in tables.items()
         }
-        return {key: function for key, function in named.items() if function}
+        measures = {name: f"train.{setting}" for name, setting in self.train.functions.items()}
+        optimizer = self.optimizer
+        own = {optimizer.name: "optimizer.name"} if self._optimizes_by_function else {}
+        return {name: key for name, key in {**named, **measures, **own}.items() if name}
+
+    @property
+    def _optimizes_by_function(self) -> bool:
+        return isinstance(self.optimizer, UserOptimizerTable)
 
     def canonical(self) -> dict[str, Any]:
         """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
         return self.model_dump(mode="json")
 
+    def _judge(self, metric: str) -> Judge:
+        own = metric == self.study.metric
+        return Judge(metric, (self.study.direction if own else better(metric)) == "maximize")
+
     def _has(self, part: str) -> bool:
         table, _, setting = part.partition(".")
         values: Table = getattr(self, table)
-        if setting not in type(values).model_fields:  # in a model of the user's own it is its key
+        if setting not in type(values).model_fields:  # in a table of the user's own it is its key
             return False
         return part in self.search or bool(getattr(values, setting))
 
     def _role(self, key: str) -> Role:
         name, _, setting = key.partition(".")
         table: Table = getattr(self, name)
+        is_own = isinstance(table, UserOptimizerTable) and field_of(type(table), setting) is None
+        if is_own and _gives_floats(self.search[key]):
+            return Role.TRACED
         return role_of(type(table), setting)
+
+
+def _gives_floats(entry: SearchEntry) -> bool:
+    if isinstance(entry, CategoricalSearch):
+        return all(isinstance(choice, float) for choice in entry.choices)
+    return isinstance(entry, FloatSearch)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, create_model
+from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,53 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def table_in(annotation: object) -> type[Table] | None:
+    """The table that a setting is, also where it may be left out; None where it is a value."""
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        return annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    is_optional = get_origin(annotation) in (Union, UnionType) and len(kinds) == 1
+    return table_in(kinds[0]) if is_optional else None
+
+
+@cache
+def holder_of(table: type[Table], setting: str) -> tuple[type[Table], str] | None:
+    """The table in which a dotted `setting` of `table` stands, and its own name there."""
+    name, _, rest = setting.partition(".")
+    if not rest:
+        return (table, name) if name in table.model_fields else None
+    inner = table_in(table.model_fields[name].annotation) if name in table.model_fields else None
+    return None if inner is None else holder_of(inner, rest)
+
+
+def field_of(table: type[Table], setting: str) -> FieldInfo | None:
+    """What describes a dotted `setting` of `table`; None where there is no such setting."""
+    found = holder_of(table, setting)
+    return None if found is None else found[0].model_fields[found[1]]
+
+
+def value_of(table: Table, setting: str) -> Any:
+    """The value of a dotted `setting`; None where a table around it was left out."""
+    value: Any = table
+    for name in setting.split("."):
+        value = None if value is None else getattr(value, name)
+    return value
+
+
+def filled(table: AnyTable, values: Mapping[str, Any]) -> AnyTable:
+    """`table` with these values of its dotted settings, which were validated before."""
+    own = {name: value for name, value in values.items() if "." not in name}
+    inner: dict[str, dict[str, Any]] = {}
+    for setting in values.keys() - own.keys():
+        name, _, rest = setting.partition(".")
+        inner.setdefault(name, {})[rest] = values[setting]
+    own |= {name: filled(getattr(table, name), drawn) for name, drawn in inner.items()}
+    return table.model_copy(update=own)
 
 
 @cache

@@ -2,60 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sweeper.config.kinds import Count
-from sweeper.config.roles import BOUND, FIXED
+from sweeper.config.kinds import Count, OneOf, is_function
+from sweeper.config.roles import BOUND, FIXED, TRACED
 from sweeper.config.table import Fault, Table
 
-Loss = Literal["cross_entropy", "mse"]
-Metric = Literal["accuracy", "r2"]
+Task = Literal["classes", "numbers"]
 
-_LOSS_OF: dict[Metric, Loss] = {"accuracy": "cross_entropy", "r2": "mse"}
+TASK_OF_LOSS: Mapping[str, Task] = {
+    "cross_entropy": "classes",
+    "binary_cross_entropy": "classes",
+    "mse": "numbers",
+    "mae": "numbers",
+    "huber": "numbers",
+}
+TASK_OF_METRIC: Mapping[str, Task] = {
+    "accuracy": "classes",
+    "f1": "classes",
+    "auroc": "classes",
+    "log_loss": "classes",
+    "r2": "numbers",
+    "rmse": "numbers",
+    "mae": "numbers",
+}
+# metrics of which less is better; of one of the user's own nobody knows
+_ERRORS = frozenset({"log_loss", "rmse", "mae"})
+
+Loss = Annotated[str, OneOf(tuple(TASK_OF_LOSS))]
+Metric = Annotated[str, OneOf(tuple(TASK_OF_METRIC))]
+
+# settings that some losses alone have use for
+_LOSSES_WITH: Mapping[str, tuple[str, ...]] = {
+    "label_smoothing": ("cross_entropy", "binary_cross_entropy"),
+    "huber_delta": ("huber",),
+}
 
 
-def reported(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
+def column_of(metric: str) -> str:
+    """What a metric is called in the results: one of the user's own by its function."""
+    return metric.rpartition(":")[2]
+
+
+def reported(metrics: tuple[str, ...]) -> tuple[str, ...]:
     """What is reported after every epoch, in the order of the columns."""
-    return ("train_loss", "val_loss", *(f"val_{metric}" for metric in metrics))
+    return ("train_loss", "val_loss", *(f"val_{column_of(metric)}" for metric in metrics))
 
 
-def metrics_of(loss: Loss) -> tuple[Metric, ...]:
-    """The metrics that go with `loss`."""
-    return tuple(metric for metric, its_loss in _LOSS_OF.items() if its_loss == loss)
+def metrics_of(loss: str) -> tuple[str, ...]:
+    """The built-in metrics that go with `loss`; all of them where it is the user's own."""
+    task = TASK_OF_LOSS.get(loss)
+    return tuple(name for name, its_task in TASK_OF_METRIC.items() if task in (None, its_task))
 
 
-def _metric_of_another_loss(loss: Loss, metrics: tuple[Metric, ...]) -> Iterable[Fault]:
-    instead = " or ".join(metrics_of(loss))
+def better(reported: str) -> Literal["minimize", "maximize"]:
+    """The direction in which what is reported under this name is usually better."""
+    name = reported.partition("_")[2]
+    return "minimize" if name == "loss" or name in _ERRORS else "maximize"
+
+
+def _metric_of_another_task(
+    loss: str, task: Task | None, metrics: tuple[str, ...]
+) -> Iterable[Fault]:
+    mine = TASK_OF_LOSS.get(loss, task)
     for metric in metrics:
-        if _LOSS_OF[metric] != loss:
+        its_task = TASK_OF_METRIC.get(metric, mine)
+        if mine is None or its_task == mine:
+            continue
+        fitting = [name for name, its in TASK_OF_METRIC.items() if its == mine]
+        instead = ", ".join(fitting)
+        if loss in TASK_OF_LOSS:
+            others = [name for name, its in TASK_OF_LOSS.items() if its == its_task]
             found = f"{metric} does not go with the loss {loss}"
-            yield Fault("metrics", found, f'write {instead}, or loss = "{_LOSS_OF[metric]}"')
+            yield Fault("metrics", found, f'write one of {instead}, or loss = "{others[0]}"')
+        else:
+            found = f"{metric} is of {its_task}, and the task is {mine}"
+            yield Fault("metrics", found, f"write one of {instead}")
 
 
-def _repeated_metric(metrics: tuple[Metric, ...]) -> Iterable[Fault]:
-    if len(set(metrics)) < len(metrics):
+def _repeated_metric(metrics: tuple[str, ...]) -> Iterable[Fault]:
+    names = [column_of(metric) for metric in metrics]
+    if len(set(names)) < len(names):
         yield Fault("metrics", "a metric is named twice", "name each once")
+    if "loss" in names:
+        yield Fault("metrics", "'loss' is reported anyway", "give the function another name")
+
+
+def _untold_task(loss: str, task: Task | None) -> Iterable[Fault]:
+    known = TASK_OF_LOSS.get(loss)
+    if known is None and task is None:
+        found = f"missing, and '{loss}' does not tell what the target is"
+        yield Fault("task", found, 'write task = "classes" or "numbers"')
+    elif known is not None and task not in (None, known):
+        yield Fault("task", f"the loss {loss} is of {known}", f'write "{known}", or another loss')
+
+
+def _setting_of_another_loss(
+    loss: str, label_smoothing: float | None, huber_delta: float | None
+) -> Iterable[Fault]:
+    for name, value in (("label_smoothing", label_smoothing), ("huber_delta", huber_delta)):
+        if value is not None and loss not in _LOSSES_WITH[name]:
+            found = f"the loss {loss} has no use for it"
+            yield Fault(name, found, f'remove it, or write loss = "{_LOSSES_WITH[name][0]}"')
+
+
+class EarlyStopTable(Table):
+    """`[train.early_stop]`: a trial whose metric gets no better ends."""
+
+    metric: Annotated[str | None, FIXED] = Field(
+        default=None, description="what has to get better; study.metric where none is written"
+    )
+    patience: Annotated[Count, TRACED] = Field(
+        description="so many epochs in a row without a better one end the trial"
+    )
+    min_delta: Annotated[float, Field(ge=0, le=1e38), TRACED] = Field(
+        default=0.0, description="an epoch is better by more than this"
+    )
 
 
 class TrainTable(Table):
     """`[train]`; metrics come on top of the loss."""
 
-    rules = (_metric_of_another_loss, _repeated_metric)
+    rules = (_untold_task, _metric_of_another_task, _repeated_metric, _setting_of_another_loss)
 
     program: Annotated[Literal["supervised"], FIXED] = Field(
         default="supervised", description="how a model is trained"
     )
-    loss: Annotated[Loss, FIXED] = Field(description="what training minimises: of classes, numbers")
+    loss: Annotated[Loss, FIXED] = Field(
+        description="what training minimises: of classes, numbers, or a function of yours "
+        "that is given outputs and y"
+    )
+    task: Annotated[Task | None, FIXED] = Field(
+        default=None, description="what the target is; needed where the loss is a function of yours"
+    )
+    label_smoothing: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None,
+        description="share of each label spread over all classes, in training alone; of "
+        "cross_entropy and binary_cross_entropy",
+    )
+    huber_delta: Annotated[Annotated[float, Field(gt=0, le=1e38)] | None, TRACED] = Field(
+        default=None,
+        description="errors above it count linearly, 1 where none is written; of huber, in units "
+        "of the scaled target",
+    )
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
-        default=(), description="reported besides the loss: accuracy of classes, r2 of numbers"
+        default=(),
+        description="reported besides the loss: accuracy, f1, auroc and log_loss of classes; r2, "
+        "rmse and mae of numbers; or functions of yours",
+    )
+    ema: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None,
+        description="decay of a running average of the weights, which is what is measured and "
+        "saved; none where it is not written",
+    )
+    early_stop: EarlyStopTable | None = Field(
+        default=None, description="when a trial ends before its last epoch"
     )
     epochs: Annotated[Count, BOUND] = Field(description="passes over the training part")
     batch_size: Count = Field(
         description="rows a step; those that fill no batch wait for a later epoch"
     )
+
+    @property
+    def target(self) -> Task:
+        """What is to be predicted: classes or numbers."""
+        target = TASK_OF_LOSS.get(self.loss) or self.task
+        assert target is not None, "a rule of this table"
+        return target
+
+    @property
+    def functions(self) -> Mapping[str, str]:
+        """The user's own loss and metrics, each with the setting that names it."""
+        named = [("loss", self.loss), *(("metrics", metric) for metric in self.metrics)]
+        return {name: setting for setting, name in named if is_function(name)}
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -65,4 +187,4 @@ class TrainTable(Table):
     @property
     def test_metric_names(self) -> tuple[str, ...]:
         """What is reported once, of the test part."""
-        return ("test_loss", *(f"test_{metric}" for metric in self.metrics))
+        return ("test_loss", *(f"test_{column_of(metric)}" for metric in self.metrics))

@@ -33,7 +33,7 @@ def _is_told_later(config: StudyConfig, data: SklearnTable) -> bool:
 def blank(config: StudyConfig) -> Dataset | None:
     """A dataset of the sizes that the study's will have; None where they are not known before."""
     data = config.data
-    if not isinstance(data, SklearnTable) or config.train.loss != "cross_entropy":
+    if not isinstance(data, SklearnTable) or config.train.target != "classes":
         return None
     if data.name not in _PACKAGED or _is_told_later(config, data):
         return None
@@ -52,4 +52,5 @@ def blank(config: StudyConfig) -> Dataset | None:
         *rows(sizes.test),
         feature_names=tuple(f"feature {index}" for index in range(n_features)),
         class_names=tuple(f"class {index}" for index in range(n_classes)),
+        one_logit=config.train.loss == "binary_cross_entropy",
     )

@@ -29,9 +29,11 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _feature_problems(config, raw, name)
     if set(raw.targets) <= set(raw.frame.columns):
         yield from _target_problems(config, raw)
-    if config.train.loss == "mse" and config.data.class_weights != "none":
+    if config.train.target == "numbers" and config.data.class_weights != "none":
         mend = 'write class_weights = "none"'
-        yield config.problem("data.class_weights", "mse has no classes to weigh", mend)
+        yield config.problem(
+            "data.class_weights", f"{config.train.loss} has no classes to weigh", mend
+        )
     yield from part_problems(config, raw)
 
 
@@ -99,18 +101,20 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             return
         yield from _gap_problems(config, raw, name, mend)
         yield from _range_problems(config, raw, name, mend)
-        if config.train.loss == "mse":
-            rows, what = _strays(raw.frame[name]), "text, and mse needs numbers"
+        if config.train.target == "numbers":
+            rows, what = _strays(raw.frame[name]), f"text, and {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
             yield from _cell_problem(config, raw, name, rows, what, instead)
-    if config.train.loss == "cross_entropy":
+    if config.train.target == "classes":
         yield from _class_problems(config, raw, mend)
 
 
 def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Problem]:
     name, *others = raw.targets
     if others:
-        found = f"cross_entropy predicts one column, not {counted(len(raw.targets), 'target')}"
+        found = (
+            f"{config.train.loss} predicts one column, not {counted(len(raw.targets), 'target')}"
+        )
         yield config.problem(raw.target_key, found, "write one, or train.loss = 'mse'")
         return
     if raw.path is not None:
@@ -118,12 +122,16 @@ def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Pr
     target = raw.frame[name].dropna()
     n_values = target.nunique()
     if is_float_dtype(target.dtype) and n_values > _MOST_FLOAT_CLASSES:
-        found = f"cross_entropy needs classes, and '{name}' has {n_values} different numbers"
+        numbers = f"'{name}' has {n_values} different numbers"
+        found = f"{config.train.loss} needs classes, and {numbers}"
         mend = "write train.loss = 'mse', or whole numbers or text as classes"
         yield config.problem("train.loss", found, mend)
     elif n_values == 1:
         found = f"column '{name}' of {raw.name} is '{target.iloc[0]}' in every row"
         yield config.problem(raw.key, found, "add rows of another class")
+    elif config.train.loss == "binary_cross_entropy" and n_values != 2:
+        found = f"binary_cross_entropy needs two classes, and '{name}' has {n_values}"
+        yield config.problem("train.loss", found, "write train.loss = 'cross_entropy'")
 
 
 def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:

@@ -31,10 +31,11 @@ class Column:
 class Dataset:
     """Scaled and encoded rows in three parts; the test part may have no rows.
 
-    `x_*` are shaped (rows, n_features). For cross-entropy `y_*` are class indices, int32, shaped
-    (rows,): the place in `class_names`, and `class_weights` is what each counts for, empty where
-    all count the same. For regression they are shaped (rows, targets), and `y * y_scale + y_mean`
-    are the targets in the data's own units.
+    `x_*` are shaped (rows, n_features). Of classes `y_*` are their indices, int32, shaped (rows,):
+    the place in `class_names`, and `class_weights` is what each counts for, empty where all count
+    the same; `one_logit` says that a model gives one number for two of them: the log-odds of the
+    second. Of numbers they are shaped (rows, targets), and `y * y_scale + y_mean` are the targets
+    in the data's own units.
 
     Where there are folds, the validation part is empty. `fold_of` is the fold that validates each
     row of the training part; its features times `fold_scale` plus `fold_shift`, both shaped
@@ -52,6 +53,7 @@ class Dataset:
     y_mean: tuple[float, ...] = (0.0,)
     y_scale: tuple[float, ...] = (1.0,)
     class_weights: tuple[float, ...] = ()
+    one_logit: bool = False
     columns: tuple[Column, ...] = ()
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
@@ -85,8 +87,10 @@ class Dataset:
 
     @property
     def out_size(self) -> int:
-        """What a model gives for a row: one logit a class, or one number a target."""
-        return len(self.class_names) or self.y_train.shape[1]
+        """What a model gives for a row: a logit a class, one for two, or a number a target."""
+        if self.class_names:
+            return 1 if self.one_logit else len(self.class_names)
+        return self.y_train.shape[1]
 
     @property
     def nbytes(self) -> int:

@@ -31,7 +31,7 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
     x, feature_names = _features(config, raw, parts)
     y_mean, y_scale = (0.0,), (1.0,)
     class_names, weights = (), ()
-    if config.train.loss == "cross_entropy":
+    if config.train.target == "classes":
         y, class_names = _classes(raw)
         weights = class_weights(config, class_names, y[parts.train])
     else:
@@ -48,6 +48,7 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
         y_mean=y_mean,
         y_scale=y_scale,
         class_weights=weights,
+        one_logit=config.train.loss == "binary_cross_entropy",
         columns=tuple(_column(raw, name) for name in (*raw.features, *raw.targets)),
     )
 

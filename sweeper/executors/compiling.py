@@ -68,13 +68,15 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
 
 
-def configure_jax(precision: str) -> None:
+def configure_jax(precision: str, matmul_precision: str = "default") -> None:
     """Set up JAX for a study, before the first array of this process.
 
     Every program is cached, however quick it was to compile; the paths of XLA's own caches would
     become part of the key, so they stay off.
     """
     jax.config.update("jax_enable_x64", precision == "float64")
+    named = None if matmul_precision == "default" else matmul_precision
+    jax.config.update("jax_default_matmul_precision", named)
     jax.config.update("jax_compilation_cache_dir", str(cache_directory()))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -43,7 +43,8 @@ class LaneResult:
     `checkpoint` is the file, in the run's directory of checkpoints, that holds its state; empty
     where it failed. `retrained` says that its checkpoint was damaged and it began anew. `test`
     holds the test metrics after the last epoch, in the program's order; `attempts` counts the
-    tries, those of its companions included while they were in one bucket.
+    tries, those of its companions included while they were in one bucket. `ended` says that it is
+    over, whatever epochs are left.
     """
 
     number: int
@@ -55,6 +56,7 @@ class LaneResult:
     retrained: bool = False
     failure: Failure | None = None
     attempts: int = 1
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def claim_device(config: StudyConfig) -> None:
         os.environ.setdefault(fraction_variable(os.environ), f"{memory.parent:.4f}")
     else:  # this process opens the device to see what it is, and leaves its memory to the workers
         os.environ.setdefault(PREALLOCATE, "false")
-    configure_jax(config.execution.precision)
+    configure_jax(config.execution.precision, config.execution.matmul_precision)
 
 
 def check_fits(config: StudyConfig, data: Dataset) -> None:

@@ -15,7 +15,7 @@ from sweeper.executors.executor import LaneResult, Place, Work
 from sweeper.programs.program import Program, State
 from sweeper.programs.segment import Lanes, Segment
 from sweeper.scheduler import plan
-from sweeper.trial import Curve, Member
+from sweeper.trial import OVER, Curve, Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,12 @@ def result(
 
     Where one diverged there are no test scores: they would be of a later epoch than the last.
     """
-    rows = np.asarray(segment.curves[lanes, lane.epoch_from : lane.epoch_to], np.float64)
-    bad = np.flatnonzero(~np.isfinite(rows[:, :, judged]).all(axis=(0, 2)))
+    alive = _alive(lane, segment, lanes)
+    rows = np.array(segment.curves[lanes, lane.epoch_from :], np.float64)[:, : alive.shape[1]]
+    fine = np.isfinite(rows[:, :, judged]).all(axis=2) | ~alive
+    bad = np.flatnonzero(~fine.all(axis=0))
     length = int(bad[0]) + 1 if len(bad) else rows.shape[1]
+    rows[~alive] = OVER
     test = np.asarray(segment.test[lanes], np.float64).mean(axis=0)
     return LaneResult(
         number=lane.number,
@@ -104,4 +107,14 @@ def result(
         test=() if len(bad) else tuple(test.tolist()),
         place=place,
         diverged_epoch=lane.epoch_from + length if len(bad) else None,
+        ended=segment.ended is not None and bool(segment.ended[lanes].all()),
     )
+
+
+def _alive(lane: plan.Lane, segment: Segment, lanes: slice) -> NDArray[np.bool_]:
+    """Whether each member trained in each epoch, up to the last in which one did."""
+    epochs = lane.epoch_to - lane.epoch_from
+    last = np.full(lanes.stop - lanes.start, epochs)
+    if segment.last is not None:
+        last = np.asarray(segment.last[lanes]) - lane.epoch_from
+    return np.arange(last.max()) < last[:, None]

@@ -199,7 +199,9 @@ class Trainer:
         has_unfinished = False
         n_members = len(self._config.members)
         for index, (lane, its) in enumerate(zip(lanes, settings, strict=True)):
-            is_unfinished = lane.epoch_to < its.train.epochs
+            of_trial = slice(index * n_members, (index + 1) * n_members)
+            ended = segment.ended is not None and bool(segment.ended[of_trial].all())
+            is_unfinished = lane.epoch_to < its.train.epochs and not ended
             has_unfinished |= is_unfinished
             for member in range(n_members):
                 at = index * n_members + member

@@ -4,32 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sweeper.programs.metrics import LOSSES, Outputs, weighted_cross_entropy
-from sweeper.programs.program import AnyArray
+from sweeper.config import Settings
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.losses import Loss, Outputs, degree_of, loss_of
+from sweeper.programs.program import AnyArray, Hparams
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A loss over a batch, of targets in units of `y_scale` or of classes with weights."""
+    """A loss over a batch, of targets in units of `y_scale`.
 
-    loss: str
+    Of outputs and targets that are both k times as large it is k to the power `degree` as large.
+    """
+
+    loss: Loss
+    degree: int
     y_scale: tuple[float, ...]
-    class_weights: tuple[float, ...]
 
-    def minimised(self, outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    def minimised(self, outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
         """What training minimises: every target counts the same, whatever its unit."""
-        if self.class_weights:
-            return weighted_cross_entropy(outputs, y, self.class_weights)
-        return LOSSES[self.loss](outputs, y)
+        return self.loss(outputs, y, hparams)
 
-    def told(self, minimised: Float[Array, ""], outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    def told(
+        self, minimised: Float[Array, ""], outputs: Outputs, y: AnyArray, hparams: Hparams
+    ) -> Float[Array, ""]:
         """What is reported where training saw the loss `minimised`."""
-        if self.loss != "mse":
+        if self.degree == 0:
             return minimised
         if len(self.y_scale) == 1:
-            return minimised * self.y_scale[0] ** 2
-        units = jnp.asarray(self.y_scale, outputs.dtype)
-        return LOSSES[self.loss](outputs * units, y * units)
+            return minimised * self.y_scale[0] ** self.degree
+
+        def of_target(outputs: Array, y: Array) -> Array:
+            return self.loss(outputs[:, None], y[:, None], hparams)
+
+        units = jnp.asarray(self.y_scale, outputs.dtype) ** self.degree
+        return jnp.mean(jax.vmap(of_target, in_axes=1)(outputs, jnp.asarray(y)) * units)
+
+
+def criterion_of(settings: Settings, data: DataSpec) -> Criterion:
+    """The loss that a study names, over its data."""
+    name = settings.train.loss
+    return Criterion(loss_of(settings, data.class_weights), degree_of(name), data.y_scale)

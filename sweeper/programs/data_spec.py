@@ -12,12 +12,15 @@ from sweeper.data.dataset import Dataset
 class DataSpec:
     """Sizes, the units of the targets, whether there is a test part, and the study's seed.
 
-    Each target is scaled by its `y_scale`; squared errors are reported in the data's own units.
-    `class_weights` is what each class counts for, empty where all count the same.
+    `y * y_scale + y_mean` are targets in the data's own units, in which metrics are reported.
+    `class_weights` is what each class counts for, empty where all count the same. `train_rows`
+    are those of the fold that has the fewest.
     """
 
     in_size: int
     out_size: int
+    train_rows: int
+    y_mean: tuple[float, ...]
     y_scale: tuple[float, ...]
     has_test: bool
     dtype: str
@@ -30,6 +33,8 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
     return DataSpec(
         in_size=data.n_features,
         out_size=data.out_size,
+        train_rows=min(len(data.training_rows(fold)) for fold in range(data.n_folds or 1)),
+        y_mean=data.y_mean,
         y_scale=data.y_scale,
         has_test=len(data.x_test) > 0,
         dtype=config.execution.precision,

@@ -1,48 +1,81 @@
-"""Losses and metrics over a batch of outputs, in the data's own units."""
+"""Metrics over a part of the data, in the data's own units; each compiles into the program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
+from sweeper.config import Settings
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.losses import binary_cross_entropy, cross_entropy
 from sweeper.programs.program import AnyArray
+from sweeper.user_code import load_function
 
 Outputs = Float[Array, "batch out"]
-Measure = Callable[[Outputs, AnyArray], Float[Array, ""]]
+Metric = Callable[[Outputs, AnyArray], Float[Array, ""]]
 
 
-def cross_entropy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
-    """Mean negative log-likelihood of the class indices `y` (batch,) under logits `outputs`."""
-    # by one-hot labels: to pick each label's logit would compile to a gather and a scatter
-    labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
-    return optax.softmax_cross_entropy(outputs, labels).mean()
+def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
+    """The metric of this name, of outputs and targets as a model is trained on them.
 
-
-def weighted_cross_entropy(
-    outputs: Outputs, y: AnyArray, weights: Sequence[float]
-) -> Float[Array, ""]:
-    """The same, each example counting for the weight of its class; their sum is divided by.
-
-    So it is with PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's `log_loss`.
+    One of the user's own is given both in the data's own units.
     """
-    labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
-    of_example = labels @ jnp.asarray(weights, outputs.dtype)
-    losses = optax.softmax_cross_entropy(outputs, labels)
-    return jnp.sum(of_example * losses) / jnp.sum(of_example)
+    if name not in METRICS:
+        function = load_function(name, settings.base_dir)
+        if settings.train.target == "classes":
+            return function
+        return lambda outputs, y: function(_own(outputs, data), _own(y, data))
+    metric = METRICS[name]
+    if name not in _IN_UNITS:
+        return metric
+    units = np.asarray(data.y_scale, data.dtype)
+    return lambda outputs, y: metric(outputs * units, y * units)
 
 
-def mse(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
-    """Mean squared error over examples and targets; `y` is (batch, out)."""
-    return jnp.mean(jnp.square(outputs - y))
+def _own(values: AnyArray, data: DataSpec) -> AnyArray:
+    return values * np.asarray(data.y_scale, data.dtype) + np.asarray(data.y_mean, data.dtype)
 
 
 def accuracy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
-    """Share of examples whose largest logit is at the class index `y` (batch,)."""
-    return jnp.mean(jnp.argmax(outputs, axis=-1) == y, dtype=outputs.dtype)
+    """Share of examples whose most likely class is the class index `y` (batch,)."""
+    return jnp.mean(_predicted(outputs) == y, dtype=outputs.dtype)
+
+
+def f1(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Harmonic mean of precision and recall, the mean over classes that occur or are predicted."""
+    n_classes = max(2, outputs.shape[-1])
+    said = jax.nn.one_hot(_predicted(outputs), n_classes, dtype=outputs.dtype)
+    true = jax.nn.one_hot(y, n_classes, dtype=outputs.dtype)
+    both, either = jnp.sum(said * true, axis=0), jnp.sum(said + true, axis=0)
+    scores = jnp.where(either > 0, 2 * both / jnp.maximum(either, 1), 0)
+    return jnp.sum(scores) / jnp.sum(either > 0, dtype=outputs.dtype)
+
+
+def auroc(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Chance that an example of a class is ranked above one of another; ties count half.
+
+    Of several classes each is ranked against the others by its probability, and the mean is over
+    the classes that occur. NaN where there are not two of them.
+    """
+    if outputs.shape[-1] == 1:
+        return _above(outputs[:, 0], y == 1)
+    if outputs.shape[-1] == 2:
+        return _above(outputs[:, 1] - outputs[:, 0], y == 1)
+    # logarithms rank as probabilities do, and do not run together near 1
+    scores = jax.nn.log_softmax(outputs)
+    of_class = y[:, None] == jnp.arange(outputs.shape[-1])
+    areas = jax.vmap(_above, in_axes=1)(scores, of_class)
+    return jnp.nanmean(areas)
+
+
+def log_loss(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Mean negative log-likelihood of the classes."""
+    likelihood = binary_cross_entropy if outputs.shape[-1] == 1 else cross_entropy
+    return likelihood(outputs, y, {})
 
 
 def r2(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
@@ -52,5 +85,46 @@ def r2(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
     return jnp.mean(1 - left / spread)
 
 
-LOSSES: dict[str, Measure] = {"cross_entropy": cross_entropy, "mse": mse}
-METRICS: dict[str, Measure] = {"accuracy": accuracy, "r2": r2}
+def rmse(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Root of the mean squared error over examples, the mean over targets."""
+    return jnp.mean(jnp.sqrt(jnp.mean(jnp.square(outputs - y), axis=0)))
+
+
+def mae(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+    """Mean absolute error over examples and targets."""
+    return jnp.mean(jnp.abs(outputs - y))
+
+
+METRICS: Mapping[str, Metric] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "auroc": auroc,
+    "log_loss": log_loss,
+    "r2": r2,
+    "rmse": rmse,
+    "mae": mae,
+}
+_IN_UNITS = frozenset({"rmse", "mae"})
+
+
+def _predicted(outputs: Outputs) -> Array:
+    """The most likely class of each example; one logit is the log-odds of the second of two."""
+    if outputs.shape[-1] == 1:
+        return (outputs[:, 0] > 0).astype(jnp.int32)
+    return jnp.argmax(outputs, axis=-1)
+
+
+def _above(scores: Float[Array, " batch"], positive: Bool[Array, " batch"]) -> Float[Array, ""]:
+    """The share of pairs, one positive and one not, in which the positive has the higher score.
+
+    By counting for each positive the others below it (Mann & Whitney 1947): the mean of shares
+    stays exact in float32 where a sum of ranks would not.
+    """
+    others = jnp.sort(jnp.where(positive, jnp.inf, scores))
+    n_others = jnp.sum(~positive)
+    below = jnp.searchsorted(others, scores, side="left")
+    up_to = jnp.minimum(jnp.searchsorted(others, scores, side="right"), n_others)
+    share = (below + up_to).astype(scores.dtype) / (2 * n_others)
+    total = jnp.sum(jnp.where(positive, share, 0))
+    # 0 / 0 where either side is empty
+    return jnp.where(n_others > 0, total / jnp.sum(positive), jnp.nan)

@@ -2,45 +2,136 @@
 
 `weight_decay` is decoupled for every optimizer (Loshchilov & Hutter 2019): the parameters move by
 -lr * (update + weight_decay * parameter). It touches the weights of linear and convolution layers.
+An optimizer of the user's own moves them as it likes; it is made anew at each step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from sweeper.config import Settings
+from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
+from sweeper.models.network import Network
+from sweeper.programs.schedules import Hparams, Number, rate_of
+from sweeper.user_code import load_function
 
-Hparams = Mapping[str, Float[Array, ""] | float]
+Direction = Callable[[Settings, Hparams], optax.GradientTransformation]
 
 
 def optimizer_of(
-    settings: Settings, hparams: Hparams, n_parameters: int, n_decayed: int
+    settings: Settings, hparams: Hparams, network: Network, step: Number
 ) -> optax.GradientTransformation:
-    """The optimizer of a class over a vector of parameters, its numbers those of one lane.
+    """The optimizer of a class over the vector of parameters, its numbers those of one lane.
 
-    Weight decay touches the first `n_decayed` of the parameters.
+    `step` counts the updates before this one, for the learning rate.
     """
-    decayed = jnp.arange(n_parameters) < n_decayed
-    steps = [
-        _direction(settings, hparams),
-        optax.add_decayed_weights(hparams["optimizer.weight_decay"] * decayed),
-        optax.scale_by_learning_rate(hparams["optimizer.lr"]),
+    table = settings.optimizer
+    clipping = [
+        transformation(hparams[key])
+        for key, transformation in _CLIPPING.items()
+        if settings.has(key)
     ]
-    if settings.has("optimizer.clip_norm"):
-        steps.insert(0, optax.clip_by_global_norm(hparams["optimizer.clip_norm"]))
+    if isinstance(table, UserOptimizerTable):
+        return optax.chain(*clipping, _over_leaves(_users(settings, hparams, step), network))
+    direction = _DIRECTIONS[table.name](settings, hparams)
+    decayed = jnp.arange(network.n_parameters) < network.n_decayed
+    return optax.chain(
+        *clipping,
+        direction if table.elementwise else _over_leaves(direction, network),
+        optax.add_decayed_weights(hparams["optimizer.weight_decay"] * decayed),
+        optax.scale_by_learning_rate(rate_of(settings, hparams, step)),
+    )
+
+
+def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+    return optax.scale_by_adam(
+        b1=hparams["optimizer.b1"],
+        b2=hparams["optimizer.b2"],
+        eps=hparams["optimizer.eps"],
+    )
+
+
+def _rmsprop(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+    # eps outside of the root: inside, 1e-8 is a floor of 1e-4 under it
+    scaled = optax.scale_by_rms(
+        decay=hparams["optimizer.decay"], eps=hparams["optimizer.eps"], eps_in_sqrt=False
+    )
+    return optax.chain(scaled, optax.trace(decay=hparams["optimizer.momentum"]))
+
+
+def _lion(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+    return optax.scale_by_lion(b1=hparams["optimizer.b1"], b2=hparams["optimizer.b2"])
+
+
+def _sgd(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+    assert isinstance(settings.optimizer, SgdTable)
+    return optax.trace(decay=hparams["optimizer.momentum"], nesterov=settings.optimizer.nesterov)
+
+
+def _adafactor(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+    table = settings.optimizer
+    assert isinstance(table, AdafactorTable)
+    steps = [
+        optax.scale_by_factored_rms(
+            decay_rate=hparams["optimizer.decay_rate"],
+            min_dim_size_to_factor=table.min_dim_size_to_factor,
+        ),
+        optax.clip_by_block_rms(hparams["optimizer.clipping_threshold"]),
+    ]
+    if table.multiply_by_parameter_scale:
+        steps.append(optax.scale_by_param_block_rms())
     return optax.chain(*steps)
 
 
-def _direction(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+# what the parameters are moved along, in the other direction
+_DIRECTIONS: Mapping[str, Direction] = {
+    "adam": _adam,
+    "adamw": _adam,
+    "rmsprop": _rmsprop,
+    "lion": _lion,
+    "sgd": _sgd,
+    "adafactor": _adafactor,
+}
+_CLIPPING: Mapping[str, Callable[[Any], optax.GradientTransformation]] = {
+    "optimizer.clip_norm": optax.clip_by_global_norm,
+    "optimizer.clip_value": optax.clip,
+}
+
+
+def _users(settings: Settings, hparams: Hparams, step: Number) -> optax.GradientTransformation:
+    """What the user's function gives for the keys of a lane; its floats are traced."""
     table = settings.optimizer
-    if table.name == "adamw":
-        return optax.scale_by_adam(
-            b1=hparams["optimizer.b1"],
-            b2=hparams["optimizer.b2"],
-            eps=hparams["optimizer.eps"],
-        )
-    return optax.trace(decay=hparams["optimizer.momentum"], nesterov=table.nesterov)
+    assert isinstance(table, UserOptimizerTable)
+    arguments: dict[str, Any] = {
+        key: hparams.get(f"optimizer.{key}", own) for key, own in table.arguments.items()
+    }
+    if "optimizer.lr" in hparams:
+        arguments["lr"] = rate_of(settings, hparams, step)
+    return load_function(table.name, settings.base_dir)(**arguments)
+
+
+def _over_leaves(
+    inner: optax.GradientTransformation, network: Network
+) -> optax.GradientTransformation:
+    """`inner` over the arrays of the model, as a transformation of the vector that holds them."""
+
+    def leaves(vector: Float[Array, " parameters"]) -> PyTree[Array]:
+        return eqx.filter(network.model(vector), eqx.is_inexact_array)
+
+    def init(params: Any) -> Any:
+        return inner.init(leaves(params))
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        # the leaves are the vector in another arrangement: its transpose arranges them back
+        parameters, back = jax.vjp(leaves, params)
+        moved, state = inner.update(leaves(updates), state, parameters)
+        return back(moved)[0], state
+
+    return optax.GradientTransformation(init, update)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree, UInt32
+from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
 from sweeper.config import Settings
 
@@ -16,20 +16,49 @@ Hparams = Mapping[str, Float[AnyArray, ""]]
 Metrics = tuple[Float[Array, ""], ...]
 
 
+class Kept(eqx.Module):
+    """The parameters after the best epoch so far, and its `score`, of which more is better."""
+
+    model: Float[AnyArray, " parameters"]
+    score: Float[AnyArray, ""]
+
+
+class Patience(eqx.Module):
+    """The `score` that an epoch has to beat, and how many epochs in a row did not."""
+
+    score: Float[AnyArray, ""]
+    waited: Int[AnyArray, ""]
+
+
 class State(eqx.Module):
     """What a lane carries from step to step: arrays alone, so that lanes can be stacked.
 
-    `model` is the vector of its parameters; `step` counts updates from 0.
+    `model` is the vector of its parameters; `step` counts updates from 0. The others are there
+    where the program has a use for them: `average` is the running average of the parameters.
     """
 
     model: Float[AnyArray, " parameters"]
     optimizer: PyTree[Array]
     step: Int[Array, ""]
+    average: Float[AnyArray, " parameters"] | None = None
+    kept: Kept | None = None
+    patience: Patience | None = None
+
+
+def measured(state: State) -> Float[AnyArray, " parameters"]:
+    """The parameters that an epoch is measured with."""
+    return state.model if state.average is None else state.average
+
+
+def restored(state: State) -> State:
+    """`state` with the parameters that its trial is judged by, and nothing to choose from."""
+    model = measured(state) if state.kept is None else state.kept.model
+    return State(model, state.optimizer, state.step)
 
 
 def only_model(state: State) -> State:
-    """`state` without what training alone has use for."""
-    return State(state.model, None, None)  # type: ignore[arg-type]
+    """What of `state` its trial is judged by, without what training alone has use for."""
+    return State(restored(state).model, None, None)  # type: ignore[arg-type]
 
 
 class Batch(eqx.Module):
@@ -136,4 +165,17 @@ class Program(Protocol):
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
         """What the model scores on `data`, without dropout."""
+        ...
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether a lane may end before its last epoch."""
+        ...
+
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
+        """`state` after an epoch that measured `row`: what was best of it is kept."""
+        ...
+
+    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
+        """Whether the lane ends after this epoch; asked where it may."""
         ...

@@ -14,9 +14,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, Program, State
+from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, Program, State, restored
 
 
 class Folds(eqx.Module):
@@ -78,11 +78,17 @@ class Lanes(eqx.Module):
 
 
 class Segment(eqx.Module):
-    """What came of the lanes: states, `curves[i, e]` after epoch e + 1, scores on the test part."""
+    """What came of the lanes: states, `curves[i, e]` after epoch e + 1, scores on the test part.
+
+    Where lanes may end early, `last` is the epoch that each trained to, and `ended` says whether
+    it is over.
+    """
 
     state: State
     curves: Float[Array, "lane epochs metrics"]
     test: Float[Array, "lane test_metrics"]
+    last: Int[Array, " lane"] | None = None
+    ended: Bool[Array, " lane"] | None = None
 
 
 def segment(
@@ -112,12 +118,25 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
     def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
         state, curve = carry
         state, trained = _train_epoch(program, state, lane, parts, order[index])
-        row = (*trained, *_validate(program, state, lane, parts))
-        return state, curve.at[index].set(jnp.stack(row))
+        row = jnp.stack((*trained, *_validate(program, state, lane, parts)))
+        return program.remember(state, row, lane.lane), curve.at[index].set(row)
 
     state = _begun(program, lane)
-    state, curve = lax.fori_loop(lane.start, lane.stop, epoch, (state, curve))
-    return Segment(state, curve, _test(program, state, lane, parts))
+    if not program.ends_early:
+        state, curve = lax.fori_loop(lane.start, lane.stop, epoch, (state, curve))
+        return Segment(state, curve, _test(program, state, lane, parts))
+
+    def goes_on(carry: tuple[Int[Array, ""], tuple[State, Array]]) -> Bool[Array, ""]:
+        index, (state, _) = carry
+        return (index < lane.stop) & ~program.has_ended(state, lane.lane)
+
+    last, (state, curve) = lax.while_loop(
+        goes_on,
+        lambda carry: (carry[0] + 1, epoch(*carry)),
+        (jnp.asarray(lane.start), (state, curve)),
+    )
+    ended = program.has_ended(state, lane.lane)
+    return Segment(state, curve, _test(program, state, lane, parts), last, ended)
 
 
 def _train_epoch(
@@ -163,7 +182,7 @@ def _test(program: Program, state: State, lane: Lanes, parts: Parts) -> Float[Ar
     return lax.cond(
         lane.start < lane.stop,
         lambda: jnp.stack(
-            program.evaluate(state, parts.scaled(parts.test, lane.member), lane.lane)
+            program.evaluate(restored(state), parts.scaled(parts.test, lane.member), lane.lane)
         ),
         lambda: jnp.zeros(len(program.test_metrics), dtype),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,15 +11,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from sweeper.config import Settings
+from sweeper.config.settings import Judge
 from sweeper.models.network import Network
-from sweeper.programs.criterion import Criterion
+from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.metrics import METRICS
+from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING
+from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.program import Batch, Lane, Metrics, State
+from sweeper.programs.program import Batch, Hparams, Kept, Lane, Metrics, Patience, State, measured
+from sweeper.programs.schedules import STEPS
 from sweeper.randomness import generator, words
 
 
@@ -48,11 +51,11 @@ class Supervised:
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         rng = generator(self.data.seed, "weights", number, replicate)
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
-        return State(self.network.initial(settings, rng), blank.optimizer, blank.step)
+        return replace(blank, model=self.network.initial(settings, rng))
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
-        return Lane.of(settings.traced(), self.network.traced(settings), key, self.data.dtype)
+        return Lane.of(self._hparams(settings), self.network.traced(settings), key, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
         size = (self.network.own_parameters(settings),)
@@ -75,7 +78,18 @@ class Supervised:
         return self.network.model(state.model)
 
     def begin(self, state: State, lane: Lane) -> State:
-        return State(state.model, self._optimizer(lane.hparams).init(state.model), state.step)
+        moments = self._optimizer(lane.hparams, 0).init(state.model)
+        model, dtype = jnp.asarray(state.model), self.data.dtype
+        worst, none_waited = jnp.asarray(-jnp.inf, dtype), jnp.zeros_like(state.step)
+        its = self.settings
+        return State(
+            state.model,
+            moments,
+            state.step,
+            average=model if its.has("train.ema") else None,
+            kept=None if its.keeps is None else Kept(model, worst),
+            patience=None if its.stops is None else Patience(worst, none_waited),
+        )
 
     def step(self, state: State, batch: Batch, lane: Lane) -> tuple[State, Metrics]:
         keys = None
@@ -86,41 +100,96 @@ class Supervised:
         def loss(parameters: Array) -> tuple[Float[Array, ""], Array]:
             dropout = lane.hparams.get("model.dropout", 0.0)
             outputs = self.network.outputs(parameters, batch.x, lane.traced, keys, dropout)
-            return self._criterion.minimised(outputs, batch.y), outputs
+            hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
+            return self._criterion.minimised(outputs, batch.y, hparams), outputs
 
         (value, outputs), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
-        optimizer = self._optimizer(lane.hparams)
+        optimizer = self._optimizer(lane.hparams, state.step)
         updates, moments = optimizer.update(gradients, state.optimizer, state.model)
         model = eqx.apply_updates(state.model, updates)
-        told = self._criterion.told(value, outputs, batch.y)
-        return State(model, moments, state.step + 1), (told,)
+        average = None
+        if state.average is not None:
+            decay = lane.hparams["train.ema"]
+            average = decay * state.average + (1 - decay) * model
+        state = State(model, moments, state.step + 1, average, state.kept, state.patience)
+        hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
+        return state, (self._criterion.told(value, outputs, batch.y, hparams),)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
-        outputs = self.network.outputs(state.model, data.x, lane.traced)
-        value = self._criterion.minimised(outputs, data.y)
-        loss = self._criterion.told(value, outputs, data.y)
-        scores = (METRICS[name](outputs, data.y) for name in self.settings.train.metrics)
-        return (loss, *scores)
+        outputs = self.network.outputs(measured(state), data.x, lane.traced)
+        # labels are smoothed in training alone: losses of trials that differ in it are compared
+        hparams = _some(lane, HUBER_DELTA)
+        value = self._criterion.minimised(outputs, data.y, hparams)
+        loss = self._criterion.told(value, outputs, data.y, hparams)
+        return (loss, *(metric(outputs, data.y) for metric in self._metrics))
 
-    def _optimizer(self, hparams: Mapping[str, Any]) -> Any:
-        network = self.network
-        return optimizer_of(self.settings, hparams, network.n_parameters, network.n_decayed)
+    @property
+    def ends_early(self) -> bool:
+        return self.settings.stops is not None
+
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
+        kept, patience = state.kept, state.patience
+        if kept is not None and self.settings.keeps is not None:
+            score = self._score(row, self.settings.keeps)
+            score = jnp.where(jnp.isfinite(score), score, -jnp.inf)
+            # where nothing was finite so far, the last is as good as any
+            is_best = (score > kept.score) | jnp.isneginf(kept.score)
+            fresh = Kept(jnp.asarray(measured(state)), score)
+            kept = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), fresh, kept)
+        if patience is not None and self.settings.stops is not None:
+            score = self._score(row, self.settings.stops)
+            least = patience.score + lane.hparams["train.early_stop.min_delta"]
+            is_better = jnp.isfinite(score) & (score > least)
+            patience = Patience(
+                jnp.where(is_better, score, patience.score),
+                jnp.where(is_better, 0, patience.waited + 1),
+            )
+        return replace(state, kept=kept, patience=patience)
+
+    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
+        assert state.patience is not None, "asked where lanes may end early"
+        return jnp.asarray(state.patience.waited >= lane.hparams["train.early_stop.patience"])
+
+    def _score(self, row: Float[Array, " metrics"], judge: Judge) -> Float[Array, ""]:
+        """What an epoch is worth, of which more is better."""
+        value = row[self.metrics.index(judge.metric)]
+        return value if judge.maximize else -value
+
+    def _optimizer(self, hparams: Mapping[str, Any], step: Any) -> Any:
+        return optimizer_of(self.settings, hparams, self.network, step)
+
+    def _hparams(self, settings: Settings) -> dict[str, float]:
+        """What a lane is told; the steps that it trains, where its rate depends on them."""
+        if settings.optimizer.schedule.name == "constant":
+            return settings.traced()
+        steps = self.data.train_rows // settings.train.batch_size
+        return settings.traced() | {STEPS: float(settings.train.epochs * steps)}
 
     def _over_parameters(self, function: Callable[[Any], Any], state: State) -> State:
         """`state` with `function` of every leaf that has one number a parameter."""
         shape = (self.network.n_parameters,)
         return jax.tree.map(lambda leaf: function(leaf) if leaf.shape == shape else leaf, state)
 
-    @property
+    @cached_property
     def _criterion(self) -> Criterion:
-        return Criterion(self.settings.train.loss, self.data.y_scale, self.data.class_weights)
+        return criterion_of(self.settings, self.data)
+
+    @cached_property
+    def _metrics(self) -> tuple[Metric, ...]:
+        names = self.settings.train.metrics
+        return tuple(metric_of(name, self.settings, self.data) for name in names)
 
     @cached_property
     def _abstract(self) -> State:
-        hparams = self.settings.traced()
+        lane = Lane.of(self._hparams(self.settings), {}, np.zeros(2, np.uint32), self.data.dtype)
 
         def fresh(model: Array) -> State:
-            return State(model, self._optimizer(hparams).init(model), jnp.zeros((), jnp.int32))
+            return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
 
         vector = jax.ShapeDtypeStruct((self.network.n_parameters,), jnp.dtype(self.data.dtype))
         return eqx.filter_eval_shape(fresh, vector)
+
+
+def _some(lane: Lane, *keys: str) -> Hparams:
+    """Those of the hyperparameters `keys` that are compiled in."""
+    return {key: lane.hparams[key] for key in keys if key in lane.names}

@@ -146,13 +146,15 @@ def forecast(
     """
     at_once = min(n_trials, config.schedule.parallel) * len(config.members)
     capacity = capacity_for(lane_loop, at_once)
-    families: dict[str, Family] = {}
+    shares: dict[str, tuple[dict[str, Scalar], float]] = {}
     for example, chance in _families(config, traced):
-        settings = config.filled(example)
-        name = family_of(settings, traced)
-        if name is None:
-            continue
-        work = workload_of(config, settings, data, traced)
+        name = family_of(config.filled(example), traced)
+        if name is not None:  # a setting that some optimizers alone have parts no others
+            first, before = shares.get(name, (example, 0.0))
+            shares[name] = first, before + chance
+    families: dict[str, Family] = {}
+    for name, (example, chance) in shares.items():
+        work = workload_of(config, config.filled(example), data, traced)
         cells = list(_cells(config, example, n_trials * chance))
 
         def lane_s(width: int, padded: int, depth: int, work: Workload = work) -> float:
@@ -255,7 +257,9 @@ def workload_of(
         layer_norm=model.kind == "mlp" and model.layer_norm,
         dropout=settings.has("model.dropout"),
         n_activations=len(traced.get("model.activation", ("",))),
-        optimizer_slots=2 if settings.optimizer.name == "adamw" else 1,
+        optimizer_slots=settings.optimizer.slots
+        + settings.has("train.ema")
+        + (settings.keeps is not None),
         bytes_per_number=8 if config.execution.precision == "float64" else 4,
     )
 

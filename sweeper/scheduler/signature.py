@@ -97,8 +97,13 @@ def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> d
 
 
 def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str | None:
-    """What all trials share that padding can bring together: MLPs with hidden layers."""
+    """What all trials share that padding can bring together: MLPs with hidden layers.
+
+    None where the optimizer looks at whole arrays: it would see the padding.
+    """
     if settings.model.kind != "mlp" or settings.model.depth == 0:
+        return None
+    if not settings.optimizer.elementwise:
         return None
     everything = compiled_in(settings, traced)
     return canonical({key: value for key, value in everything.items() if key not in _PADDED})

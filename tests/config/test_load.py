@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_comments_of_the_digits_study_offer_what_there_is() -> None:
             offered[key] = comment.partition(";")[0].strip().replace(" | ", ", ")
     assert len(offered) == 6
     for key, options in offered.items():
-        with pytest.raises(StudyError, match=f"write one of {options}$"):
+        with pytest.raises(StudyError, match=f"write one of {re.escape(options)}$"):
             load(DIGITS, [f"{key}=another"])
 
 

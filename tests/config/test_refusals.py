@@ -10,7 +10,7 @@ from sweeper.config import load, parse
 from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Refused
 
-OPTIMIZER_HAS = "[optimizer] has name, lr, weight_decay, clip_norm, b1, b2, eps"
+OPTIMIZER_HAS = "[optimizer] has lr, weight_decay, clip_norm, clip_value, b1, b2, eps, name"
 ACTIVATIONS = "relu, tanh, gelu, silu, elu, sigmoid, leaky_relu"
 
 # what is replaced, by what; then line, key, found and mend of the one problem
@@ -178,12 +178,137 @@ BROKEN = {
         (8, "study.pruner.name", "no pruner 'hyperband'", "write one of none, median, asha"),
     ),
     "unknown optimizer": (
-        ('"adamw"', '"lion"'),
-        (19, "optimizer.name", "no optimizer 'lion'", "write one of adamw, sgd"),
+        ('"adamw"', '"lino"'),
+        (
+            19,
+            "optimizer.name",
+            "no optimizer 'lino'",
+            'write one of adam, adamw, rmsprop, lion, sgd, adafactor, or "module:function"',
+        ),
     ),
     "unknown metric": (
         ('["accuracy"]', '["acuracy"]'),
-        (24, "train.metrics", "no metric 'acuracy'", "write one of accuracy, r2"),
+        (
+            24,
+            "train.metrics",
+            "no metric 'acuracy'",
+            'write one of accuracy, f1, auroc, log_loss, r2, rmse, mae, or "module:function"',
+        ),
+    ),
+    "unknown loss": (
+        ('"cross_entropy"', '"cross_entropi"'),
+        (
+            23,
+            "train.loss",
+            "no loss 'cross_entropi'",
+            "write one of cross_entropy, binary_cross_entropy, mse, mae, huber, "
+            'or "module:function"',
+        ),
+    ),
+    "loss of the user's own without its task": (
+        ('"cross_entropy"', '"losses:mine"'),
+        (
+            22,
+            "train.task",
+            "missing, and 'losses:mine' does not tell what the target is",
+            'write task = "classes" or "numbers"',
+        ),
+    ),
+    "task of another loss": (
+        ('"cross_entropy"', '"cross_entropy"\ntask = "numbers"'),
+        (
+            24,
+            "train.task",
+            "the loss cross_entropy is of classes",
+            'write "classes", or another loss',
+        ),
+    ),
+    "metric of another task": (
+        ('"cross_entropy"', '"losses:mine"\ntask = "numbers"'),
+        (
+            25,
+            "train.metrics",
+            "accuracy is of classes, and the task is numbers",
+            "write one of r2, rmse, mae",
+        ),
+    ),
+    "two metrics of one name": (
+        ('["accuracy"]', '["accuracy", "mine:accuracy"]'),
+        (24, "train.metrics", "a metric is named twice", "name each once"),
+    ),
+    "a metric that is called loss": (
+        ('["accuracy"]', '["mine:loss"]'),
+        (24, "train.metrics", "'loss' is reported anyway", "give the function another name"),
+    ),
+    "stopping by what is not reported": (
+        ("epochs = 4", "epochs = 4\nearly_stop = { metric = 'val_f1', patience = 2 }"),
+        (
+            26,
+            "train.early_stop.metric",
+            "'val_f1' is not reported",
+            'write train.metrics = ["f1"]',
+        ),
+    ),
+    "stopping by what nobody knows": (
+        (
+            'metrics = ["accuracy"]',
+            "metrics = ['mine:score']\nearly_stop = { metric = 'val_score', patience = 2 }",
+        ),
+        (
+            25,
+            "train.early_stop.metric",
+            "nobody knows which values of 'val_score' are better",
+            "stop by study.metric, or by a metric of this package",
+        ),
+    ),
+    "stopping without patience": (
+        ("epochs = 4", "epochs = 4\nearly_stop = {}"),
+        (26, "train.early_stop.patience", "missing", "write patience = ..."),
+    ),
+    "setting of another loss": (
+        ("epochs = 4", "epochs = 4\nhuber_delta = 2.0"),
+        (
+            26,
+            "train.huber_delta",
+            "the loss cross_entropy has no use for it",
+            'remove it, or write loss = "huber"',
+        ),
+    ),
+    "number of another schedule": (
+        ("lr = 1e-3", 'lr = 1e-3\nschedule = { name = "cosine", warmup = 0.1 }'),
+        (
+            21,
+            "optimizer.schedule.warmup",
+            "the schedule cosine has no use for it",
+            "remove it; it has end",
+        ),
+    ),
+    "unknown key of a schedule": (
+        ("lr = 1e-3", 'lr = 1e-3\nschedule = { name = "cosine", ned = 0.1 }'),
+        (
+            21,
+            "optimizer.schedule.ned",
+            "no such setting",
+            "did you mean 'optimizer.schedule.end'?",
+        ),
+    ),
+    "exponential decay to nothing": (
+        ("lr = 1e-3", 'lr = 1e-3\nschedule = { name = "exponential", end = 0.0 }'),
+        (
+            21,
+            "optimizer.schedule.end",
+            "an exponential decay does not reach 0",
+            "write a number above 0",
+        ),
+    ),
+    "padding for an optimizer of whole arrays": (
+        ('"adamw"\nlr = 1e-3', '"adafactor"\nlr = 1e-3\n[execution]\nstrategy = "padded"'),
+        (
+            22,
+            "execution.strategy",
+            "padded, and the optimizer adafactor looks at whole arrays, padding too",
+            'write "auto" or "exact", or another optimizer',
+        ),
     ),
     "name with a slash": (
         ('"small"', '"a/b"'),
@@ -209,7 +334,7 @@ BROKEN = {
             24,
             "train.metrics",
             "r2 does not go with the loss cross_entropy",
-            'write accuracy, or loss = "mse"',
+            'write one of accuracy, f1, auroc, log_loss, or loss = "mse"',
         ),
     ),
     "parts that leave nothing": (
@@ -332,11 +457,11 @@ BROKEN_SEARCH = {
         ),
     ),
     "setting that trials share": (
-        'optimizer.name = { type = "categorical", choices = ["adamw", "sgd"] }',
+        'train.loss = { type = "categorical", choices = ["cross_entropy"] }',
         (
-            "optimizer.name",
+            "train.loss",
             "the same for every trial of a study",
-            "write it in [optimizer] alone",
+            "write it in [train] alone",
         ),
     ),
     "column of another entry": (
@@ -385,14 +510,14 @@ def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) 
             "val_accuracy",
             {
                 "study.metric": 'write train.metrics = ["accuracy"]',
-                "train.metrics": 'write accuracy, or loss = "mse"',
+                "train.metrics": 'write one of accuracy, f1, auroc, log_loss, or loss = "mse"',
             },
         ),
         (
             "mse",
             "accuracy",
             "val_accuracy",
-            {"train.metrics": 'write r2, or loss = "cross_entropy"'},
+            {"train.metrics": 'write one of r2, rmse, mae, or loss = "cross_entropy"'},
         ),
         (
             "mse",
@@ -400,7 +525,7 @@ def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) 
             "val_acuracy",
             {
                 "study.metric": "the program reports train_loss, val_loss",
-                "train.metrics": 'write r2, or loss = "cross_entropy"',
+                "train.metrics": 'write one of r2, rmse, mae, or loss = "cross_entropy"',
             },
         ),
     ],
@@ -412,6 +537,34 @@ def test_mends_of_loss_and_metric_do_not_contradict(
         "", "", f"train.loss={loss}", f"train.metrics=['{reported}']", f"study.metric={metric}"
     )
     assert {problem.key: problem.mend for problem in told} == expected
+
+
+def test_a_schedule_needs_a_rate(refused: Refused) -> None:
+    optimizer = "optimizer={name='mine:make',schedule={name='cosine'}}"
+    (problem,) = refused("", "", "search={}", optimizer)
+    assert (problem.key, problem.mend) == ("optimizer.lr", "write lr = ...")
+
+
+@pytest.mark.parametrize(
+    ("choices", "key", "found"),
+    [
+        (["adam", "lion"], "momentum=0.5", "none of adam, lion takes it"),
+        (["adam", "adafactor"], None, "padded, and the optimizer adafactor looks at whole arrays"),
+    ],
+)
+def test_what_no_searched_optimizer_can_use_is_refused(
+    choices: list[str], key: str | None, found: str, refused: Refused
+) -> None:
+    entry = f"search.optimizer.name={{type='categorical',choices={choices}}}"
+    more = f"optimizer.{key}" if key else "execution.strategy=padded"
+    (problem,) = refused("", "", entry, more)
+    assert problem.found.startswith(found)
+
+
+def test_a_searched_optimizer_is_one_of_this_package(refused: Refused) -> None:
+    choices = "['adam', 'mine:make']"
+    (problem,) = refused("", "", f"search.optimizer.name={{type='categorical',choices={choices}}}")
+    assert problem.mend == "write one of adam, adamw, rmsprop, lion, sgd, adafactor"
 
 
 def test_a_grid_needs_an_end(refused: Refused) -> None:
@@ -430,7 +583,7 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
         ('"val_loss"', '"val_r2"'),
         ("n_trials = 8", "n_trials = 0"),
         ("depth = 1", "dpeth = 1"),
-        ('"adamw"', '"lion"'),
+        ('"adamw"', '"lino"'),
         ("epochs = 4", "epochs = 0"),
         ("model.depth = { type", "model.dpeth = { type"),
     ):

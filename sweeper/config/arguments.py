@@ -1,0 +1,26 @@
+"""Which keys of the user's own are compiled into a program, and which it is told as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sweeper.config.model import PythonTable
+from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.table import Table
+
+
+def structural_arguments(table: Table) -> Mapping[str, Any]:
+    """What is compiled in: all that a model's function is given, and what is no float."""
+    if isinstance(table, PythonTable):
+        return table.arguments
+    if isinstance(table, UserOptimizerTable):
+        return {k: v for k, v in table.arguments.items() if not isinstance(v, float)}
+    return {}
+
+
+def traced_arguments(table: Table) -> Mapping[str, float]:
+    """The floats among what an optimizer's function is given."""
+    if isinstance(table, UserOptimizerTable):
+        return {k: v for k, v in table.arguments.items() if isinstance(v, float)}
+    return {}

@@ -1,0 +1,115 @@
+"""What training minimises: the mean of a batch of outputs, in the units that a model is trained in.
+
+Optional hyperparameters of a loss are in `hparams` where they are compiled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from sweeper.config import Settings
+from sweeper.programs.program import AnyArray, Hparams
+from sweeper.user_code import load_function
+
+Outputs = Float[Array, "batch out"]
+Loss = Callable[[Outputs, AnyArray, Hparams], Array]
+
+LABEL_SMOOTHING = "train.label_smoothing"
+HUBER_DELTA = "train.huber_delta"
+
+
+def loss_of(settings: Settings, class_weights: Sequence[float] = ()) -> Loss:
+    """The loss that a study names; the user's own is given outputs and targets alone.
+
+    Of classes with weights, each example counts for that of its class, and the sum is divided by
+    the sum of weights: so it is with PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's
+    `log_loss`.
+    """
+    name = settings.train.loss
+    if name in _OF_EXAMPLES and class_weights:
+        return _weighted(_OF_EXAMPLES[name], class_weights)
+    if name in LOSSES:
+        return LOSSES[name]
+    function = load_function(name, settings.base_dir)
+    return lambda outputs, y, hparams: function(outputs, y)
+
+
+def degree_of(loss: str) -> int:
+    """A loss of targets that were divided by k, times k to this power, is one of the data's own."""
+    return _DEGREES.get(loss, 0)
+
+
+def _weighted(of_examples: Loss, class_weights: Sequence[float]) -> Loss:
+    def weighted(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+        weights = jnp.asarray(class_weights, outputs.dtype)
+        of_example = jax.nn.one_hot(y, len(class_weights), dtype=outputs.dtype) @ weights
+        return jnp.sum(of_example * of_examples(outputs, y, hparams)) / jnp.sum(of_example)
+
+    return weighted
+
+
+def cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Mean negative log-likelihood of the class indices `y` (batch,) under logits `outputs`."""
+    return _cross_entropies(outputs, y, hparams).mean()
+
+
+def binary_cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """The same for two classes, of which `outputs` (batch, 1) are the log-odds of the second."""
+    return _binary_cross_entropies(outputs, y, hparams).mean()
+
+
+def _cross_entropies(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, " batch"]:
+    # by one-hot labels: to pick each label's logit would compile to a gather and a scatter
+    labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
+    if LABEL_SMOOTHING in hparams:  # Szegedy et al. 2016, section 7
+        labels = optax.smooth_labels(labels, jnp.asarray(hparams[LABEL_SMOOTHING]))
+    return optax.softmax_cross_entropy(outputs, labels)
+
+
+def _binary_cross_entropies(
+    outputs: Outputs, y: AnyArray, hparams: Hparams
+) -> Float[Array, " batch"]:
+    labels = jnp.asarray(y, outputs.dtype)
+    if LABEL_SMOOTHING in hparams:
+        smoothing = hparams[LABEL_SMOOTHING]
+        labels = (1 - smoothing) * labels + smoothing / 2
+    return optax.sigmoid_binary_cross_entropy(outputs[:, 0], labels)
+
+
+def mse(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Mean squared error over examples and targets; `y` is (batch, out)."""
+    return jnp.mean(jnp.square(outputs - y))
+
+
+def mae(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Mean absolute error over examples and targets."""
+    return jnp.mean(jnp.abs(outputs - y))
+
+
+def huber(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    """Half the squared error, linear beyond delta (Huber 1964); mean over examples and targets."""
+    delta = hparams.get(HUBER_DELTA, 1.0)
+    error = jnp.abs(outputs - y)
+    near = jnp.minimum(error, delta)
+    return jnp.mean(near * (error - near / 2))
+
+
+LOSSES: Mapping[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mse": mse,
+    "mae": mae,
+    "huber": huber,
+}
+_OF_EXAMPLES: Mapping[str, Loss] = {
+    "cross_entropy": _cross_entropies,
+    "binary_cross_entropy": _binary_cross_entropies,
+}
+# a loss of outputs and targets that are both k times as large is k to this power times as large;
+# that of Huber's is, if its delta is taken as k times as large too
+_DEGREES = {"mse": 2, "mae": 1, "huber": 2}

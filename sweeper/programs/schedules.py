@@ -1,0 +1,79 @@
+"""The learning rate of each step, relative to the steps that a trial trains; all of it is traced.
+
+Optax has the same schedules; theirs take the number of steps as a number of Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sweeper.config import Settings
+from sweeper.config.lr_schedule import SHAPES
+
+# how many steps a trial trains, among the numbers of its lane
+STEPS = "optimizer.schedule.steps"
+
+Number = Float[Array, ""] | float
+Hparams = Mapping[str, Number]
+Rate = Float[Array, ""]
+Schedule = Callable[[Number, Number, Mapping[str, Number]], Rate]
+
+
+def rate_of(settings: Settings, hparams: Hparams, step: Number) -> Number:
+    """The learning rate of the update after `step` others."""
+    lr, name = hparams["optimizer.lr"], settings.optimizer.schedule.name
+    if name == "constant":
+        return lr
+    shape = {
+        key: hparams.get(f"optimizer.schedule.{key}", default)
+        for key, default in SHAPES[name].items()
+    }
+    # in the precision of the study
+    return lr * SCHEDULES[name](jnp.asarray(step, jnp.asarray(lr).dtype), hparams[STEPS], shape)
+
+
+def cosine(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
+    """From 1 to `end` along half a cosine (Loshchilov & Hutter 2017)."""
+    return _along(1.0, shape["end"], step / steps)
+
+
+def warmup_cosine(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
+    """From `start` to 1 along a line, then to `end` along half a cosine."""
+    top = _top(steps, shape)
+    rising = shape["start"] + (1 - shape["start"]) * step / jnp.maximum(top, 1)
+    falling = _along(1.0, shape["end"], (step - top) / jnp.maximum(steps - top, 1))
+    return jnp.where(step < top, rising, falling)
+
+
+def exponential(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
+    """From 1 to `end`, by the same factor at each step."""
+    return jnp.power(shape["end"], step / steps)
+
+
+def one_cycle(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
+    """From `start` to 1 and on to `end`, each along half a cosine (Smith & Topin 2018)."""
+    top = _top(steps, shape)
+    rising = _along(shape["start"], 1.0, step / jnp.maximum(top, 1))
+    falling = _along(1.0, shape["end"], (step - top) / jnp.maximum(steps - top, 1))
+    return jnp.where(step < top, rising, falling)
+
+
+SCHEDULES: Mapping[str, Schedule] = {
+    "cosine": cosine,
+    "warmup_cosine": warmup_cosine,
+    "exponential": exponential,
+    "one_cycle": one_cycle,
+}
+
+
+def _top(steps: Number, shape: Mapping[str, Number]) -> Rate:
+    """The step with the highest rate."""
+    return jnp.round(steps * shape["warmup"])
+
+
+def _along(first: Number, last: Number, share: Number) -> Rate:
+    """The value after this share of half a cosine from `first` to `last`."""
+    return last + (first - last) * 0.5 * (1 + jnp.cos(jnp.pi * jnp.clip(jnp.asarray(share), 0, 1)))

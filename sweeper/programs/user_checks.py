@@ -1,0 +1,157 @@
+"""Whether functions of the user's own can be compiled into a study's programs, told before."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from sweeper.config import StudyConfig
+from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.errors import Problem, StudyError
+from sweeper.user_code import LoadError, load_function, told
+
+_ROWS = 4
+_Wrong = tuple[str, str]
+
+
+def check_functions(config: StudyConfig, out_size: int) -> None:
+    """Refuse a loss, a metric or an optimizer of the user's own that cannot be compiled.
+
+    Each is traced with shapes alone; nothing is computed.
+
+    Raises:
+        StudyError: there is no such function, it does not take what it is given, or gives what is
+            of no use.
+    """
+    problems = [*_unfit_measures(config, out_size), *_unfit_optimizer(config)]
+    if problems:
+        raise StudyError(problems)
+
+
+def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
+    """What is wrong with the loss and the metrics."""
+    dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
+    outputs = jax.ShapeDtypeStruct((_ROWS, out_size), dtype)
+    is_numbers = config.train.target == "numbers"
+    y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
+    for name, setting in config.train.functions.items():
+        key = f"train.{setting}"
+        try:
+            function = load_function(name, config.base_dir)
+        except LoadError as error:
+            yield config.problem(key, error.found, error.mend)
+            continue
+        if wrong := _unfit_measure(name, function, outputs, y, is_loss=setting == "loss"):
+            yield config.problem(key, *wrong)
+
+
+def _unfit_measure(
+    name: str, function: Callable[..., Any], outputs: Any, y: Any, *, is_loss: bool
+) -> _Wrong | None:
+    """What was found and how to mend it; None where nothing is wrong."""
+    try:
+        given = jax.eval_shape(function, outputs, y)
+        shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
+        if shape != () or dtype is None:
+            found = f"'{name}' gives {_shown(given)} for outputs of shape {outputs.shape}"
+            return found, "return one number, the mean over examples"
+        if is_loss and not jnp.issubdtype(dtype, jnp.floating):
+            return (
+                f"'{name}' gives {dtype}, which has no gradient",
+                "return a floating-point number",
+            )
+        if is_loss:
+            jax.eval_shape(jax.grad(function), outputs, y)
+    except Exception as error:
+        shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
+        return f"'{name}' raised {told(error)} for {shapes}", "mend the function"
+    return None
+
+
+def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
+    """What is wrong with the optimizer, where it is a function's."""
+    table = config.optimizer
+    if not isinstance(table, UserOptimizerTable):
+        return
+    try:
+        function = load_function(table.name, config.base_dir)
+    except LoadError as error:
+        yield config.problem("optimizer.name", error.found, error.mend)
+        return
+    settings = config.filled({})
+    own = settings.optimizer
+    assert isinstance(own, UserOptimizerTable)
+    arguments = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
+    unfit = list(_unfit_arguments(config, table.name, function, arguments))
+    yield from unfit
+    if not unfit and (wrong := _unfit_transformation(table.name, function, arguments)):
+        yield config.problem("optimizer.name", *wrong)
+
+
+def _unfit_arguments(
+    config: StudyConfig, name: str, function: Callable[..., Any], given: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Keys of `[optimizer]` that the function does not take, and those that it lacks."""
+    taken = inspect.signature(function).parameters
+    named = {
+        key: one
+        for key, one in taken.items()
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    }
+    is_open = any(one.kind is one.VAR_KEYWORD for one in taken.values())
+    for key in given:
+        if key not in named and not is_open:
+            near = get_close_matches(key, named, n=1)
+            takes = f"it takes {', '.join(named)}" if named else "remove it"
+            mend = f"did you mean 'optimizer.{near[0]}'?" if near else takes
+            place = f"optimizer.{key}"
+            place = f"search.{place}" if place in config.search else place
+            yield config.problem(place, f"'{name}' takes no '{key}'", mend)
+    for key, one in named.items():
+        if key not in given and one.default is inspect.Parameter.empty:
+            found = f"missing, and '{name}' takes it"
+            yield config.problem(f"optimizer.{key}", found, f"write {key} = ...")
+
+
+def _unfit_transformation(
+    name: str, function: Callable[..., Any], given: Mapping[str, Any]
+) -> _Wrong | None:
+    """What was found and how to mend it; None where it moves parameters by one step."""
+    parameters = {"weight": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
+    traced = {key: value for key, value in given.items() if isinstance(value, float)}
+    fixed = {key: value for key, value in given.items() if key not in traced}
+    kinds: list[str] = []
+
+    def step(parameters: Any, numbers: Any) -> Any:
+        optimizer = function(**fixed, **numbers)
+        if not isinstance(optimizer, optax.GradientTransformation):
+            kinds.append(type(optimizer).__name__)
+            return parameters
+        return optimizer.update(parameters, optimizer.init(parameters), parameters)[0]
+
+    try:
+        moved = jax.eval_shape(step, parameters, traced)
+    except jax.errors.ConcretizationTypeError as error:
+        found = f"'{name}' raised {type(error).__name__}: numbers with a point are traced"
+        return found, "choose between them with jnp.where, or write whole numbers"
+    except Exception as error:
+        return f"'{name}' raised {told(error)}", "mend the function"
+    if kinds:
+        found = f"'{name}' gives {kinds[0]}, which is no optax.GradientTransformation"
+        return found, "return one, such as optax.sgd(lr)"
+    shapes = [(leaf.shape) for leaf in jax.tree.leaves(moved)]
+    if shapes != [(3, 2)]:
+        found = f"'{name}' gives updates of shapes {shapes} for one parameter of shape (3, 2)"
+        return found, "give one update a parameter"
+    return None
+
+
+def _shown(given: Any) -> str:
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ if shape is None else f"an array of shape {shape}"

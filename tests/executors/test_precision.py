@@ -1,0 +1,51 @@
+"""How exactly products of matrices are computed is the study's, here and in workers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.config.conftest import VALID
+
+PRODUCTS = """\
+import os, sys
+from pathlib import Path
+from sweeper.config import parse
+
+config = parse(Path("study.toml").read_text(), Path("study.toml"), sys.argv[2:])
+if sys.argv[1] == "here":
+    from sweeper.executors.fleet import claim_device
+    claim_device(config)
+else:
+    from sweeper import worker
+    from sweeper.data.preparation import prepare
+    prepare(config).save(Path("data.npz"))
+    paths = Path("data.npz"), Path()
+    worker.start(worker.WorkerSetup(config, *paths, cpus=(), parent=os.getppid()))
+import jax, jax.numpy as jnp
+text = jax.jit(jnp.matmul).lower(jnp.ones((2, 2)), jnp.ones((2, 2))).as_text()
+print(*sorted({word for word in ("DEFAULT", "HIGHEST", "HIGH,") if word in text}))
+"""
+
+
+@pytest.mark.parametrize("place", ["here", "worker"])
+@pytest.mark.parametrize(
+    ("precision", "expected"), [(None, "DEFAULT"), ("high", "HIGH,"), ("highest", "HIGHEST")]
+)
+def test_products_are_as_exact_as_the_study_asks(
+    precision: str | None, expected: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(VALID, encoding="utf-8")
+    given = [] if precision is None else [f"execution.matmul_precision={precision}"]
+
+    done = subprocess.run(
+        [sys.executable, "-c", PRODUCTS, place, *given],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.stdout.strip(), done.returncode) == (expected, 0), done.stderr

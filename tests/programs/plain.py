@@ -1,0 +1,117 @@
+"""A trial in plain Equinox and Optax: same initial weights, same data, same order, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from sweeper.data.order import epoch_order
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.trial import TrialSpec
+from tests.programs.conftest import Bench
+
+Measure = Callable[[Any, Any], Any]
+ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
+
+
+class Net(eqx.Module):
+    """Linear layers with an activation between."""
+
+    linears: list[eqx.nn.Linear]
+    activation: Callable[[Any], Any] = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Any:
+        for linear in self.linears[:-1]:
+            x = self.activation(linear(x))
+        return self.linears[-1](x)
+
+
+@dataclass
+class Plain:
+    """What came of it: rows of train loss, validation loss and scores, and the nets by epoch."""
+
+    rows: NDArray[np.float64]
+    nets: list[Net]
+
+
+def first_net(bench: Bench, trial: TrialSpec) -> Net:
+    """The network before its first step."""
+    settings = bench.config.filled(trial.params)
+    program = Programs(data_spec(bench.config, bench.data)).exact(settings)
+    start: Any = program.model(program.init(trial.number, settings))
+
+    def linear(layer: eqx.nn.Linear) -> eqx.nn.Linear:
+        leaves = jnp.asarray(layer.weight), jnp.asarray(layer.bias)
+        new = eqx.nn.Linear(leaves[0].shape[1], leaves[0].shape[0], key=jax.random.key(0))
+        return eqx.tree_at(lambda linear: (linear.weight, linear.bias), new, leaves)
+
+    return Net([linear(each) for each in start.layers], ACTIVATIONS[settings.model.activation])
+
+
+def weights_only(net: Net) -> Any:
+    """The mask of what is decayed."""
+    return jax.tree.map(lambda leaf: leaf.ndim == 2, eqx.filter(net, eqx.is_inexact_array))
+
+
+def train(
+    bench: Bench,
+    trial: TrialSpec,
+    optimizer: optax.GradientTransformation,
+    loss: Measure,
+    val_loss: Measure | None = None,
+    scores: Sequence[Measure] = (),
+    units: tuple[float, float] = (1.0, 1.0),
+    ema: float | None = None,
+) -> Plain:
+    """Train `trial`; the loss counts times `units[0]`, on the validation part times `units[1]`.
+
+    With `ema` the weights that are measured are their running average.
+    """
+    config, data = bench.config, bench.data
+    settings = config.filled(trial.params)
+
+    @eqx.filter_jit
+    def step(net: Net, state: Any, x: Any, y: Any) -> Any:
+        value, gradients = eqx.filter_value_and_grad(lambda net: loss(jax.vmap(net)(x), y))(net)
+        updates, state = optimizer.update(gradients, state, eqx.filter(net, eqx.is_inexact_array))
+        return eqx.apply_updates(net, updates), state, value
+
+    net = first_net(bench, trial)
+    averaged, state = net, optimizer.init(eqx.filter(net, eqx.is_inexact_array))
+    batch = settings.train.batch_size
+    seed, epochs = config.study.seed, settings.train.epochs
+    rows, nets = [], []
+    for epoch in epoch_order(seed, 0, epochs, len(data.x_train), batch):
+        seen = []
+        for index in epoch:
+            net, state, value = step(net, state, data.x_train[index], data.y_train[index])
+            if ema is not None:
+                averaged = jax.tree.map(
+                    lambda old, new: ema * old + (1 - ema) * new if eqx.is_array(new) else new,
+                    averaged,
+                    net,
+                )
+            seen.append(float(value))
+        judged = net if ema is None else averaged
+        outputs = jax.vmap(judged)(jnp.asarray(data.x_val))
+        row = [(val_loss or loss)(outputs, data.y_val) * units[1]]
+        row += [score(outputs, data.y_val) for score in scores]
+        rows.append([np.mean(seen) * units[0], *map(float, row)])
+        nets.append(judged)
+    return Plain(np.array(rows), nets)
+
+
+WAYS: Mapping[str, dict[str, Any]] = {
+    "exact": {"lane_loop": "vmap"},
+    "padded": {"lane_loop": "map", "padded_to": (24, 3)},
+}
+"""How a bucket may be trained; every setting does the same in each."""

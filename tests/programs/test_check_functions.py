@@ -1,0 +1,177 @@
+"""A loss, a metric or an optimizer of the user's own is refused before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.errors import StudyError
+from sweeper.programs.user_checks import check_functions
+from tests.config.conftest import VALID
+
+OWN = """\
+import jax.numpy as jnp
+import optax
+
+
+def fine(outputs, y):
+    return jnp.mean(outputs[:, 0] * y)
+
+
+def each(outputs, y):
+    return outputs[:, 0] * y
+
+
+def count(outputs, y):
+    return jnp.sum(y)
+
+
+def twice(outputs, y):
+    return fine(outputs, y), 1
+
+
+def fails(outputs, y):
+    raise ValueError("no\\n  such thing")
+
+
+def make(*, lr, cap=1.0, kind="sgd"):
+    return optax.sgd(lr * cap)
+
+
+def branches(*, lr, cap=1.0):
+    return optax.sgd(lr) if cap > 0.5 else optax.adam(lr)
+
+
+def nothing(*, lr):
+    return None
+
+
+def everything(**options):
+    return optax.sgd(options["lr"])
+
+
+def flat(*, lr):
+    return optax.GradientTransformation(
+        lambda parameters: (), lambda updates, state, parameters=None: (jnp.zeros(3), state)
+    )
+"""
+Check = Callable[..., list[tuple[str, str, str]]]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Check:
+    """What is refused in a study that names functions of a module beside it."""
+
+    def check(*overrides: str) -> list[tuple[str, str, str]]:
+        (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")
+        given = [override.replace("own:", "own_functions:") for override in overrides]
+        config = parse(VALID, tmp_path / "study.toml", ["search={}", *given])
+        try:
+            check_functions(config, 3)
+        except StudyError as error:
+            return [
+                (p.key, p.found.replace("own_functions:", "own:"), p.mend) for p in error.problems
+            ]
+        return []
+
+    return check
+
+
+def of(loss: str) -> tuple[str, str]:
+    return f"train.loss={loss}", "train.task=classes"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        of("own:fine"),
+        ("train.metrics=['own:fine','own:count']",),
+        ("optimizer={name='own:make',lr=0.1}",),
+        ("optimizer={name='own:make',lr=0.1,cap=2.0,kind='x'}",),
+        ("optimizer={name='own:everything',lr=0.1,other=2}",),
+        ("optimizer={name='own:branches',lr=0.1,cap=2}",),
+    ],
+)
+def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: Check) -> None:
+    assert check(*overrides) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "found", "mend"),
+    [
+        (
+            of("own:fin"),
+            "train.loss",
+            "no function 'fin' in the module 'own_functions'",
+            "did you mean 'own_functions:fine'?",
+        ),
+        (
+            of("own:each"),
+            "train.loss",
+            "'own:each' gives an array of shape (4,) for outputs of shape (4, 3)",
+            "return one number, the mean over examples",
+        ),
+        (
+            of("own:twice"),
+            "train.loss",
+            "'own:twice' gives tuple for outputs of shape (4, 3)",
+            "return one number, the mean over examples",
+        ),
+        (
+            of("own:count"),
+            "train.loss",
+            "'own:count' gives int64, which has no gradient",
+            "return a floating-point number",
+        ),
+        (
+            ("train.metrics=['own:fails']",),
+            "train.metrics",
+            "'own:fails' raised ValueError: no such thing for outputs of shape (4, 3) and y of "
+            "shape (4,)",
+            "mend the function",
+        ),
+        (
+            ("optimizer={name='own:maek',lr=0.1}",),
+            "optimizer.name",
+            "no function 'maek' in the module 'own_functions'",
+            "did you mean 'own_functions:make'?",
+        ),
+        (
+            ("optimizer={name='own:make',lr=0.1,cpa=1.0}",),
+            "optimizer.cpa",
+            "'own:make' takes no 'cpa'",
+            "did you mean 'optimizer.cap'?",
+        ),
+        (
+            ("optimizer={name='own:make'}",),
+            "optimizer.lr",
+            "missing, and 'own:make' takes it",
+            "write lr = ...",
+        ),
+        (
+            ("optimizer={name='own:branches',lr=0.1,cap=2.0}",),
+            "optimizer.name",
+            "'own:branches' raised TracerBoolConversionError: numbers with a point are traced",
+            "choose between them with jnp.where, or write whole numbers",
+        ),
+        (
+            ("optimizer={name='own:nothing',lr=0.1}",),
+            "optimizer.name",
+            "'own:nothing' gives NoneType, which is no optax.GradientTransformation",
+            "return one, such as optax.sgd(lr)",
+        ),
+        (
+            ("optimizer={name='own:flat',lr=0.1}",),
+            "optimizer.name",
+            "'own:flat' gives updates of shapes [(3,)] for one parameter of shape (3, 2)",
+            "give one update a parameter",
+        ),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(
+    overrides: tuple[str, ...], key: str, found: str, mend: str, check: Check
+) -> None:
+    assert check(*overrides) == [(key, found, mend)]

@@ -1,0 +1,230 @@
+"""Losses and metrics are those of plain Optax and of scikit-learn, in every kind of class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from sklearn import metrics as sk
+
+from sweeper.config import parse
+from sweeper.programs.metrics import METRICS
+from tests.programs import plain
+from tests.programs.conftest import STUDY, Bench, spec
+
+RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+SHAPE = {"depth": 2, "width": 16, "activation": "relu"}
+TRIAL = spec(5, **SHAPE, lr=1e-3, weight_decay=0.0)
+BINARY = ("data.name=breast_cancer", "train.loss=binary_cross_entropy", "train.metrics=['auroc']")
+NUMBERS = ("data.name=diabetes", "data.split.stratify=false")
+ADAM = optax.adam(1e-3)
+WAYS = plain.WAYS
+
+
+def softmax_loss(outputs: Any, y: Any) -> Any:
+    return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+
+def one_logit(outputs: Any, y: Any) -> Any:
+    return optax.sigmoid_binary_cross_entropy(outputs[:, 0], y).mean()
+
+
+def scored(function: Callable[..., Any], scale: float = 1.0, mean: float = 0.0) -> Any:
+    """A score of scikit-learn, of numbers in their own unit."""
+    return lambda outputs, y: function(
+        np.asarray(y) * scale + mean, np.asarray(outputs) * scale + mean
+    )
+
+
+def test_every_metric_is_that_of_scikit_learn() -> None:
+    """With ties, with a class that is never predicted, and with one that does not occur."""
+    rng = np.random.default_rng(4)
+    # rows that come twice are ties; a class that is never the most likely
+    logits = np.tile(rng.normal(size=(45, 4)), (2, 1)) + np.array([0.0, 0.3, 0.0, -9.0])
+    y = rng.integers(0, 3, 90)
+    y[:2] = 3
+    one = np.round(rng.normal(size=(60, 1)), 1)
+    flags = rng.integers(0, 2, 60)
+    chances = np.asarray(jax.nn.softmax(logits))
+    sure = np.asarray(jax.nn.sigmoid(one[:, 0]))
+    two = np.concatenate([np.zeros_like(one), one], axis=1)
+    numbers, true = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
+
+    def ours(name: str, outputs: Any, y: Any) -> float:
+        return float(jax.jit(METRICS[name])(jnp.asarray(outputs), jnp.asarray(y)))
+
+    expected = {
+        ("accuracy", "classes"): sk.accuracy_score(y, logits.argmax(1)),
+        ("f1", "classes"): sk.f1_score(y, logits.argmax(1), average="macro", zero_division=0),
+        ("auroc", "classes"): sk.roc_auc_score(y, chances, multi_class="ovr", average="macro"),
+        ("log_loss", "classes"): sk.log_loss(y, chances, labels=range(4)),
+        ("accuracy", "one"): sk.accuracy_score(flags, one[:, 0] > 0),
+        ("f1", "one"): sk.f1_score(flags, one[:, 0] > 0, average="macro"),
+        ("auroc", "one"): sk.roc_auc_score(flags, sure),
+        ("log_loss", "one"): sk.log_loss(flags, sure),
+        ("f1", "two"): sk.f1_score(flags, two.argmax(1), average="macro"),
+        ("auroc", "two"): sk.roc_auc_score(flags, sure),
+        ("r2", "numbers"): sk.r2_score(true, numbers),
+        ("rmse", "numbers"): sk.root_mean_squared_error(true, numbers),
+        ("mae", "numbers"): sk.mean_absolute_error(true, numbers),
+    }
+    data = {
+        "classes": (logits, y),
+        "one": (one, flags),
+        "two": (two, flags),
+        "numbers": (numbers, true),
+    }
+    found = {key: ours(key[0], *data[key[1]]) for key in expected}
+
+    assert {name for name, _ in expected} == METRICS.keys()
+    for key, value in expected.items():
+        assert found[key] == pytest.approx(value, rel=1e-12, abs=1e-12), key
+
+
+def test_a_class_that_does_not_occur_is_ranked_against_nothing() -> None:
+    rng = np.random.default_rng(2)
+    logits, y = rng.normal(size=(40, 4)), rng.integers(0, 3, 40)
+    chances = np.asarray(jax.nn.softmax(logits))
+
+    areas = [sk.roc_auc_score(y == c, chances[:, c]) for c in range(3)]
+
+    assert float(METRICS["auroc"](logits, y)) == pytest.approx(np.mean(areas), rel=1e-12)
+    assert np.isnan(METRICS["auroc"](logits[:, :1], np.ones(40, np.int32)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_classes_train_by_one_logit(way: str, bench: Callable[..., Bench]) -> None:
+    study = bench(*BINARY)
+
+    def auroc(outputs: Any, y: Any) -> float:
+        return sk.roc_auc_score(y, np.asarray(outputs)[:, 0])
+
+    curve = study.curves([spec(1, **{**TRIAL.params, "lr": 2e-3}), TRIAL], **WAYS[way])[5]
+
+    assert study.data.out_size == 1
+    expected = plain.train(study, TRIAL, ADAM, one_logit, scores=[auroc])
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_several_classes_are_ranked_one_against_the_rest(
+    way: str, bench: Callable[..., Bench]
+) -> None:
+    study = bench("train.metrics=['auroc','f1','log_loss']")
+    scores = [
+        lambda outputs, y: sk.roc_auc_score(
+            y, np.asarray(jax.nn.softmax(outputs)), multi_class="ovr"
+        ),
+        lambda outputs, y: sk.f1_score(y, np.argmax(outputs, 1), average="macro", zero_division=0),
+        lambda outputs, y: sk.log_loss(y, np.asarray(jax.nn.softmax(outputs))),
+    ]
+
+    curve = study.curves([spec(1, **{**TRIAL.params, "lr": 2e-3}), TRIAL], **WAYS[way])[5]
+
+    expected = plain.train(study, TRIAL, ADAM, softmax_loss, scores=scores)
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("loss", ["mae", "huber"])
+def test_losses_of_numbers_are_told_in_their_own_unit(
+    loss: str, way: str, bench: Callable[..., Bench]
+) -> None:
+    overrides = ("train.huber_delta=0.3",) if loss == "huber" else ()
+    study = bench(*NUMBERS, f"train.loss={loss}", "train.metrics=['rmse','mae','r2']", *overrides)
+    (scale,), (mean,) = study.data.y_scale, study.data.y_mean
+    losses = {
+        "mae": (lambda outputs, y: jnp.abs(outputs - y).mean(), scale),
+        "huber": (lambda outputs, y: optax.huber_loss(outputs, y, delta=0.3).mean(), scale**2),
+    }
+    measure, unit = losses[loss]
+    scores = [
+        scored(function, scale, mean)
+        for function in (sk.root_mean_squared_error, sk.mean_absolute_error, sk.r2_score)
+    ]
+
+    curve = study.curves([spec(1, **{**TRIAL.params, "lr": 2e-3}), TRIAL], **WAYS[way])[5]
+
+    expected = plain.train(study, TRIAL, ADAM, measure, scores=scores, units=(unit, unit))
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy"])
+def test_labels_are_smoothed_in_training_alone(
+    loss: str, way: str, bench: Callable[..., Bench]
+) -> None:
+    name = "digits" if loss == "cross_entropy" else "breast_cancer"
+    searched = "search.train.label_smoothing={type='float',low=0.0,high=0.5}"
+    study = bench(f"data.name={name}", f"train.loss={loss}", "train.metrics=[]", searched)
+    trial = spec(5, **TRIAL.params, label_smoothing=0.2)
+
+    def smoothed(outputs: Any, y: Any) -> Any:
+        if loss == "binary_cross_entropy":
+            return optax.sigmoid_binary_cross_entropy(outputs[:, 0], 0.8 * y + 0.1).mean()
+        labels = optax.smooth_labels(jax.nn.one_hot(y, 10), 0.2)
+        return optax.softmax_cross_entropy(outputs, labels).mean()
+
+    others = [spec(1, **TRIAL.params, label_smoothing=0.0)]
+    curves = study.curves([*others, trial], **WAYS[way])
+
+    plain_loss = one_logit if loss == "binary_cross_entropy" else softmax_loss
+    expected = plain.train(study, trial, ADAM, smoothed, plain_loss)
+    np.testing.assert_allclose(curves[5], expected.rows, rtol=RELATIVE)
+    without = plain.train(study, others[0], ADAM, plain_loss)
+    np.testing.assert_allclose(curves[1], without.rows, rtol=RELATIVE)
+
+
+OWN = """\
+import jax.numpy as jnp
+
+
+def quartic(outputs, y):
+    return jnp.mean((outputs - y) ** 4)
+
+
+def worst(outputs, y):
+    return jnp.max(jnp.abs(outputs - y))
+
+
+def margin(outputs, y):
+    best = jnp.take_along_axis(outputs, y[:, None], axis=1)
+    return jnp.mean(jnp.maximum(0, 1 + outputs - best))
+
+
+def least(outputs, y):
+    return jnp.min(jnp.take_along_axis(outputs, y[:, None], axis=1))
+"""
+
+
+@pytest.mark.parametrize("way", ["padded"])
+@pytest.mark.parametrize("task", ["numbers", "classes"])
+def test_a_loss_and_a_metric_may_be_the_users_own(task: str, way: str, tmp_path: Path) -> None:
+    (tmp_path / "own_losses.py").write_text(OWN, encoding="utf-8")
+    loss, metric = ("quartic", "worst") if task == "numbers" else ("margin", "least")
+    overrides = [
+        *(NUMBERS if task == "numbers" else ()),
+        f"train.loss=own_losses:{loss}",
+        f"train.task={task}",
+        f"train.metrics=['own_losses:{metric}']",
+    ]
+    study = Bench(parse(STUDY, tmp_path / "study.toml", overrides), tmp_path)
+    (scale,), (mean,) = study.data.y_scale, study.data.y_mean
+    names: dict[str, Any] = {}
+    exec(OWN, names)
+    scores = {
+        "worst": scored(lambda y, outputs: np.abs(outputs - y).max(), scale, mean),
+        "least": lambda outputs, y: np.take_along_axis(np.asarray(outputs), y[:, None], 1).min(),
+    }
+
+    curve = study.curves([TRIAL], **WAYS[way])[5]
+
+    assert study.config.train.metric_names == ("train_loss", "val_loss", f"val_{metric}")
+    expected = plain.train(study, TRIAL, ADAM, names[loss], scores=[scores[metric]])
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)

@@ -1,0 +1,251 @@
+"""Optimizers, schedules and clipping are Optax's own, on a trial in plain Equinox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from sweeper.config import parse
+from sweeper.config.lr_schedule import SHAPES
+from sweeper.programs.schedules import SCHEDULES
+from tests.programs import plain
+from tests.programs.conftest import STUDY, Bench, spec
+
+RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+SHAPE = {"depth": 2, "width": 16, "activation": "relu"}
+WAYS = plain.WAYS
+FEW = ("train.epochs=2", "train.metrics=[]")
+DECAYED = spec(5, **SHAPE, lr=1e-3, weight_decay=0.3)
+# what they train with in a lane, in which all of them are arrays: adafactor computes one in float32
+ARRAY = jnp.asarray
+
+
+def loss(outputs: Any, y: Any) -> Any:
+    return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+
+def decoupled(*direction: optax.GradientTransformation, net: plain.Net) -> Any:
+    """Along `direction`, with weight decay times the learning rate."""
+    decay = optax.add_decayed_weights(0.3, mask=lambda _: plain.weights_only(net))
+    return optax.chain(*direction, decay, optax.scale_by_learning_rate(1e-3))
+
+
+# the table, and Optax's own transformation for the direction of it
+OPTIMIZERS: dict[str, tuple[str, Callable[[], list[optax.GradientTransformation]]]] = {
+    "adam": ('name="adam",b1=0.8', lambda: [optax.scale_by_adam(b1=0.8)]),
+    "rmsprop": (
+        'name="rmsprop",decay=0.8,eps=1e-4,momentum=0.5',
+        lambda: [optax.scale_by_rms(0.8, 1e-4, eps_in_sqrt=False), optax.trace(0.5)],
+    ),
+    "lion": ('name="lion",b1=0.8,b2=0.95', lambda: [optax.scale_by_lion(0.8, 0.95)]),
+    "sgd": (
+        'name="sgd",momentum=0.9,nesterov=true',
+        lambda: [optax.trace(0.9, nesterov=True)],
+    ),
+    "clip_value": (
+        'name="sgd",clip_value=1e-3',
+        lambda: [optax.clip(1e-3), optax.trace(0.0)],
+    ),
+    "clip_norm": (
+        'name="lion",clip_norm=1e-2,b1=0.9,b2=0.9',
+        lambda: [optax.clip_by_global_norm(1e-2), optax.scale_by_lion(0.9, 0.9)],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", OPTIMIZERS)
+def test_an_optimizer_is_that_of_optax(case: str, way: str, bench: Callable[..., Bench]) -> None:
+    table, direction = OPTIMIZERS[case]
+    study = bench(*FEW, f"optimizer={{{table},lr=1e-3}}")
+    companion = spec(1, **{**DECAYED.params, "lr": 2e-3})
+
+    curve = study.curves([companion, DECAYED], **WAYS[way])[5]
+
+    optimizer = decoupled(*direction(), net=plain.first_net(study, DECAYED))
+    expected = plain.train(study, DECAYED, optimizer, loss)
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+@pytest.mark.parametrize("factored", [8, 128])
+def test_adafactor_sees_the_arrays_of_the_model(
+    factored: int, lane_loop: str, bench: Callable[..., Bench]
+) -> None:
+    table = f'name="adafactor",min_dim_size_to_factor={factored},decay_rate=0.7'
+    study = bench(*FEW, f"optimizer={{{table},lr=1e-3,clipping_threshold=0.5}}")
+    trial = spec(5, **SHAPE, lr=1e-3, weight_decay=0.0)
+
+    curve = study.curves([trial], lane_loop=lane_loop)[5]
+
+    optimizer = optax.adafactor(
+        1e-3,
+        min_dim_size_to_factor=factored,
+        decay_rate=ARRAY(0.7, jnp.float64),
+        clipping_threshold=0.5,
+    )
+    expected = plain.train(study, trial, optimizer, loss)
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+def test_sizes_of_arrays_are_left_out_where_it_is_asked(bench: Callable[..., Bench]) -> None:
+    table = 'name="adafactor",multiply_by_parameter_scale=false'
+    study = bench(*FEW, f"optimizer={{{table},lr=1e-4}}")
+    trial = spec(5, **SHAPE, lr=1e-4, weight_decay=0.0)
+
+    optimizer = optax.adafactor(
+        1e-4, multiply_by_parameter_scale=False, decay_rate=ARRAY(0.8, jnp.float64)
+    )
+    expected = plain.train(study, trial, optimizer, loss)
+    np.testing.assert_allclose(study.curves([trial])[5], expected.rows, rtol=RELATIVE)
+
+
+def optax_schedule(name: str, steps: int, numbers: dict[str, float]) -> optax.Schedule:
+    """Optax's own, for a rate of 2."""
+    number = {**SHAPES[name], **numbers}
+    match name:
+        case "cosine":
+            return optax.cosine_decay_schedule(2.0, steps, alpha=number["end"])
+        case "warmup_cosine":
+            top = round(number["warmup"] * steps)
+            first, last = 2 * number["start"], 2 * number["end"]
+            return optax.warmup_cosine_decay_schedule(first, 2.0, top, steps, last)
+        case "exponential":
+            return optax.exponential_decay(2.0, steps, number["end"])
+        case _:
+            first, last = 1 / number["start"], number["start"] / number["end"]
+            return optax.cosine_onecycle_schedule(steps, 2.0, number["warmup"], first, last)
+
+
+@pytest.mark.parametrize("numbers", [{}, {"warmup": 0.25, "start": 0.1, "end": 0.05}])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_is_that_of_optax(name: str, numbers: dict[str, float]) -> None:
+    steps = 40
+    own = {key: numbers.get(key, default) for key, default in SHAPES[name].items()}
+    theirs = optax_schedule(name, steps, {key: own[key] for key in own})
+
+    rates = [2 * SCHEDULES[name](ARRAY(float(s)), ARRAY(40.0), own) for s in range(steps + 1)]
+
+    expected = [theirs(ARRAY(float(step))) for step in range(steps + 1)]
+    np.testing.assert_allclose(rates, expected, rtol=RELATIVE, atol=1e-12)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_rate_follows_the_steps_of_each_trial(
+    name: str, way: str, bench: Callable[..., Bench]
+) -> None:
+    """Trials of other lengths are lanes of one program, each with a schedule of its own."""
+    numbers = {"warmup": 0.25, "start": 0.1, "end": 0.05}
+    written = ",".join(f"{key}={numbers[key]}" for key in SHAPES[name])
+    study = bench(
+        "train.metrics=[]",
+        f'optimizer={{name="sgd",lr=1e-2,schedule={{name="{name}",{written}}}}}',
+        "search.train.epochs={type='int',low=1,high=4}",
+        "train.batch_size=314",
+    )
+    trials = [spec(n, **SHAPE, lr=2e-2, weight_decay=0.0, epochs=n) for n in (2, 4)]
+
+    curves = study.curves(trials, **WAYS[way], epochs=(0, 4))
+
+    for trial in trials:
+        steps = int(trial.params["epochs"]) * (len(study.data.x_train) // 314)
+        schedule = optax_schedule(name, steps, numbers)
+        optimizer = optax.sgd(lambda step, schedule=schedule: schedule(step) / 100)
+        expected = plain.train(study, trial, optimizer, loss)
+        found = curves[trial.number][: len(expected.rows)]
+        np.testing.assert_allclose(found, expected.rows, rtol=RELATIVE)
+
+
+def test_numbers_of_a_schedule_are_searched_and_traced(bench: Callable[..., Bench]) -> None:
+    study = bench(
+        *FEW,
+        'optimizer={name="sgd",lr=1e-2,schedule={name="warmup_cosine"}}',
+        "search.optimizer.schedule.warmup={type='float',low=0.0,high=0.9}",
+        "train.batch_size=314",
+    )
+    trials = [
+        spec(n, **SHAPE, lr=2e-2, weight_decay=0.0, warmup=warmup)
+        for n, warmup in ((1, 0.25), (2, 0.75))
+    ]
+
+    curves = study.curves(trials)
+
+    assert not study.config.structural["optimizer.schedule.warmup"]
+    for trial in trials:
+        numbers = {"warmup": float(trial.params["warmup"])}
+        schedule = optax_schedule("warmup_cosine", 8, numbers)
+        optimizer = optax.sgd(lambda step, schedule=schedule: schedule(step) / 100)
+        expected = plain.train(study, trial, optimizer, loss)
+        np.testing.assert_allclose(curves[trial.number], expected.rows, rtol=RELATIVE)
+
+
+OWN = """\
+import optax
+
+
+def scaled(*, lr, b1, cap, sign=False):
+    steps = [optax.clip_by_block_rms(cap), optax.trace(b1)]
+    if sign:
+        steps.append(optax.scale_by_sign())
+    return optax.chain(*steps, optax.scale_by_learning_rate(lr))
+"""
+
+
+@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+def test_an_optimizer_may_be_the_users_own(lane_loop: str, tmp_path: Path) -> None:
+    """It is given its keys, floats traced, and sees the arrays of the model."""
+    (tmp_path / "own_optimizers.py").write_text(OWN, encoding="utf-8")
+    text = STUDY.replace(
+        'optimizer.weight_decay = { type = "float"', "optimizer.b1 = { type='float'"
+    )
+    schedule = 'schedule={name="cosine"}'
+    table = (
+        f'optimizer={{name="own_optimizers:scaled",cap=0.01,sign=true,{schedule},clip_value=0.1}}'
+    )
+    overrides = [*FEW, table, "train.batch_size=314"]
+    study = Bench(parse(text, tmp_path / "study.toml", overrides), tmp_path)
+    trials = [spec(n, **SHAPE, lr=1e-3, b1=b1) for n, b1 in ((1, 0.4), (5, 0.5))]
+
+    curves = study.curves(trials, lane_loop=lane_loop)
+
+    structure = study.config.filled(trials[0].params).structure()
+    assert structure["optimizer.sign"] is True and "optimizer.b1" not in structure
+    for trial in trials:
+        optimizer = optax.chain(
+            optax.clip(0.1),
+            optax.clip_by_block_rms(0.01),
+            optax.trace(float(trial.params["b1"])),
+            optax.scale_by_sign(),
+            optax.scale_by_learning_rate(optax.cosine_decay_schedule(1e-3, 8)),
+        )
+        expected = plain.train(study, trial, optimizer, loss)
+        np.testing.assert_allclose(curves[trial.number], expected.rows, rtol=RELATIVE)
+
+
+def test_each_trial_of_a_searched_optimizer_has_its_own(bench: Callable[..., Bench]) -> None:
+    choices = "['adam','sgd','lion','adafactor']"
+    study = bench(
+        *FEW,
+        "optimizer={b1=0.8}",
+        f"search.optimizer.name={{type='categorical',choices={choices},name='optimizer'}}",
+        "search.optimizer.momentum={type='float',low=0.0,high=0.9}",
+    )
+    directions = {
+        "adam": lambda: [optax.scale_by_adam(b1=0.8)],
+        "sgd": lambda: [optax.trace(0.5)],
+        "lion": lambda: [optax.scale_by_lion(0.8, 0.99)],
+    }
+
+    for name, direction in directions.items():
+        trial = spec(5, **DECAYED.params, optimizer=name, momentum=0.5)
+        curve = study.curves([trial])[5]
+        optimizer = decoupled(*direction(), net=plain.first_net(study, trial))
+        expected = plain.train(study, trial, optimizer, loss)
+        np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)

@@ -1,0 +1,97 @@
+"""A study that searches its optimizer, its schedule, its activation and its batch size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import sweeper
+from sweeper.config import StudyConfig
+
+STUDY = """\
+version = 1
+[study]
+name = "searched"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 10
+seed = 2
+sampler = { name = "random" }
+[data]
+source = "sklearn"
+name = "wine"
+[model]
+depth = 1
+width = 8
+[optimizer]
+lr = 1e-3
+clip_norm = 1.0
+[train]
+loss = "cross_entropy"
+epochs = 2
+batch_size = 16
+[search]
+model.width = { type = "int", low = 8, high = 12, step = 4 }
+model.activation = { type = "categorical", choices = ["relu", "tanh"] }
+optimizer.name.type = "categorical"
+optimizer.name.choices = ["adam", "sgd", "adafactor"]
+optimizer.name.name = "optimizer"
+optimizer.momentum = { type = "float", low = 0.0, high = 0.9 }
+optimizer.nesterov = { type = "categorical", choices = [false, true] }
+optimizer.schedule.name.type = "categorical"
+optimizer.schedule.name.choices = ["constant", "cosine"]
+optimizer.schedule.name.name = "schedule"
+optimizer.schedule.end = { type = "float", low = 0.0, high = 0.5 }
+train.batch_size = { type = "categorical", choices = [16, 32] }
+[execution]
+threads = 1
+workers = 1
+"""
+
+
+def study(directory: Path, *overrides: str) -> StudyConfig:
+    directory.mkdir(exist_ok=True)
+    (directory / "study.toml").write_text(STUDY, encoding="utf-8")
+    run_dir = f"results.dir={directory / 'run'}"
+    return sweeper.load_study(directory / "study.toml", [run_dir, *overrides])
+
+
+def trained(config: StudyConfig) -> pd.DataFrame:
+    sweeper.run(config)
+    trials = sweeper.open_results(config.run_dir).trials()
+    assert (trials["state"] == "COMPLETE").all(), trials["error_message"].to_list()
+    return trials
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame]:
+    config = study(tmp_path_factory.mktemp("exact"), "execution.strategy=exact")
+    return trained(config), sweeper.open_results(config.run_dir).metrics()
+
+
+def test_every_kind_of_trial_was_drawn(exact: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    trials, _ = exact
+    drawn = ["params_optimizer", "params_schedule", "params_activation", "params_batch_size"]
+    assert [trials[column].nunique() for column in drawn] == [3, 2, 2, 2]
+
+
+def test_a_batch_size_is_rows_a_step(exact: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    trials, metrics = exact
+    steps = metrics[metrics["epoch"] == 1].groupby("trial_number")["step"].first()
+    sizes = trials.set_index("trial_number")["params_batch_size"]
+
+    assert steps.to_dict() == {n: 125 // int(size) for n, size in sizes.items()}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "process"])
+def test_no_strategy_changes_a_trial(
+    strategy: str, exact: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
+) -> None:
+    trials = trained(study(tmp_path, f"execution.strategy={strategy}"))
+
+    pd.testing.assert_series_equal(trials["value"], exact[0]["value"], rtol=1e-4)
+    padded = trials["strategy"] == "padded"
+    assert not (padded & (trials["params_optimizer"] == "adafactor")).any()
+    assert bool(padded.any()) is (strategy == "auto")
