@@ -38,8 +38,13 @@ def _function_name(text: str) -> str:
     raise PydanticCustomError("function_name", "not of the form module:function")
 
 
-CountOrAuto = Annotated[int | Literal["auto"], PlainValidator(_count_or_auto)]
+CountOrAuto = Annotated[
+    int | Literal["auto"],
+    PlainValidator(
+        _count_or_auto, json_schema_input_type=Annotated[int, Field(ge=0)] | Literal["auto"]
+    ),
+]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
-AnyScalar = Annotated[Scalar, PlainValidator(_scalar)]
+AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
 FunctionName = Annotated[str, AfterValidator(_function_name)]
-Argument = Annotated[Scalar, PlainValidator(_argument)]
+Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, SerializeAsAny
 
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
@@ -23,6 +23,7 @@ from sweeper.config.source import Source
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table
 from sweeper.config.train import TrainTable
+from sweeper.config.trial import TrialTable
 from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
 
@@ -45,6 +46,7 @@ class StudyConfig(Table):
     schedule: ScheduleTable
     execution: ExecutionTable
     results: ResultsTable
+    trial: SerializeAsAny[TrialTable] | None = None
 
     _source: Source = PrivateAttr()
 
@@ -79,7 +81,7 @@ class StudyConfig(Table):
             model=model.own() if isinstance(model, MixedTable) else model,
             optimizer=self.optimizer.model_copy(update=drawn["optimizer"]),
             train=self.train.model_copy(update=drawn["train"]),
-            parts=frozenset(part for part in OPTIONAL_PARTS if self._has(part)),
+            parts=self._parts,
             base_dir=self.base_dir,
         )
 
@@ -126,8 +128,15 @@ class StudyConfig(Table):
     @property
     def max_epochs(self) -> int:
         """The most epochs that any trial trains."""
+        if self.trial is not None:
+            return self.trial.program.epochs
         entry = self.search.get("train.epochs")
         return self.train.epochs if entry is None else int(max(entry.values() or (0,)))
+
+    def epochs_of(self, params: Mapping[str, Scalar]) -> int:
+        """After how many epochs a trial that drew `params` has ended."""
+        epochs = self.filled(params).train.epochs
+        return epochs if self.trial is None else min(epochs, self.trial.epochs)
 
     @property
     def run_dir(self) -> Path:
@@ -151,6 +160,12 @@ class StudyConfig(Table):
     def canonical(self) -> dict[str, Any]:
         """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
         return self.model_dump(mode="json")
+
+    @property
+    def _parts(self) -> frozenset[str]:
+        if self.trial is not None:
+            return frozenset(self.trial.program.parts)
+        return frozenset(part for part in OPTIONAL_PARTS if self._has(part))
 
     def _has(self, part: str) -> bool:
         table, _, setting = part.partition(".")
