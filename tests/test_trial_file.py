@@ -168,6 +168,9 @@ capacity = 4
 epochs = 4
 width = 8
 depth = 1
+
+[trial.class.traced]
+"model.activation" = ["relu", "tanh"]
 """
 ALONE = STUDY.partition("[search]")[0].replace("n_trials = 12", "n_trials = 1") + TRIAL
 
@@ -234,3 +237,5 @@ def test_a_trial_file_says_again_what_was_read() -> None:
     config = parse(ALONE, Path("study.toml"))
     again: StudyConfig = parse(toml_text(config.canonical()), Path("study.toml"))
     assert again.canonical() == config.canonical()
+    assert again.trial is not None
+    assert again.trial.program.traced == {"model.activation": ("relu", "tanh")}

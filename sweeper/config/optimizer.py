@@ -25,9 +25,11 @@ class AdamWTable(Table):
     """Adam with decoupled weight decay."""
 
     name: Annotated[Literal["adamw"], FIXED] = Field(description=_NAME)
-    lr: _Rate = Field(description=_LR)
-    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
-    clip_norm: Annotated[_Clip | None, TRACED] = Field(default=None, description=_CLIP)
+    lr: _Rate = Field(description=_LR, examples=[1e-3])
+    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY, examples=[1e-4])
+    clip_norm: Annotated[_Clip | None, TRACED] = Field(
+        default=None, description=_CLIP, examples=[1.0]
+    )
     b1: _Fraction = Field(default=0.9, description="decay of the mean of gradients")
     b2: _Fraction = Field(default=0.999, description="decay of the mean of squared gradients")
     eps: _Rate = Field(default=1e-8, description="keeps the division by their root finite")
@@ -37,10 +39,14 @@ class SgdTable(Table):
     """Stochastic gradient descent with decoupled weight decay."""
 
     name: Annotated[Literal["sgd"], FIXED] = Field(description=_NAME)
-    lr: _Rate = Field(description=_LR)
-    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
-    clip_norm: Annotated[_Clip | None, TRACED] = Field(default=None, description=_CLIP)
-    momentum: _Fraction = Field(default=0.0, description="decay of the sum of gradients")
+    lr: _Rate = Field(description=_LR, examples=[1e-3])
+    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY, examples=[1e-4])
+    clip_norm: Annotated[_Clip | None, TRACED] = Field(
+        default=None, description=_CLIP, examples=[1.0]
+    )
+    momentum: _Fraction = Field(
+        default=0.0, description="decay of the sum of gradients", examples=[0.9]
+    )
     nesterov: bool = Field(default=False, description="whether momentum is Nesterov's")
 
 

@@ -24,7 +24,7 @@ class _Entry(Table):
     """What every search entry has; `name` names the column."""
 
     name: Annotated[str, Field(pattern=r"^\w+$", max_length=100)] | None = Field(
-        default=None, description="of the column; else the last part of the key"
+        default=None, description="of the column; else the last part of the key", examples=["units"]
     )
 
     def column(self, key: str) -> str:
@@ -71,9 +71,9 @@ class IntSearch(_Entry):
     rules = (_crossed, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
 
     type: Literal["int"] = Field(description=_TYPE)
-    low: int = Field(description=_LOW)
-    high: int = Field(description=_HIGH)
-    step: Count = Field(default=1, description=_STEP)
+    low: int = Field(description=_LOW, examples=[16])
+    high: int = Field(description=_HIGH, examples=[128])
+    step: Count = Field(default=1, description=_STEP, examples=[16])
     log: bool = Field(default=False, description=_LOG)
     base: Literal[2] | None = Field(default=None, description="powers of it alone")
 
@@ -96,9 +96,11 @@ class FloatSearch(_Entry):
     rules = (_crossed, _log_of_nothing, _steps_in_log)
 
     type: Literal["float"] = Field(description=_TYPE)
-    low: float = Field(description=_LOW)
-    high: float = Field(description=_HIGH)
-    step: Annotated[float, Field(gt=0)] | None = Field(default=None, description=_STEP)
+    low: float = Field(description=_LOW, examples=[1e-4])
+    high: float = Field(description=_HIGH, examples=[1e-2])
+    step: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description=_STEP, examples=[0.1]
+    )
     log: bool = Field(default=False, description=_LOG)
 
     def count(self) -> int | None:
@@ -124,7 +126,7 @@ class CategoricalSearch(_Entry):
 
     type: Literal["categorical"] = Field(description=_TYPE)
     choices: Annotated[tuple[AnyScalar, ...], Field(strict=False, min_length=1)] = Field(
-        description="the values, which have no order"
+        description="the values, which have no order", examples=[["relu", "tanh"]]
     )
 
     def count(self) -> int:

@@ -52,9 +52,11 @@ class TrainTable(Table):
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
         default=(), description="reported besides the loss: accuracy of classes, r2 of numbers"
     )
-    epochs: Annotated[Count, BOUND] = Field(description="passes over the training part")
+    epochs: Annotated[Count, BOUND] = Field(
+        description="passes over the training part", examples=[20]
+    )
     batch_size: Count = Field(
-        description="rows a step; those that fill no batch wait for a later epoch"
+        description="rows a step; those that fill no batch wait for a later epoch", examples=[64]
     )
 
     @property
