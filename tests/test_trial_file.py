@@ -10,6 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from sweeper import open_results
+from sweeper.authoring import begin_again
 from sweeper.config import StudyConfig, load, parse
 from sweeper.config.writing import toml_text
 from sweeper.errors import StudyError
@@ -49,50 +50,48 @@ def outcome(run_dir: Path, number: int) -> dict[str, Any]:
 def curves(run_dir: Path, number: int) -> pd.DataFrame:
     found = open_results(run_dir).metrics().drop(columns=["study", "elapsed_s"])
     found = found[found["trial_number"] == number]
-    return found.sort_values(["epoch", "metric"]).reset_index(drop=True)
+    order = ["replicate", "fold", "epoch", "metric"]
+    return found.sort_values(order).reset_index(drop=True)
 
 
 def run_again(command: CommandLine, number: int) -> Path:
     """The run directory of trial `number`, run again."""
-    file = f"trial-{number}.toml"
-    assert command("trial", "runs/wine", str(number), "-o", file).returncode == 0
-    done = command("run", file, "--quiet")
+    root = command.directory
+    begin_again(command.run_dir.root, number, root / "again.toml")
+    directory = root / "again"
+    done = command("run", "again.toml", "--quiet", *settings(f"results.dir={directory}"))
     assert (done.returncode, done.stderr) == (0, "")
-    return command.directory / "runs" / f"wine-trial-{number}"
+    return directory
 
 
 @pytest.mark.parametrize(
-    ("strategy", "lane_loop"),
+    ("strategy", "state", "more"),
     [
-        ("exact", "auto"),
-        ("exact", "vmap"),
-        ("padded", "auto"),
-        ("padded", "vmap"),
-        ("process", "auto"),
-        ("auto", "auto"),
+        ("exact", "PRUNED", ()),
+        ("exact", "COMPLETE", ("execution.lane_loop=vmap", "study.replicates=2")),
+        ("padded", "COMPLETE", ()),
+        ("padded", "PRUNED", ("execution.lane_loop=vmap",)),
+        ("process", "COMPLETE", ("execution.workers=1",)),
+        ("auto", "PRUNED", ("study.folds=2",)),
     ],
 )
 def test_a_trial_is_run_again_bit_for_bit(
-    strategy: str, lane_loop: str, command: CommandLine
+    strategy: str, state: str, more: tuple[str, ...], command: CommandLine
 ) -> None:
     command.write()
-    forced = (f"execution.strategy={strategy}", f"execution.lane_loop={lane_loop}")
-    workers = "execution.workers=1" if strategy == "process" else "execution.workers=0"
-    done = command("run", "study.toml", "--quiet", *settings(*SPACE, *forced, workers))
+    forced = settings(*SPACE, f"execution.strategy={strategy}", *more)
+    done = command("run", "study.toml", "--quiet", *forced)
     assert (done.returncode, done.stderr) == (0, "")
-    study = open_results(command.run_dir.root)
-    trials = study.trials().set_index("trial_number")
-    complete, pruned = (
-        int(trials.index[trials["state"] == state][-1]) for state in ("COMPLETE", "PRUNED")
-    )
+    trials = open_results(command.run_dir.root).trials().set_index("trial_number")
+    number = int(trials.index[trials["state"] == state][-1])
 
-    for number in (complete, pruned):
-        again = run_again(command, number)
-        assert outcome(command.run_dir.root, number) == outcome(again, number)
-        assert set(open_results(again).trials()["state"]) == {"COMPLETE"}
-        pd.testing.assert_frame_equal(
-            curves(command.run_dir.root, number), curves(again, number), check_exact=True
-        )
+    again = run_again(command, number)
+
+    assert outcome(command.run_dir.root, number) == outcome(again, number)
+    assert set(open_results(again).trials()["state"]) == {"COMPLETE"}
+    pd.testing.assert_frame_equal(
+        curves(command.run_dir.root, number), curves(again, number), check_exact=True
+    )
 
 
 def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:

@@ -113,10 +113,11 @@ class FloatSearch(_Entry):
     def values(self) -> tuple[float, ...] | None:
         """All values, ascending; None where they are a continuum."""
         count = self.count()
-        if count is None or self.step is None:
-            return None
-        low, step = _decimal(self.low), _decimal(self.step)
-        return tuple(float(low + i * step) for i in range(count))
+        return None if count is None else tuple(self.at(index) for index in range(count))
+
+    def at(self, index: int) -> float:
+        """The value `index` steps above `low`."""
+        return float(_decimal(self.low) + index * _decimal(self.step or 0.0))
 
 
 class CategoricalSearch(_Entry):
