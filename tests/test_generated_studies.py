@@ -183,7 +183,8 @@ def missing(draw: st.DrawFn, study: Study) -> tuple[Study, str, str]:
     table, _, name = key.partition(".")
     rest = {setting: value for setting, value in study[table].items() if setting != name}
     study = {**study, table: {**rest, "nothing": None}}
-    return study, key, table if any(not isinstance(v, dict) for v in rest.values()) else "version"
+    has_header = not rest or any(not isinstance(value, dict) for value in rest.values())
+    return study, key, table if has_header else "version"
 
 
 def unknown_table(draw: st.DrawFn, study: Study) -> tuple[Study, str, str]:

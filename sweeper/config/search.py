@@ -17,6 +17,7 @@ _TYPE = "what is drawn"
 _LOW = "the least value"
 _HIGH = "the greatest value"
 _STEP = "distance of neighbours, from low on"
+_MOST_STEPS = 2**53  # of which a float can tell one from the next
 _LOG = "whether drawn evenly in the logarithm"
 
 
@@ -45,6 +46,11 @@ def _log_of_nothing(low: float, log: bool) -> Iterable[Fault]:
 def _steps_in_log(step: float | None, log: bool) -> Iterable[Fault]:
     if log and step not in (None, 1):
         yield Fault("step", f"log with step {step}", "remove one of the two")
+
+
+def _too_fine(low: float, high: float, step: float | None) -> Iterable[Fault]:
+    if step is not None and (_decimal(high) - _decimal(low)) / _decimal(step) > _MOST_STEPS:
+        yield Fault("step", f"step {step} from {low} to {high}", "write a larger one, or none")
 
 
 def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Fault]:
@@ -93,7 +99,7 @@ class IntSearch(_Entry):
 class FloatSearch(_Entry):
     """Numbers from `low` to `high`; with `step` only those at whole steps from `low`."""
 
-    rules = (_crossed, _log_of_nothing, _steps_in_log)
+    rules = (_crossed, _log_of_nothing, _steps_in_log, _too_fine)
 
     type: Literal["float"] = Field(description=_TYPE)
     low: float = Field(description=_LOW, examples=[1e-4])
