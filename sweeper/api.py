@@ -102,7 +102,7 @@ def plan(config: StudyConfig) -> Preview:
     policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials)
     count = min(config.schedule.parallel, options.n_proposals(config))
     specs = Study(config).ask(count, told_through_round=0)
-    live = [LiveTrial(spec, config.filled(spec.params).train.epochs) for spec in specs]
+    live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
     structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
     return Preview(
         config,

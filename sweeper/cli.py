@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -25,6 +20,7 @@ from rich.console import Console
 
 from sweeper import answers, wording
 from sweeper.errors import Problem, SetupError, StudyError, SweeperError
+from sweeper.interrupts import INTERRUPTED, interruptible, leave_on_interrupt
 from sweeper.live import QuietView, View, view_for
 from sweeper.results.status import Status, newest_run, read_status
 from sweeper.rundir import RunDir
@@ -32,7 +28,6 @@ from sweeper.rundir import RunDir
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig
 
-INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 BEST_SHOWN = 10
 
 app = typer.Typer(
@@ -42,6 +37,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Hyperparameter sweeps for JAX networks whose architectures differ from trial to trial.",
 )
+
+schema = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Print the form of study files, or the columns of the results, as JSON.",
+)
+app.add_typer(schema, name="schema")
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
 Overrides = Annotated[
@@ -74,7 +76,7 @@ def run(
     with view:
         from sweeper import api  # takes seconds, so the view shows already
 
-        with _interruptible(view) as stop:
+        with interruptible(view.say) as stop:
             status = api.run(loaded, fresh=fresh, plan_file=plan_file, observer=view, stop=stop)
     run_dir = RunDir(loaded.run_dir)
     if as_json:
@@ -82,6 +84,30 @@ def run(
     elif not quiet:
         _print_results(run_dir, status)
     raise typer.Exit(exit_code(status))
+
+
+@app.command()
+def init(
+    template: Annotated[
+        str | None, typer.Argument(metavar="[digits|csv|regression]", help="Which study.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the study file.")
+    ] = Path("study.toml"),
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FILE", help="The table to fill in.")
+    ] = None,
+) -> None:
+    """Write a study file to begin with: of a table of your own, or of the digits.
+
+    Beside it `study.schema.json` is written, by which editors complete and check study files.
+    """
+    from sweeper.authoring import begin
+
+    begin(template, output, data)
+    _console(sys.stdout).print(
+        f"written to {output}; `python -m sweeper run {output}` runs it", soft_wrap=True
+    )
 
 
 @app.command()
@@ -109,6 +135,49 @@ def plan(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False)
         _print_json(preview)
     else:
         _console(sys.stdout).print(*answers.plan(preview), sep="\n")
+
+
+@app.command()
+def trial(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run directory.")],
+    number: Annotated[str, typer.Argument(metavar="NUMBER", help="The trial's number, or best.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the study file.")
+    ] = Path("trial.toml"),
+) -> None:
+    """Write a study file that runs one trial of a study again, bit for bit."""
+    _refuse_a_file(directory)
+    if number != "best" and not number.isdecimal():
+        raise StudyError(Problem("", "NUMBER", f"'{number}' is no number", "write one, or best"))
+    from sweeper.authoring import begin_again
+
+    begin_again(directory, None if number == "best" else int(number), output)
+    _console(sys.stdout).print(
+        f"written to {output}; `python -m sweeper run {output}` runs it", soft_wrap=True
+    )
+
+
+@schema.command("study")
+def schema_of_studies() -> None:
+    """Print the JSON Schema of study files; an editor uses it by `#:schema ./study.schema.json`."""
+    from sweeper.config.json_schema import study_schema
+
+    _print_json(study_schema())
+
+
+@schema.command("results")
+def schema_of_results(
+    study: Annotated[
+        Path | None, typer.Argument(metavar="[STUDY]", help="A study file, for its own columns.")
+    ] = None,
+) -> None:
+    """Print the columns of the published tables: name, type, meaning, what they promise."""
+    config = None if study is None else _loaded(study, None)
+    from sweeper.results.columns import SCHEMA_VERSION
+    from sweeper.results.schema import columns_of_tables
+
+    tables = columns_of_tables(config)
+    _print_json({"schema_version": SCHEMA_VERSION, "tables": tables})
 
 
 @app.command()
@@ -185,7 +254,7 @@ def _options(
 
 def main() -> NoReturn:
     """Run a command; a refusal ends the program with its message and its exit code."""
-    signal.signal(signal.SIGINT, _leave)
+    leave_on_interrupt()
     try:
         app(prog_name="sweeper")
     except SweeperError as error:
@@ -207,47 +276,6 @@ def exit_code(status: Status) -> int:
     if status.state == "interrupted":
         return INTERRUPTED
     return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1
-
-
-def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(INTERRUPTED)
-
-
-@contextmanager
-def _interruptible(view: View) -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second ends the program where it stands.
-
-    Python runs signal handlers in its main thread alone, which may be deep in a compiled program
-    or hold a lock. So the signal only wakes a thread of its own, which does the rest.
-    """
-    stop = threading.Event()
-    woken, waking = socket.socketpair()
-    waking.setblocking(False)
-    threading.Thread(target=_await_signals, args=(woken, stop, view), daemon=True).start()
-    handler = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
-    descriptor = signal.set_wakeup_fd(waking.fileno())
-    try:
-        yield stop
-    finally:
-        signal.set_wakeup_fd(descriptor)
-        signal.signal(signal.SIGINT, handler)
-        waking.close()
-
-
-def _await_signals(woken: socket.socket, stop: threading.Event, view: View) -> None:
-    """Act on each Ctrl-C until the other end of `woken` is closed."""
-    with woken:
-        while received := woken.recv(1):
-            if received[0] != signal.SIGINT:
-                continue
-            if stop.is_set():
-                if sys.stderr.isatty():
-                    os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
-                os._exit(INTERRUPTED)
-            stop.set()
-            view.say(
-                "waiting for the buckets in training, then stopping; Ctrl-C again leaves at once"
-            )
 
 
 class _Console(Console):

@@ -100,6 +100,8 @@ class Preview:
     @property
     def _is_padding(self) -> bool:
         """Whether the lattice is gone by, and not a program for each structure forced."""
+        if self.config.trial is not None:
+            return False
         return self.config.execution.strategy in ("auto", "padded")
 
     def _lattice(self) -> Iterator[dict[str, Any]]:

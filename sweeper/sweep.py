@@ -265,7 +265,7 @@ class Sweep:
         )
 
     def _epochs(self, spec: TrialSpec) -> int:
-        return self._parts.config.filled(spec.params).train.epochs
+        return self._parts.config.epochs_of(spec.params)
 
     @property
     def _objective(self) -> int:

@@ -25,10 +25,14 @@ class SplitTable(Table):
         default=False, description="whether each part has the classes in proportion"
     )
     group: _Text | None = Field(
-        default=None, description="column whose equal values stay in one part; shares are of groups"
+        default=None,
+        description="column whose equal values stay in one part; shares are of groups",
+        examples=["patient"],
     )
     time: _Text | None = Field(
-        default=None, description="column that orders the rows: the latest are tested on"
+        default=None,
+        description="column that orders the rows: the latest are tested on",
+        examples=["day"],
     )
     as_feature: bool = Field(
         default=False, description="whether the column of group or time is learnt from, too"
@@ -70,15 +74,20 @@ class _RowsTable(Table):
     impute: Impute = Field(
         default="none",
         description="what fills missing numbers; none refuses missing values",
+        examples=["median"],
     )
     categorical: Literal["onehot", "ordinal"] = Field(
         default="onehot", description="how categories are encoded: a column a value, or its place"
     )
     categorical_columns: Annotated[tuple[_Text, ...], Field(strict=False)] = Field(
-        default=(), description="columns of numbers that are categories, as text always is"
+        default=(),
+        description="columns of numbers that are categories, as text always is",
+        examples=[["zip_code"]],
     )
     class_weights: ClassWeights = Field(
-        default="none", description="of the loss; balanced, or class = weight, else 1"
+        default="none",
+        description="of the loss; balanced, or class = weight, else 1",
+        examples=["balanced"],
     )
     split: SplitTable = Field(default=SplitTable(), description="the parts kept from training")
 
@@ -89,7 +98,7 @@ class _ColumnsTable(_RowsTable):
     rules = (*_RowsTable.rules, _repeated_target)
 
     drop: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        default=(), description="columns to leave out"
+        default=(), description="columns to leave out", examples=[["id"]]
     )
 
 
@@ -107,9 +116,10 @@ class CsvTable(_ColumnsTable):
 
     source: Literal["csv"] = Field(description="where the rows come from")
     path: _Text = Field(
-        description="the file, seen from the study file, else from the current directory"
+        description="the file, seen from the study file, else from the current directory",
+        examples=["houses.csv"],
     )
-    target: Names = Field(description="the column to predict; several for mse")
+    target: Names = Field(description="the column to predict; several for mse", examples=["price"])
 
 
 class ParquetTable(_ColumnsTable):
@@ -117,9 +127,10 @@ class ParquetTable(_ColumnsTable):
 
     source: Literal["parquet"] = Field(description="where the rows come from")
     path: _Text = Field(
-        description="the file or a pattern of files, *.parquet, looked up as that of csv"
+        description="the file or a pattern of files, *.parquet, looked up as that of csv",
+        examples=["houses/*.parquet"],
     )
-    target: Names = Field(description="the column to predict; several for mse")
+    target: Names = Field(description="the column to predict; several for mse", examples=["price"])
 
 
 class NpzTable(_RowsTable):
@@ -127,10 +138,15 @@ class NpzTable(_RowsTable):
 
     source: Literal["npz"] = Field(description="where the rows come from")
     path: _Text = Field(
-        description="the file, seen from the study file, else from the current directory"
+        description="the file, seen from the study file, else from the current directory",
+        examples=["ring.npz"],
     )
-    x: _Text = Field(default="x", description="the array to learn from")
-    y: _Text = Field(default="y", description="the array to predict; columns are several targets")
+    x: _Text = Field(default="x", description="the array to learn from", examples=["features"])
+    y: _Text = Field(
+        default="y",
+        description="the array to predict; columns are several targets",
+        examples=["prices"],
+    )
 
 
 class FunctionTable(_ColumnsTable):
@@ -138,9 +154,12 @@ class FunctionTable(_ColumnsTable):
 
     source: Literal["python"] = Field(description="where the rows come from")
     function: FunctionName = Field(
-        description="module:function, which returns (x, y), a DataFrame or a dict of arrays"
+        description="module:function, which returns (x, y), a DataFrame or a dict of arrays",
+        examples=["tables:houses"],
     )
-    args: dict[str, Argument] = Field(default={}, description="what the function is called with")
+    args: dict[str, Argument] = Field(
+        default={}, description="what the function is called with", examples=[{"year": 2020}]
+    )
     target: Names = Field(
         default=("y",), description="the column or the array to predict; several for mse"
     )

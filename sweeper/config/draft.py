@@ -25,7 +25,9 @@ from sweeper.config.rules import (
     endless_grid,
     idle_keys,
     idle_schedule,
+    more_than_one_trial,
     padded_arrays,
+    too_large_for_class,
     unfit_to_stop,
     unreported_metric,
 )
@@ -41,6 +43,7 @@ from sweeper.config.space import (
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table
 from sweeper.config.train import TrainTable
+from sweeper.config.trial import TRIAL, TrialTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Variants:
     own: type[Table] | None = None
 
 
-_TABLES: dict[str, type[Table] | Variants] = {
+TABLES: dict[str, type[Table] | Variants] = {
     "study": StudyTable,
     "data": Variants(
         "source",
@@ -76,7 +79,10 @@ _TABLES: dict[str, type[Table] | Variants] = {
     "schedule": ScheduleTable,
     "execution": ExecutionTable,
     "results": ResultsTable,
+    "trial": TRIAL,
 }
+DISCRIMINATORS = {name: kind.by for name, kind in TABLES.items() if isinstance(kind, Variants)}
+_OPTIONAL = ("trial",)  # without it there is no such table, for the others there is one of defaults
 
 
 class Draft:
@@ -86,7 +92,7 @@ class Draft:
         self.faults: list[Fault] = []
         self._raw = raw
         self._searched: set[str] = set()
-        self._kinds = {name: self._kind(name) for name in _TABLES}
+        self._kinds = {name: self._kind(name) for name in TABLES}
         self._known = [
             setting
             for name, kind in self._kinds.items()
@@ -98,8 +104,10 @@ class Draft:
         """The tables of the file by name; they are a whole study only where nothing is wrong."""
         self._check_top_level()
         search = self._read_search()
-        tables = {name: self._read_table(name, search) for name in _TABLES}
+        names = [name for name in TABLES if name in self._raw or name not in _OPTIONAL]
+        tables = {name: self._read_table(name, search) for name in names}
         self._check_between(search)
+        self._check_trial(tables)
         return {**tables, "version": 1, "search": search}
 
     def _check_between(self, search: Mapping[str, SearchEntry]) -> None:
@@ -134,20 +142,31 @@ class Draft:
         if "strategy" in execution:
             yield from padded_arrays(execution["strategy"], names)
 
+    def _check_trial(self, tables: Mapping[str, Table | None]) -> None:
+        trial, study = tables.get("trial"), tables.get("study")
+        if not isinstance(trial, TrialTable):
+            return
+        if isinstance(study, StudyTable):
+            self.faults += more_than_one_trial(study, bool(self._searched))
+        model, train = tables.get("model"), tables.get("train")
+        if isinstance(train, TrainTable):
+            width, depth = (getattr(model, name, None) for name in ("width", "depth"))
+            self.faults += too_large_for_class(trial, train.epochs, width, depth)
+
     def _check_top_level(self) -> None:
         version = self._raw.get("version")
         if version is None:
             self.faults.append(Fault("version", MISSING, "write version = 1"))
         elif type(version) is not int or version != 1:
             self.faults.append(Fault("version", f"no version {shown(version)}", "write 1"))
-        known = ["version", *_TABLES, "search"]
+        known = ["version", *TABLES, "search"]
         self.faults += [
             unknown_setting(name, name, known) for name in self._raw if name not in known
         ]
 
     def _kind(self, name: str) -> type[Table] | None:
         """What describes the table `name`; None where it does not say."""
-        kind = _TABLES[name]
+        kind = TABLES[name]
         if not isinstance(kind, Variants):
             return kind
         raw = self._raw.get(name, {})

@@ -39,13 +39,15 @@ class ExecutionTable(Table):
         default="auto", description="how a bucket runs its lanes; map on a CPU, else vmap"
     )
     costs: str | None = Field(
-        default=None, description="file of `sweeper calibrate`; else the package's own constants"
+        default=None,
+        description="file of `sweeper calibrate`; else the package's own constants",
+        examples=["costs.json"],
     )
     threads: CountOrAuto = Field(
-        default="auto", description="threads of this process that train; one a core"
+        default="auto", description="threads of this process that train; one a core", examples=[4]
     )
     workers: CountOrAuto = Field(
-        default="auto", description="worker processes; one a core, or one a GPU"
+        default="auto", description="worker processes; one a core, or one a GPU", examples=[2]
     )
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.8, description="of a device, shared by this process and its workers"

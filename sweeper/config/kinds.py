@@ -64,8 +64,13 @@ class OneOf:
         raise PydanticCustomError("one_of", "no such name", {"options": options})
 
 
-FunctionName = Annotated[str, AfterValidator(_function_name)]
-CountOrAuto = Annotated[int | Literal["auto"], PlainValidator(_count_or_auto)]
+CountOrAuto = Annotated[
+    int | Literal["auto"],
+    PlainValidator(
+        _count_or_auto, json_schema_input_type=Annotated[int, Field(ge=0)] | Literal["auto"]
+    ),
+]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
-AnyScalar = Annotated[Scalar, PlainValidator(_scalar)]
-Argument = Annotated[Scalar, PlainValidator(_argument)]
+AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
+FunctionName = Annotated[str, AfterValidator(_function_name)]
+Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

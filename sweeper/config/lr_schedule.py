@@ -36,13 +36,16 @@ class LrScheduleTable(Table):
         default=None,
         description="share of all steps in which the rate rises; of warmup_cosine (0.1) and "
         "one_cycle (0.3)",
+        examples=[0.2],
     )
     start: _Share = Field(
         default=None,
         description="first rate as a share of lr; of warmup_cosine (0) and one_cycle (1/25)",
+        examples=[0.1],
     )
     end: _Share = Field(
         default=None,
         description="rate after the last step as a share of lr; of cosine and warmup_cosine (0), "
         "exponential (0.01) and one_cycle (1/250000)",
+        examples=[0.05],
     )

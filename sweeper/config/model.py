@@ -20,13 +20,15 @@ class _MlpKeys(Table):
     """The keys of a multilayer perceptron."""
 
     depth: Annotated[int, Field(ge=0, le=1000)] = Field(
-        description="hidden layers; 0 is a linear model"
+        description="hidden layers; 0 is a linear model", examples=[2]
     )
-    width: Count = Field(description="units of each hidden layer")
+    width: Count = Field(description="units of each hidden layer", examples=[64])
     activation: Activation = Field(default="relu", description="after each hidden layer")
     layer_norm: bool = Field(default=False, description="whether hidden layers are normalised")
     dropout: Annotated[float, Field(ge=0, lt=1), TRACED] = Field(
-        default=0.0, description="probability that a hidden unit is left out in training"
+        default=0.0,
+        description="probability that a hidden unit is left out in training",
+        examples=[0.1],
     )
 
 
@@ -37,7 +39,8 @@ class _PythonKeys(Table):
     __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
 
     function: Annotated[FunctionName, FIXED] = Field(
-        description="module:function, which builds it; given all other keys of [model]"
+        description="module:function, which builds it; given all other keys of [model]",
+        examples=["nets:build"],
     )
 
 

@@ -39,10 +39,14 @@ class _Keys(Table):
     # arrays of the size of the parameters that it keeps
     slots: ClassVar[int] = 1
 
-    lr: _Rate = Field(description=_LR)
-    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY)
-    clip_norm: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_NORM)
-    clip_value: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_VALUE)
+    lr: _Rate = Field(description=_LR, examples=[1e-3])
+    weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY, examples=[1e-4])
+    clip_norm: Annotated[_Above0 | None, TRACED] = Field(
+        default=None, description=_CLIP_NORM, examples=[1.0]
+    )
+    clip_value: Annotated[_Above0 | None, TRACED] = Field(
+        default=None, description=_CLIP_VALUE, examples=[0.5]
+    )
     schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
 
 
@@ -91,7 +95,9 @@ class SgdTable(_Keys):
     """Stochastic gradient descent."""
 
     name: Annotated[Literal["sgd"], FIXED] = Field(description=_NAME)
-    momentum: _Fraction = Field(default=0.0, description="decay of the sum of gradients")
+    momentum: _Fraction = Field(
+        default=0.0, description="decay of the sum of gradients", examples=[0.9]
+    )
     nesterov: bool = Field(default=False, description="whether momentum is Nesterov's")
 
 
@@ -133,9 +139,14 @@ class UserOptimizerTable(Table):
     lr: Annotated[_Above0 | None, TRACED] = Field(
         default=None,
         description=f"{_LR}, given to the function at each step as the schedule has it",
+        examples=[1e-3],
     )
-    clip_norm: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_NORM)
-    clip_value: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_CLIP_VALUE)
+    clip_norm: Annotated[_Above0 | None, TRACED] = Field(
+        default=None, description=_CLIP_NORM, examples=[1.0]
+    )
+    clip_value: Annotated[_Above0 | None, TRACED] = Field(
+        default=None, description=_CLIP_VALUE, examples=[0.5]
+    )
     schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
 
     @property

@@ -91,6 +91,10 @@ def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fau
         needed = signature(rule).parameters
         if needed.keys() <= values.keys():
             yield from rule(**{name: values[name] for name in needed})
+    for name, value in values.items():
+        if isinstance(value, Table):
+            for fault in _broken_rules(type(value), dict(value)):
+                yield fault.under(name)
 
 
 def _without(raw: Any, path: Sequence[str | int]) -> Any:

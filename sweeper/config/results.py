@@ -15,6 +15,7 @@ class ResultsTable(Table):
     dir: Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]+$")] | None = Field(
         default=None,
         description="the run directory, seen from the current one; else `runs/<study.name>`",
+        examples=["runs/digits"],
     )
     keep_models: NonNegativeInt = Field(
         default=5, description="of so many best trials weights are kept"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, takes
 from sweeper.config.search import SearchEntry
-from sweeper.config.study import SamplerTable
+from sweeper.config.study import SamplerTable, StudyTable
 from sweeper.config.table import Fault
 from sweeper.config.train import column_of, metrics_of, reported
+from sweeper.config.trial import TrialTable
 
 
 def unfit_to_stop(metric: str, loss: str, metrics: tuple[str, ...]) -> Iterator[Fault]:
@@ -78,3 +79,32 @@ def padded_arrays(strategy: str, names: Sequence[str]) -> Iterator[Fault]:
             found = f"padded, and the optimizer {name} looks at whole arrays, padding too"
             mend = 'write "auto" or "exact", or another optimizer'
             yield Fault("execution.strategy", found, mend)
+
+
+def more_than_one_trial(study: StudyTable, is_searching: bool) -> Iterator[Fault]:
+    """A file with `[trial]` is that trial alone, and runs it to its end."""
+    instead = "or remove [trial], and the file is a study again"
+    if is_searching:
+        yield Fault(
+            "search", "values to search, for one given trial", f"remove [search], {instead}"
+        )
+    if study.n_trials != 1:
+        found = f"{study.n_trials} trials, where [trial] names one"
+        yield Fault("study.n_trials", found, f"write 1, {instead}")
+    if study.pruner.name != "none":
+        found = f"'{study.pruner.name}' for a trial that ends after trial.epochs"
+        yield Fault("study.pruner", found, f"remove it, {instead}")
+
+
+def too_large_for_class(
+    trial: TrialTable, epochs: int, width: int | None, depth: int | None
+) -> Iterable[Fault]:
+    """The class of a trial has room for it."""
+    room = trial.program
+    if not trial.epochs <= min(epochs, room.epochs):
+        found = f"{trial.epochs} is more than train.epochs or trial.class.epochs"
+        yield Fault("trial.epochs", found, f"write {min(epochs, room.epochs)} or less")
+    for name, size, most in (("width", width, room.width), ("depth", depth, room.depth)):
+        if most is not None and size is not None and size > most:
+            mend = f"write {size} or more, or model.{name} = {most}"
+            yield Fault(f"trial.class.{name}", f"no room for model.{name} {size}", mend)

@@ -15,4 +15,5 @@ class ScheduleTable(Table):
     round_epochs: Count | None = Field(
         default=None,
         description="most epochs between two commits; else a quarter, or asha's rungs",
+        examples=[5],
     )

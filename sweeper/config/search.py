@@ -17,6 +17,7 @@ _TYPE = "what is drawn"
 _LOW = "the least value"
 _HIGH = "the greatest value"
 _STEP = "distance of neighbours, from low on"
+_MOST_STEPS = 2**53  # of which a float can tell one from the next
 _LOG = "whether drawn evenly in the logarithm"
 
 
@@ -24,7 +25,7 @@ class _Entry(Table):
     """What every search entry has; `name` names the column."""
 
     name: Annotated[str, Field(pattern=r"^\w+$", max_length=100)] | None = Field(
-        default=None, description="of the column; else the last part of the key"
+        default=None, description="of the column; else the last part of the key", examples=["units"]
     )
 
     def column(self, key: str) -> str:
@@ -45,6 +46,11 @@ def _log_of_nothing(low: float, log: bool) -> Iterable[Fault]:
 def _steps_in_log(step: float | None, log: bool) -> Iterable[Fault]:
     if log and step not in (None, 1):
         yield Fault("step", f"log with step {step}", "remove one of the two")
+
+
+def _too_fine(low: float, high: float, step: float | None) -> Iterable[Fault]:
+    if step is not None and (_decimal(high) - _decimal(low)) / _decimal(step) > _MOST_STEPS:
+        yield Fault("step", f"step {step} from {low} to {high}", "write a larger one, or none")
 
 
 def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Fault]:
@@ -71,9 +77,9 @@ class IntSearch(_Entry):
     rules = (_crossed, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
 
     type: Literal["int"] = Field(description=_TYPE)
-    low: int = Field(description=_LOW)
-    high: int = Field(description=_HIGH)
-    step: Count = Field(default=1, description=_STEP)
+    low: int = Field(description=_LOW, examples=[16])
+    high: int = Field(description=_HIGH, examples=[128])
+    step: Count = Field(default=1, description=_STEP, examples=[16])
     log: bool = Field(default=False, description=_LOG)
     base: Literal[2] | None = Field(default=None, description="powers of it alone")
 
@@ -93,12 +99,14 @@ class IntSearch(_Entry):
 class FloatSearch(_Entry):
     """Numbers from `low` to `high`; with `step` only those at whole steps from `low`."""
 
-    rules = (_crossed, _log_of_nothing, _steps_in_log)
+    rules = (_crossed, _log_of_nothing, _steps_in_log, _too_fine)
 
     type: Literal["float"] = Field(description=_TYPE)
-    low: float = Field(description=_LOW)
-    high: float = Field(description=_HIGH)
-    step: Annotated[float, Field(gt=0)] | None = Field(default=None, description=_STEP)
+    low: float = Field(description=_LOW, examples=[1e-4])
+    high: float = Field(description=_HIGH, examples=[1e-2])
+    step: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description=_STEP, examples=[0.1]
+    )
     log: bool = Field(default=False, description=_LOG)
 
     def count(self) -> int | None:
@@ -111,10 +119,11 @@ class FloatSearch(_Entry):
     def values(self) -> tuple[float, ...] | None:
         """All values, ascending; None where they are a continuum."""
         count = self.count()
-        if count is None or self.step is None:
-            return None
-        low, step = _decimal(self.low), _decimal(self.step)
-        return tuple(float(low + i * step) for i in range(count))
+        return None if count is None else tuple(self.at(index) for index in range(count))
+
+    def at(self, index: int) -> float:
+        """The value `index` steps above `low`."""
+        return float(_decimal(self.low) + index * _decimal(self.step or 0.0))
 
 
 class CategoricalSearch(_Entry):
@@ -124,7 +133,7 @@ class CategoricalSearch(_Entry):
 
     type: Literal["categorical"] = Field(description=_TYPE)
     choices: Annotated[tuple[AnyScalar, ...], Field(strict=False, min_length=1)] = Field(
-        description="the values, which have no order"
+        description="the values, which have no order", examples=[["relu", "tanh"]]
     )
 
     def count(self) -> int:

@@ -15,12 +15,12 @@ from sweeper.config.table import Fault, Table, holder_of, table_in
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
 
-_TYPES: dict[str, type[SearchEntry]] = {
+ENTRIES: dict[str, type[SearchEntry]] = {
     "int": IntSearch,
     "float": FloatSearch,
     "categorical": CategoricalSearch,
 }
-_ENTRY_WORDS = frozenset(word for entry in _TYPES.values() for word in entry.model_fields)
+_ENTRY_WORDS = frozenset(word for entry in ENTRIES.values() for word in entry.model_fields)
 
 # what a setting of a kind takes, and the types of search that give it, the most natural first
 _TAKES: dict[object, tuple[str, tuple[str, ...]]] = {
@@ -119,19 +119,28 @@ def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | None, list[Fault
     if not is_table(raw):
         mend = 'write e.g. { type = "int", low = 1, high = 4 }'
         return None, [Fault(key, f"{shown(raw)} is not a table", mend)]
-    options = ", ".join(_TYPES)
+    options = ", ".join(ENTRIES)
     if "type" not in raw:
         return None, [Fault(f"{key}.type", MISSING, f"write one of {options}")]
-    entry_type = _TYPES.get(raw["type"]) if isinstance(raw["type"], str) else None
+    entry_type = ENTRIES.get(raw["type"]) if isinstance(raw["type"], str) else None
     if entry_type is None:
         return None, [unknown_name(f"{key}.type", raw["type"], options)]
     return read_table(entry_type, raw, key, list(settings_within(entry_type, key)))
 
 
+def types_for(table: type[Table], name: str) -> tuple[str, ...]:
+    """The types of search that give values which the setting takes, the most natural first."""
+    return _taking(table, name)[1]
+
+
+def _taking(table: type[Table], name: str) -> tuple[str, tuple[str, ...]]:
+    return _TAKES.get(_kind(table.model_fields[name].annotation), _TAKES_A_NAME)
+
+
 def _fitted(
     entry: SearchEntry, table: type[Table], name: str, key: str
 ) -> tuple[SearchEntry, list[Fault]]:
-    taken, types = _TAKES.get(_kind(table.model_fields[name].annotation), _TAKES_A_NAME)
+    taken, types = _taking(table, name)
     if entry.type not in types:
         found = f"{entry.type} for a setting that takes {taken}"
         return entry, [Fault(f"{key}.type", found, f'write type = "{types[0]}"')]

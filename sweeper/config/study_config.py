@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, SerializeAsAny
 
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
@@ -23,6 +23,7 @@ from sweeper.config.source import Source
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table, field_of, filled
 from sweeper.config.train import TrainTable, better
+from sweeper.config.trial import TrialTable
 from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
 
@@ -45,6 +46,7 @@ class StudyConfig(Table):
     schedule: ScheduleTable
     execution: ExecutionTable
     results: ResultsTable
+    trial: SerializeAsAny[TrialTable] | None = None
 
     _source: Source = PrivateAttr()
 
@@ -80,7 +82,7 @@ class StudyConfig(Table):
             model=model.own() if isinstance(model, MixedTable) else model,
             optimizer=optimizer.own() if isinstance(optimizer, MixedOptimizerTable) else optimizer,
             train=filled(self.train, drawn["train"]),
-            parts=frozenset(part for part in OPTIONAL_PARTS if self._has(part)),
+            parts=self._parts,
             base_dir=self.base_dir,
             keeps=self.keeps,
             stops=self.stops,
@@ -145,8 +147,15 @@ class StudyConfig(Table):
     @property
     def max_epochs(self) -> int:
         """The most epochs that any trial trains."""
+        if self.trial is not None:
+            return self.trial.program.epochs
         entry = self.search.get("train.epochs")
         return self.train.epochs if entry is None else int(max(entry.values() or (0,)))
+
+    def epochs_of(self, params: Mapping[str, Scalar]) -> int:
+        """After how many epochs a trial that drew `params` has ended."""
+        epochs = self.filled(params).train.epochs
+        return epochs if self.trial is None else min(epochs, self.trial.epochs)
 
     @property
     def run_dir(self) -> Path:
@@ -181,6 +190,12 @@ class StudyConfig(Table):
     def _judge(self, metric: str) -> Judge:
         own = metric == self.study.metric
         return Judge(metric, (self.study.direction if own else better(metric)) == "maximize")
+
+    @property
+    def _parts(self) -> frozenset[str]:
+        if self.trial is not None:
+            return frozenset(self.trial.program.parts)
+        return frozenset(part for part in OPTIONAL_PARTS if self._has(part))
 
     def _has(self, part: str) -> bool:
         table, _, setting = part.partition(".")

@@ -113,10 +113,12 @@ class EarlyStopTable(Table):
     """`[train.early_stop]`: a trial whose metric gets no better ends."""
 
     metric: Annotated[str | None, FIXED] = Field(
-        default=None, description="what has to get better; study.metric where none is written"
+        default=None,
+        description="what has to get better; study.metric where none is written",
+        examples=["val_loss"],
     )
     patience: Annotated[Count, TRACED] = Field(
-        description="so many epochs in a row without a better one end the trial"
+        description="so many epochs in a row without a better one end the trial", examples=[5]
     )
     min_delta: Annotated[float, Field(ge=0, le=1e38), TRACED] = Field(
         default=0.0, description="an epoch is better by more than this"
@@ -133,7 +135,8 @@ class TrainTable(Table):
     )
     loss: Annotated[Loss, FIXED] = Field(
         description="what training minimises: of classes, numbers, or a function of yours "
-        "that is given outputs and y"
+        "that is given outputs and y",
+        examples=["cross_entropy"],
     )
     task: Annotated[Task | None, FIXED] = Field(
         default=None, description="what the target is; needed where the loss is a function of yours"
@@ -142,28 +145,34 @@ class TrainTable(Table):
         default=None,
         description="share of each label spread over all classes, in training alone; of "
         "cross_entropy and binary_cross_entropy",
+        examples=[0.1],
     )
     huber_delta: Annotated[Annotated[float, Field(gt=0, le=1e38)] | None, TRACED] = Field(
         default=None,
         description="errors above it count linearly, 1 where none is written; of huber, in units "
         "of the scaled target",
+        examples=[0.5],
     )
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
         default=(),
         description="reported besides the loss: accuracy, f1, auroc and log_loss of classes; r2, "
         "rmse and mae of numbers; or functions of yours",
+        examples=[["accuracy", "auroc"]],
     )
     ema: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
         default=None,
         description="decay of a running average of the weights, which is what is measured and "
         "saved; none where it is not written",
+        examples=[0.99],
     )
     early_stop: EarlyStopTable | None = Field(
         default=None, description="when a trial ends before its last epoch"
     )
-    epochs: Annotated[Count, BOUND] = Field(description="passes over the training part")
+    epochs: Annotated[Count, BOUND] = Field(
+        description="passes over the training part", examples=[20]
+    )
     batch_size: Count = Field(
-        description="rows a step; those that fill no batch wait for a later epoch"
+        description="rows a step; those that fill no batch wait for a later epoch", examples=[64]
     )
 
     @property

@@ -27,8 +27,8 @@ _PANDAS_TYPES = {
 class Results:
     """The results of one study, read anew at each call, so also while it runs.
 
-    `study` is what the files say of it: study, metric, direction, search, versions, and the
-    meaning and unit of each column of trials().
+    `study` is what the files say of it: study, metric, direction, search, versions, all settings,
+    the study file, and the meaning and unit of each column of trials().
     """
 
     run_dir: RunDir
@@ -37,6 +37,12 @@ class Results:
     def trials(self) -> pd.DataFrame:
         """One row a finished trial, by trial number."""
         return _frame(self.run_dir.trials)
+
+    def trial(self, number: int) -> dict[str, Any] | None:
+        """The row of one trial; None where none of this number has ended."""
+        chosen = [("trial_number", "==", number)]
+        rows = parquet.read_table(self.run_dir.trials, filters=chosen).to_pylist()
+        return rows[0] if rows else None
 
     def metrics(self) -> pd.DataFrame:
         """One row a trial, epoch and metric."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -59,6 +59,27 @@ def buckets_schema(config: StudyConfig) -> pa.Schema:
     return _schema(config, BUCKETS)
 
 
+def columns_of_tables(config: StudyConfig | None) -> dict[str, list[dict[str, Any]]]:
+    """What the columns of each table are, as JSON has it: of one study, or of any.
+
+    Of any study `<name>` stands for what it searches, `<metric>` for what it reports.
+    """
+    trials = _columns_of_any() if config is None else _trials_columns(config)
+    tables = {"trials.parquet": trials, "metrics/": METRICS, "buckets.parquet": BUCKETS}
+    return {name: [_described(column) for column in columns] for name, columns in tables.items()}
+
+
+def _described(column: Column) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "type": str(column.type),
+        "null": column.nullable,
+        "deterministic": column.deterministic,
+        "unit": column.unit,
+        "meaning": column.meaning,
+    }
+
+
 def deterministic_columns(schema: pa.Schema) -> list[str]:
     """The deterministic columns of a published file, in their order."""
     columns = study_metadata(schema)["columns"]
@@ -86,6 +107,8 @@ def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:
         "metric": config.study.metric,
         "direction": config.study.direction,
         "search": canonical["search"],
+        "settings": canonical,
+        "study_file": str(config.source.path.absolute()),
         "versions": _versions(),
         "columns": {
             c.name: {"meaning": c.meaning, "unit": c.unit, "deterministic": c.deterministic}
@@ -105,19 +128,27 @@ def _versions() -> dict[str, str]:
 
 
 def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
-    params = (
-        Column(f"params_{name}", _param_type(entry), f"the parameter {name}", D)
-        for name, entry in config.columns.items()
-    )
+    params = {name: _param_type(entry) for name, entry in config.columns.items()}
+    return _trials_of(params, config.train.metric_names, config.train.test_metric_names)
+
+
+def _columns_of_any() -> tuple[Column, ...]:
+    return _trials_of({"<name>": "that of its values"}, ("<metric>",), ("test_<metric>",))
+
+
+def _trials_of(
+    params: Mapping[str, Any], metrics: Sequence[str], test_metrics: Sequence[str]
+) -> tuple[Column, ...]:
+    """The columns of trials.parquet; `params` are the types of parameters, by name."""
+    drawn = (Column(f"params_{n}", kind, f"the parameter {n}", D) for n, kind in params.items())
     final = (
-        Column(f"final_{metric}", DOUBLE, f"{metric} after the last epoch", D)
-        for metric in config.train.metric_names
+        Column(f"final_{metric}", DOUBLE, f"{metric} after the last epoch", D) for metric in metrics
     )
     test = (
         Column(metric, DOUBLE, "on the test part, after the last epoch", D)
-        for metric in config.train.test_metric_names
+        for metric in test_metrics
     )
-    return (*OUTCOME, *params, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
+    return (*OUTCOME, *drawn, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
 
 
 def _param_type(entry: Any) -> pa.DataType:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from sweeper.config.model import ModelKind
+from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.forecast import Forecast
 from sweeper.trial import TrialSpec
@@ -112,7 +113,7 @@ class Policy:
 
     `trials_a_structure` is how many trials of one structure the whole study can expect, by kind of
     model; `stops` are the epochs, ascending, at which a round may end. A trial takes `members`
-    lanes of one bucket.
+    lanes of one bucket; `given` is the class of all trials, where the study file says which.
     """
 
     strategy: Literal["auto", "exact", "padded", "process"]
@@ -122,6 +123,7 @@ class Policy:
     forecast: Forecast
     stops: tuple[int, ...] = field(default=())
     members: int = 1
+    given: ClassTable | None = None
 
     def next_stop(self, trial: LiveTrial) -> int:
         """The epoch to which `trial` trains in the next round."""

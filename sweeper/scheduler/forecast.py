@@ -173,6 +173,8 @@ def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequ
 
     Under `map` a lane takes one branch; under `vmap` every lane would compute all of them.
     """
+    if config.trial is not None:
+        return dict(config.trial.program.traced)
     entry = config.search.get("model.activation")
     if lane_loop != "map" or not isinstance(entry, CategoricalSearch) or "mlp" not in config.kinds:
         return {}

@@ -92,6 +92,9 @@ def _wanted(
     alone. Where padding is of no use it shares a program if another trial has, or is likely to
     have, the same structure.
     """
+    if policy.given is not None:
+        size = (policy.given.width, policy.given.depth)
+        return _program(structure, policy.given.strategy, policy, size)
     best = policy.forecast.best_class(structure)
     if policy.strategy == "process":
         return _program(structure, "process", policy)
@@ -111,7 +114,7 @@ def _program(
     structure: Structure,
     strategy: Strategy,
     policy: Policy,
-    padded_to: tuple[int, int] | tuple[None, None] = (None, None),
+    padded_to: tuple[int | None, int | None] = (None, None),
 ) -> ProgramClass:
     settings = structure.program if padded_to[0] is None else (structure.family or "")
     loop: LaneLoop = "map" if strategy == "process" else policy.lane_loop
@@ -132,7 +135,9 @@ def _program(
 def _sized(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
     """A new class that `trials` trials join at first."""
     capacity = capacity_for(program.lane_loop, trials * policy.members)
-    if program.strategy == "process":
+    if policy.given is not None:
+        capacity = policy.given.capacity
+    elif program.strategy == "process":
         capacity = policy.members
     elif program.lane_loop == "map":  # the study's own, known before the first trial is asked
         capacity = policy.forecast.capacity

@@ -30,6 +30,7 @@ def policy_of(
         forecast=forecast,
         stops=_stops(config, tuple(rungs), forecast),
         members=len(config.members),
+        given=config.trial and config.trial.program,
     )
 
 
@@ -43,6 +44,8 @@ def lane_loop_of(config: StudyConfig, backend: str) -> LaneLoop:
 
     On a CPU `map`: its bits do not depend on capacity, and absent lanes cost nothing there.
     """
+    if config.trial is not None:
+        return config.trial.program.lane_loop
     if config.execution.lane_loop != "auto":
         return config.execution.lane_loop
     return "map" if backend == "cpu" else "vmap"

@@ -46,6 +46,8 @@ class Study:
         self._space = {name: distribution(entry) for name, entry in config.columns.items()}
         self._entries = config.columns
         self._storage = InMemoryStorage()
+        # a trial that is run again keeps its number, which is not Optuna's then
+        self._first = 0 if config.trial is None else config.trial.number
         self._grid = Grid(config) if config.study.sampler.name == "grid" else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -76,7 +78,7 @@ class Study:
     def tell(self, number: int, state: TrialState, value: float | None) -> None:
         """End trial `number`; the `value` counts for COMPLETE, Optuna takes a PRUNED one's last."""
         told = value if state is TrialState.COMPLETE else None
-        self._study.tell(number, told, state=_STATES[state])
+        self._study.tell(number - self._first, told, state=_STATES[state])
 
     def attributes(self, numbers: Iterable[int]) -> dict[int, Attributes]:
         """What the sampler and the pruner keep with each of the trials `numbers`."""
@@ -89,7 +91,7 @@ class Study:
             self._study.enqueue_trial(self._grid.point(number))
         trial = self._study.ask(self._space)
         params = {name: decode(self._entries[name], trial.params[name]) for name in self._entries}
-        return TrialSpec(trial.number, params, dict(trial.params), told_through_round)
+        return TrialSpec(self._first + trial.number, params, dict(trial.params), told_through_round)
 
     def _remembered(self, past: PastTrial) -> FrozenTrial:
         reports = dict(enumerate(past.reports, 1))
@@ -107,4 +109,6 @@ class Study:
         )
 
     def _id(self, number: int) -> int:
-        return self._storage.get_trial_id_from_study_id_trial_number(self._study._study_id, number)
+        return self._storage.get_trial_id_from_study_id_trial_number(
+            self._study._study_id, number - self._first
+        )

@@ -15,9 +15,9 @@ def distribution(entry: SearchEntry) -> BaseDistribution:
     if isinstance(entry, CategoricalSearch):
         return CategoricalDistribution(entry.choices)
     if isinstance(entry, FloatSearch):
-        values = entry.values()
-        high = values[-1] if values else entry.high  # Optuna warns of a high between two steps
-        return FloatDistribution(entry.low, high, log=entry.log, step=entry.step)
+        if count := entry.count():  # Optuna's own steps lose the last value to rounding
+            return FloatDistribution(0.0, float(count))
+        return FloatDistribution(entry.low, entry.high, log=entry.log)
     return _integer_distribution(entry)
 
 
@@ -39,7 +39,8 @@ def decode(entry: SearchEntry, drawn: Scalar) -> Scalar:
     if isinstance(entry, CategoricalSearch):
         return drawn
     if isinstance(entry, FloatSearch):
-        return float(drawn)
+        count = entry.count()
+        return entry.at(min(int(drawn), count - 1)) if count else float(drawn)
     if entry.base is not None:
         return entry.base ** min(math.floor(float(drawn)), round(math.log2(entry.high)))
     if entry.log:
@@ -50,8 +51,10 @@ def decode(entry: SearchEntry, drawn: Scalar) -> Scalar:
 
 def drawn(entry: SearchEntry, index: int, value: Scalar) -> Scalar:
     """A number that `decode` turns into `value`, the `index`-th of its entry."""
-    if not isinstance(entry, IntSearch):
+    if isinstance(entry, CategoricalSearch) or entry.count() is None:
         return value
+    if isinstance(entry, FloatSearch):
+        return index + 0.5
     if entry.base is not None:
         return math.log2(float(value)) + 0.5
     return float(value) + 0.5 if entry.log else index + 0.5

@@ -420,6 +420,10 @@ BROKEN_SEARCH = {
         'optimizer.b1 = { type = "float", low = 0.1, high = 0.9, log = true, step = 0.1 }',
         ("optimizer.b1.step", "log with step 0.1", "remove one of the two"),
     ),
+    "steps finer than floats": (
+        'optimizer.b1 = { type = "float", low = 0.1, high = 0.9, step = 1e-300 }',
+        ("optimizer.b1.step", "step 1e-300 from 0.1 to 0.9", "write a larger one, or none"),
+    ),
     "base and log": (
         'model.width = { type = "int", low = 2, high = 4, base = 2, log = true }',
         ("model.width.base", "base with log", "remove one of the two"),

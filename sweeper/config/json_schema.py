@@ -1,0 +1,163 @@
+"""The form of a study file as JSON Schema, for editors; built from the tables that read it.
+
+It says less than `load` checks: a setting that may be searched is never required, and what
+settings must agree on between them is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from sweeper.config.draft import TABLES, Variants
+from sweeper.config.roles import is_fixed
+from sweeper.config.space import ENTRIES, SEARCHED_TABLES, types_for
+from sweeper.config.table import Table
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_LEFT_OUT = ("title", "$ref", "$defs")
+_OF_A_SCHEMA = ("items", "additionalProperties")
+_VERSION: Schema = {"const": 1, "description": "of these settings"}
+
+
+def study_schema() -> Schema:
+    """The JSON Schema of a study file."""
+    tables = {name: _any(_form(name, kind) for kind in kinds_of(name)) for name in TABLES}
+    needed = [
+        name
+        for name in TABLES
+        if name != "trial" and all(_form(name, kind).get("required") for kind in _written(name))
+    ]
+    return {
+        "$schema": DIALECT,
+        "title": "A study file of sweeper",
+        "type": "object",
+        "properties": {"version": _VERSION, **tables, "search": _search()},
+        "required": ["version", *needed],
+        "additionalProperties": False,
+        "allOf": list(_unless_searched()),
+    }
+
+
+def kinds_of(name: str) -> tuple[type[Table], ...]:
+    """The tables that a table of a study file may be, that for a searched kind the last."""
+    kind = TABLES[name]
+    if isinstance(kind, Variants) and kind.mixed is not None:
+        return (*kind.of.values(), kind.mixed)
+    return _written(name)
+
+
+def _written(name: str) -> tuple[type[Table], ...]:
+    """Those of them that it may be where its kind is written down."""
+    kind = TABLES[name]
+    return tuple(kind.of.values()) if isinstance(kind, Variants) else (kind,)
+
+
+def _form(name: str, kind: type[Table]) -> Schema:
+    """The schema of a table; what `[search]` may give instead is not required."""
+    schema = _plain(kind)
+    if name not in SEARCHED_TABLES or "required" not in schema:
+        return schema
+    variants = TABLES[name]
+    by = variants.by if isinstance(variants, Variants) and kind is variants.mixed else None
+    required = [key for key in schema["required"] if is_fixed(kind, key) and key != by]
+    return {**{k: v for k, v in schema.items() if k != "required"}, "required": required}
+
+
+def _unless_searched() -> Iterator[Schema]:
+    """A table may have the settings of several kinds only where its kind is searched."""
+    for name, kind in TABLES.items():
+        if isinstance(kind, Variants) and kind.mixed is not None:
+            searched = _within("search", _within(name, {"required": [kind.by]}))
+            only = _any(_form(name, variant) for variant in _written(name))
+            yield {"if": searched, "else": {"properties": {name: only}}}
+
+
+def _within(name: str, schema: Schema) -> Schema:
+    return {"properties": {name: schema}, "required": [name]}
+
+
+def _search() -> Schema:
+    """The schema of `[search]`, by dotted keys or by tables in it."""
+    anything = _any(_plain(entry) for entry in ENTRIES.values())
+    tables = {name: _searched(name, anything) for name in SEARCHED_TABLES}
+    in_quotes = f"^({'|'.join(SEARCHED_TABLES)})\\."
+    return {
+        "type": "object",
+        "description": "what trials fill in: entries by the dotted key of a setting",
+        "properties": tables,
+        "patternProperties": {in_quotes: anything},
+        "additionalProperties": False,
+    }
+
+
+def _searched(name: str, anything: Schema) -> Schema:
+    """The schema of the entries for the settings of one table."""
+    entries: dict[str, list[Schema]] = {}
+    for kind in kinds_of(name):
+        for setting in kind.model_fields:
+            if not is_fixed(kind, setting):
+                entries.setdefault(setting, []).extend(_entries(kind, setting))
+    is_open = any(kind.model_config.get("extra") == "allow" for kind in kinds_of(name))
+    return {
+        "type": "object",
+        "properties": {setting: _any(found) for setting, found in entries.items()},
+        "additionalProperties": anything if is_open else False,
+    }
+
+
+def _entries(kind: type[Table], setting: str) -> Iterator[Schema]:
+    """The entries that a setting can be filled by, with its own bounds for what they draw."""
+    own = _plain(kind)["properties"][setting]
+    bounds = {bound: own[bound] for bound in _BOUNDS if bound in own}
+    values = {key: value for key, value in own.items() if key not in ("default", "examples")}
+    for entry_type in types_for(kind, setting):
+        schema = _plain(ENTRIES[entry_type])
+        properties = dict(schema["properties"])
+        for name in properties.keys() & {"low", "high"}:
+            properties[name] = {**properties[name], **bounds}
+        if "choices" in properties:
+            properties["choices"] = {**properties["choices"], "items": values}
+        yield {**schema, "description": own.get("description", ""), "properties": properties}
+
+
+@cache
+def _plain(kind: type[Table]) -> Schema:
+    """The schema of a table as pydantic has it, with every reference written out."""
+    schema = kind.model_json_schema()
+    return _tidy(schema, schema.get("$defs", {}))
+
+
+def _tidy(schema: Schema, known: Mapping[str, Schema]) -> Schema:
+    """Without titles, references, and nulls, which TOML has not."""
+    if "$ref" in schema:
+        schema = {**known[schema["$ref"].rpartition("/")[2]], **schema}
+    not_null = [inner for inner in schema.get("anyOf", ()) if inner.get("type") != "null"]
+    if len(not_null) == 1:
+        schema = {**not_null[0], **{key: schema[key] for key in schema if key != "anyOf"}}
+    left_out = [*_LEFT_OUT] if schema.get("default") is not None else [*_LEFT_OUT, "default"]
+    return {
+        key: _tidy_value(key, value, known) for key, value in schema.items() if key not in left_out
+    }
+
+
+def _tidy_value(key: str, value: Any, known: Mapping[str, Schema]) -> Any:
+    """The value of a keyword, with the schemas in it tidied."""
+    if key == "properties":
+        return {name: _tidy(inner, known) for name, inner in value.items()}
+    if key == "anyOf":
+        return [_tidy(inner, known) for inner in value]
+    return _tidy(value, known) if key in _OF_A_SCHEMA and not isinstance(value, bool) else value
+
+
+def _any(schemas: Iterable[Schema]) -> Schema:
+    """A schema for whatever one of `schemas` is for."""
+    different: list[Schema] = []
+    for schema in schemas:
+        if schema not in different:
+            different.append(schema)
+    return different[0] if len(different) == 1 else {"anyOf": different}

@@ -1,0 +1,84 @@
+"""`[trial]`: which trial of a study a file runs again, in which class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model
+
+from sweeper.config.kinds import AnyScalar, Count
+from sweeper.config.settings import OPTIONAL_PARTS
+from sweeper.config.table import Fault, Table
+
+ClassStrategy = Literal["exact", "padded", "process"]
+
+
+def _size_and_strategy(
+    strategy: ClassStrategy, width: int | None, depth: int | None
+) -> Iterable[Fault]:
+    for name, value in (("width", width), ("depth", depth)):
+        if strategy == "padded" and value is None:
+            yield Fault(name, "missing", "write the size that the class is padded to")
+        elif strategy != "padded" and value is not None:
+            yield Fault(name, f"{value} for a class that pads nothing", "remove it")
+
+
+def _unknown_part(parts: tuple[str, ...]) -> Iterable[Fault]:
+    for part in parts:
+        if part not in OPTIONAL_PARTS:
+            yield Fault("parts", f"no part '{part}'", f"write some of {', '.join(OPTIONAL_PARTS)}")
+
+
+class ClassTable(Table):
+    """`[trial.class]`: what is fixed about the program that the trial is a lane of."""
+
+    rules = (_size_and_strategy, _unknown_part)
+
+    strategy: ClassStrategy = Field(description="of the class that trained it")
+    lane_loop: Literal["map", "vmap"] = Field(description="how the class runs its lanes")
+    capacity: Count = Field(description="lanes of the class; all but one stay empty", examples=[4])
+    epochs: Count = Field(
+        description="the most that a trial of its study could train", examples=[20]
+    )
+    width: Count | None = Field(
+        default=None, description="to which a padded class pads", examples=[64]
+    )
+    depth: Count | None = Field(
+        default=None, description="to which a padded class pads", examples=[4]
+    )
+    parts: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        description="settings compiled in because their study searches them",
+        examples=[["model.dropout"]],
+    )
+    traced: dict[str, Annotated[tuple[AnyScalar, ...], Field(strict=False)]] = Field(
+        default={},
+        description="structural settings that the class is told at run time, with all their values",
+        examples=[{"model.activation": ["relu", "tanh"]}],
+    )
+
+
+class TrialTable(Table):
+    """`[trial]`, written by `sweeper trial`: a study of this one trial, as it was in its study.
+
+    Its third setting is `class`, which Python keeps for itself: `TRIAL` adds it.
+    """
+
+    number: Annotated[int, Field(ge=0)] = Field(
+        description="the trial's, from which its random draws come", examples=[17]
+    )
+    epochs: Count = Field(
+        description="after which it ends, even where train.epochs is more", examples=[20]
+    )
+
+    @property
+    def program(self) -> ClassTable:
+        """The table `class`."""
+        return getattr(self, "class")
+
+
+_class: Any = (ClassTable, Field(description="the class that trained it"))
+TRIAL: type[TrialTable] = create_model(
+    "TRIAL", __base__=TrialTable, __module__=__name__, **{"class": _class}
+)

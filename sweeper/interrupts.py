@@ -1,0 +1,59 @@
+"""Ctrl-C: once to stop at the end of the round, twice at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+
+
+def leave_on_interrupt() -> None:
+    """Let Ctrl-C end the program quietly, until something else is to be done."""
+    signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(INTERRUPTED)
+
+
+@contextmanager
+def interruptible(say: Callable[[str], None]) -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second ends the program where it stands.
+
+    Python runs signal handlers in its main thread alone, which may be deep in a compiled program
+    or hold a lock. So the signal only wakes a thread of its own, which does the rest.
+    """
+    stop = threading.Event()
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    threading.Thread(target=_await_signals, args=(woken, stop, say), daemon=True).start()
+    handler = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    descriptor = signal.set_wakeup_fd(waking.fileno())
+    try:
+        yield stop
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        signal.signal(signal.SIGINT, handler)
+        waking.close()
+
+
+def _await_signals(woken: socket.socket, stop: threading.Event, say: Callable[[str], None]) -> None:
+    """Act on each Ctrl-C until the other end of `woken` is closed."""
+    with woken:
+        while received := woken.recv(1):
+            if received[0] != signal.SIGINT:
+                continue
+            if stop.is_set():
+                if sys.stderr.isatty():
+                    os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
+                os._exit(INTERRUPTED)
+            stop.set()
+            say("waiting for the buckets in training, then stopping; Ctrl-C again leaves at once")

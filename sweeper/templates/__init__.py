@@ -1,0 +1,62 @@
+"""Study files to begin with: whole ones beside this module, which `init` fills in."""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeper.config.source import Source
+from sweeper.config.writing import toml_value
+
+if TYPE_CHECKING:
+    from sweeper.data.guess import Guess
+
+# of the training part, so that an epoch has some steps; and what a study file has at most
+_STEPS, _LARGEST_BATCH = 8, 64
+
+
+class Template(StrEnum):
+    """The study files there are, by name."""
+
+    DIGITS = "digits"
+    CSV = "csv"
+    REGRESSION = "regression"
+
+
+def study_text(template: Template, written_to: Path) -> str:
+    """The study file of a template, as it will stand at `written_to`."""
+    text = files("sweeper.templates").joinpath(f"{template}.toml").read_text(encoding="utf-8")
+    return text.replace("study.toml", written_to.name)
+
+
+def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
+    """A study file with a table of the user's filled in, and a name after it."""
+    name = re.sub(r"\W+", "-", data.stem).strip("-") or "study"
+    path = data if data.is_absolute() else Path(os.path.relpath(data, written_to.parent))
+    batch = max(1, min(_LARGEST_BATCH, guessed.rows // 2 // _STEPS))
+    for key, value in {
+        "study.name": name,
+        "data.source": guessed.source,
+        "data.path": path.as_posix(),
+        "data.target": guessed.target,
+        "train.batch_size": batch,
+    }.items():
+        text = _with(text, key, value)
+    return text
+
+
+def _with(text: str, key: str, value: str | int) -> str:
+    """The file with another value for a setting that has a line of its own."""
+    line = Source(Path(), text).line(key)
+    assert line is not None, f"{key} has a line in every template"
+    lines = text.splitlines(keepends=True)
+    setting, _, old = lines[line - 1].partition("= ")
+    comment = re.search(r' *#[^"]*$', old)
+    said = f"{setting}= {toml_value(value)}"
+    told = "" if comment is None else comment[0].strip()
+    lines[line - 1] = f"{said:<34} {told}".rstrip() + "\n"
+    return "".join(lines)

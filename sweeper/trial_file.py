@@ -1,0 +1,160 @@
+"""A study file that runs one trial again: the study's own, with the trial's values filled in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig, parse
+from sweeper.config.draft import DISCRIMINATORS
+from sweeper.config.writing import toml_text
+from sweeper.errors import Problem, StudyError
+from sweeper.results.read import Results, open_results
+from sweeper.scheduler.forecast import traced_structure
+from sweeper.scheduler.policy import lane_loop_of
+
+# what says how trials are proposed, placed and cut into rounds: of one given trial nothing depends
+# on it
+_OF_SEVERAL = {"study": ("sampler", "pruner"), "execution": ("costs", "strategy", "lane_loop")}
+# as in the names of studies, with room for "-trial-" and a number
+_LONGEST_NAME = 80
+_FUNCTION = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_]\w*")
+
+
+def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
+    """The text of a study file that runs trial `number` again, bit for bit; the best if None.
+
+    It will stand at `written_to`, which says where the files are that the study names.
+
+    Raises:
+        SetupError: nothing was published in `run_dir`.
+        StudyError: there is no such trial, or its model would not be found from there.
+    """
+    results = open_results(run_dir)
+    row = _row(results, number)
+    file = Path(results.study["study_file"])
+    config = parse(toml_text(results.study["settings"]), file)
+    if written_to.parent.resolve() != file.parent:
+        _refuse_lost_modules(config, file.parent, written_to)
+    tables = _tables(config, row)
+    if "path" in tables["data"]:
+        tables["data"]["path"] = _found_from(tables["data"]["path"], file, written_to)
+    return _heading(config, row, written_to) + toml_text(tables)
+
+
+def _row(results: Results, number: int | None) -> Mapping[str, Any]:
+    if number is None:
+        best = results.best(1)
+        if not len(best):
+            raise StudyError(_no_such("no trial is complete, so none is the best", results))
+        number = int(best["trial_number"].iloc[0])
+    row = results.trial(number)
+    if row is None:
+        raise StudyError(_no_such(f"no trial {number} has ended", results))
+    if row["class_id"] is None or row["device"] is None:
+        raise StudyError(_no_such(f"trial {number} was never trained", results))
+    return row
+
+
+def _no_such(found: str, results: Results) -> Problem:
+    numbers = results.trials()["trial_number"]
+    known = f"{numbers.min()} to {numbers.max()}" if len(numbers) else "none yet"
+    return Problem(str(results.run_dir.root), "", found, f"name one that is there: {known}")
+
+
+def _tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
+    """All tables of the file, in its order."""
+    canonical = config.canonical()
+    settings = config.filled(json.loads(row["params_json"]))
+    for name in ("model", "optimizer", "train"):
+        canonical[name] = getattr(settings, name).model_dump(mode="json")
+    for name, keys in _OF_SEVERAL.items():
+        for key in keys:
+            canonical[name].pop(key, None)
+    number = row["trial_number"]
+    canonical["study"]["name"] = f"{config.study.name[:_LONGEST_NAME]}-trial-{number}"
+    canonical["study"]["n_trials"] = 1
+    canonical["results"]["dir"] = f"{config.run_dir}-trial-{number}"
+    del canonical["search"]
+    canonical["trial"] = _trial(config, row, settings.train.epochs)
+    return {name: _in_order(name, table) for name, table in canonical.items()}
+
+
+def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str, Any]:
+    """The table `[trial]`; a trial that failed is given all its epochs."""
+    lane_loop = lane_loop_of(config, row["device"].partition(":")[0])
+    return {
+        "number": row["trial_number"],
+        "epochs": epochs if row["state"] == "FAIL" else row["epochs_done"],
+        "class": {
+            "strategy": row["strategy"],
+            "lane_loop": row["lane_loop"],
+            "capacity": row["capacity"],
+            "width": row["padded_width"],
+            "depth": row["padded_depth"],
+            "epochs": config.max_epochs,
+            "parts": sorted(config.filled({}).parts),
+            "traced": dict(traced_structure(config, lane_loop)),
+        },
+    }
+
+
+def _in_order(name: str, table: Any) -> Any:
+    """A table with the setting in front that says which settings it has."""
+    first = DISCRIMINATORS.get(name)
+    return table if first is None else {first: table[first], **table}
+
+
+def _found_from(path: str, study_file: Path, written_to: Path) -> str:
+    """The path of the study's data as the new file has to say it."""
+    if written_to.parent.resolve() == study_file.parent:
+        return path
+    beside = study_file.parent / path
+    return str(beside if beside.is_file() else Path(path).absolute())
+
+
+def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> None:
+    """Python is looked up beside the study file, so a trial's file has to stand there, too."""
+    for key, text in _texts(config.canonical(), ""):
+        named = _FUNCTION.fullmatch(text)
+        if (
+            named is None
+            or not _is_module(base, named[1])
+            or _is_module(written_to.parent, named[1])
+        ):
+            continue
+        raise StudyError(
+            Problem(
+                str(written_to),
+                key,
+                f"{text} is looked up beside the study file, in {base}",
+                f"write the file there: -o {base / written_to.name}",
+            )
+        )
+
+
+def _is_module(directory: Path, name: str) -> bool:
+    return (directory / f"{name}.py").is_file() or (directory / name).is_dir()
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Every text among settings, with its dotted key."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{key}.{name}" if key else name)
+
+
+def _heading(config: StudyConfig, row: Mapping[str, Any], written_to: Path) -> str:
+    ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
+    train_s = row["train_s"] or 0.0
+    return (
+        f"# Trial {row['trial_number']} of the study {config.study.name}, to be run again.\n"
+        f"# Run: python -m sweeper run {written_to}\n"
+        f"# It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.\n"
+        f"# Expect: a value of {row['value']}, bit for bit on the same machine and versions.\n"
+    )

@@ -1,0 +1,139 @@
+"""The JSON Schema of study files takes what `load` takes, and sees what an editor can see."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.config.draft import TABLES
+from sweeper.config.json_schema import DIALECT, kinds_of, study_schema
+from tests.command_line import STUDY, CommandLine
+from tests.config.conftest import VALID
+from tests.config.schema_checker import faults
+
+ROOT = Path(__file__).parents[2]
+STUDIES = sorted((ROOT / "studies").glob("*.toml"))
+SCHEMA = study_schema()
+OWN_MODEL = 'kind = "python"\nfunction = "nets:build"\nlayers = 3'
+
+
+def said(text: str) -> list[str]:
+    return list(faults(tomllib.loads(text), SCHEMA))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.name)
+def test_each_study_of_the_project_is_valid(path: Path) -> None:
+    assert said(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.name)
+def test_the_line_that_names_the_schema_disturbs_nothing(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    plain, lined = (parse(t, path) for t in (text, f"#:schema ./study.schema.json\n{text}"))
+    assert plain.canonical() == lined.canonical()
+    for key in ("study.metric", "search.model.depth", "results.keep_models"):
+        line = plain.source.line(key)
+        assert line is not None
+        assert lined.source.line(key) == line + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VALID,
+        STUDY,
+        VALID.replace('kind = "mlp"\n', ""),
+        VALID.replace("depth = 1\n", ""),
+        VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', OWN_MODEL),
+        VALID.replace('kind = "mlp"', OWN_MODEL)
+        + 'model.kind = { type = "categorical", choices = ["mlp", "python"] }\n',
+        VALID.replace("model.depth =", '"model.depth" ='),
+        VALID.replace('name = "iris"', 'name = "iris"\nsplit.val = 0.5'),
+        VALID + '[execution]\nthreads = 0\nworkers = "auto"\n',
+    ],
+)
+def test_what_loads_is_valid(text: str) -> None:
+    parse(text, Path("study.toml"))
+    assert said(text) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("version = 1", "version = 2", ".version: const"),
+        ("n_trials = 8", "n_trials = 0", ".study.n_trials: minimum"),
+        ("n_trials = 8", "", ".study.n_trials: required"),
+        ("n_trials = 8", 'n_trials = "8"', ".study.n_trials: type"),
+        ('"minimize"', '"minimise"', ".study.direction: enum"),
+        ('source = "sklearn"', 'source = "sklaern"', ".data: anyOf"),
+        ('name = "iris"', "", ".data: anyOf"),
+        ("width = 8", "widht = 8", ".model: anyOf"),
+        ("lr = 1e-3", "lr = -1", ".optimizer: anyOf"),
+        ("epochs = 4", "epochs = 4\nlr = 1", ".train.lr: not allowed"),
+        ("[search]", "[serach]", ".serach: not allowed"),
+        ("high = 3 }", "high = 3, hihg = 3 }", ".search.model.depth: anyOf"),
+        ("high = 3 }", "high = 1001 }", ".search.model.depth: anyOf"),
+        ('type = "float"', 'type = "flaot"', ".search.optimizer.lr: anyOf"),
+        ("optimizer.lr =", "optimizer.rl =", ".search.optimizer.rl: not allowed"),
+    ],
+)
+def test_what_an_editor_can_see_is_said_where_it_stands(old: str, new: str, expected: str) -> None:
+    assert old in VALID
+    assert expected in said(VALID.replace(old, new))
+
+
+def settings(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+    """The schema of each setting in that of a table."""
+    found = []
+    for name, inner in schema["properties"].items():
+        is_table = "properties" in inner
+        found += settings(inner, f"{path}.{name}") if is_table else [(f"{path}.{name}", inner)]
+    return found
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_setting_says_what_it_takes_and_what_it_is(name: str) -> None:
+    form = SCHEMA["properties"][name]
+    forms = form.get("anyOf", [form])
+    assert len(forms) == len(kinds_of(name))
+    for table in forms:
+        for key, schema in settings(table, name):
+            assert schema.keys() & {"type", "const", "enum", "anyOf"}, key
+            assert schema.get("description"), key
+
+
+def test_the_schemas_are_commands(command: CommandLine) -> None:
+    shown = command("schema", "study")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert json.loads(shown.stdout) == json.loads(json.dumps(SCHEMA))
+    assert SCHEMA["$schema"] == DIALECT == "https://json-schema.org/draft/2020-12/schema"
+
+    command.write()
+    tables = json.loads(command("schema", "results").stdout)["tables"]
+    own = json.loads(command("schema", "results", "study.toml").stdout)["tables"]
+    assert [name for name in tables if tables[name] == own[name]] == ["metrics/", "buckets.parquet"]
+    names, own_names = (
+        [column["name"] for column in found["trials.parquet"]] for found in (tables, own)
+    )
+    assert [n for n in names if n not in own_names] == [
+        "params_<name>",
+        "final_<metric>",
+        "test_<metric>",
+    ]
+    assert [n for n in own_names if n not in names] == [
+        *("params_lr", "params_epochs", "final_train_loss", "final_val_loss", "test_loss")
+    ]
+    (state,) = (column for column in tables["trials.parquet"] if column["name"] == "state")
+    assert state == {
+        "name": "state",
+        "type": "string",
+        "null": False,
+        "deterministic": True,
+        "unit": None,
+        "meaning": "COMPLETE, PRUNED or FAIL",
+    }

@@ -1,0 +1,30 @@
+"""A float in steps is drawn by the place of its value, so that rounding loses none."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.config.search import FloatSearch
+from sweeper.study.space import decode, distribution
+
+
+@pytest.mark.filterwarnings("error")
+@given(
+    low=st.floats(-1e3, 1e3, allow_subnormal=False),
+    step=st.floats(1e-3, 1e3),
+    steps=st.floats(0, 20),
+)
+def test_each_value_is_drawn_as_often_as_another(low: float, step: float, steps: float) -> None:
+    entry = FloatSearch(type="float", low=low, high=low + steps * step, step=step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Optuna's, of a range that it cuts off
+        drawn_from = distribution(entry)
+    values = entry.values()
+    assert values is not None
+    assert (drawn_from.low, drawn_from.high) == (0, len(values))
+    assert [decode(entry, place + 0.5) for place in range(len(values))] == list(values)
+    assert decode(entry, float(len(values))) == values[-1]

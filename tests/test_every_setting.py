@@ -1,0 +1,145 @@
+"""Every setting is described, has an example that it takes, is in the README, and in a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import pytest
+
+from sweeper.config import StudyConfig
+from sweeper.config.draft import TABLES, Variants
+from sweeper.config.reading import read_value
+from sweeper.config.space import ENTRIES
+from sweeper.config.table import Table
+from sweeper.config.trial import TRIAL, TrialTable
+
+TESTS = Path(__file__).parent
+README = (TESTS.parent / "README.md").read_text(encoding="utf-8")
+SECTION = README.partition("<!-- settings: ")[2].partition("<!-- settings end")[0]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The setting `name` of `table`, under its dotted key."""
+
+    key: str
+    table: type[Table]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.table.__name__}-{self.key}"
+
+
+def tables_in(annotation: Any) -> Iterator[type[Table]]:
+    """The tables that an annotation names, alone or in a union."""
+    if annotation is TrialTable:
+        yield TRIAL
+    elif isinstance(annotation, type) and issubclass(annotation, Table):
+        yield annotation
+    elif get_origin(annotation) is Annotated:
+        yield from tables_in(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType, dict):
+        kinds = [kind for kind in get_args(annotation) if kind not in (NoneType, str)]
+        tables = [[*tables_in(kind)] for kind in kinds]
+        if all(tables):  # else it is a setting that may be written as a table, too
+            yield from chain(*tables)
+
+
+def settings_of(key: str, table: type[Table]) -> Iterator[Setting]:
+    for name, field in table.model_fields.items():
+        inner = [*tables_in(field.annotation)]
+        for one in inner:
+            yield from settings_of(f"{key}.{name}", one)
+        if not inner:
+            yield Setting(f"{key}.{name}", table, name)
+
+
+def settings() -> Iterator[Setting]:
+    """The settings of a whole study, as the class has them that a study file becomes."""
+    for name, field in StudyConfig.model_fields.items():
+        for table in tables_in(field.annotation):
+            yield from settings_of("search.KEY" if name == "search" else name, table)
+
+
+SETTINGS = [*settings()]
+KEYS = sorted({setting.key for setting in SETTINGS})
+
+
+def cells(key: str) -> list[list[str]]:
+    """The lines of the README's table for a setting, in cells."""
+    lines = [line for line in SECTION.splitlines() if line.startswith(f"| `{key}` |")]
+    return [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines]
+
+
+def test_no_table_is_forgotten() -> None:
+    read = {
+        table
+        for kind in TABLES.values()
+        for table in (kind.of.values() if isinstance(kind, Variants) else [kind])
+    } | set(ENTRIES.values())
+    mixed = {kind.mixed for kind in TABLES.values() if isinstance(kind, Variants)}
+    assert read == {setting.table for setting in SETTINGS} & read
+    fields = [field.annotation for field in StudyConfig.model_fields.values()]
+    assert {table for found in fields for table in tables_in(found)} - mixed == read
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_a_setting_is_described_with_an_example_in_the_readme(setting: Setting) -> None:
+    lines = cells(setting.key)
+    description = setting.table.model_fields[setting.name].description
+    assert description, "write Field(..., description=...)"
+    assert lines, "run scripts/settings"
+    for _, takes, default, example, meaning in lines:
+        assert takes
+        assert default
+        assert meaning
+        assert re.fullmatch("`.+`", example)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_a_setting_takes_its_own_examples(setting: Setting) -> None:
+    for example in setting.table.model_fields[setting.name].examples or ():
+        assert read_value(setting.table, setting.name, example, "")[1] == []
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_example_in_the_readme_is_taken(key: str) -> None:
+    """By one of the tables at least, where several kinds have the setting."""
+    tables = [(setting.table, setting.name) for setting in SETTINGS if setting.key == key]
+    for line in cells(key):
+        (example,) = tomllib.loads(f"example = {line[3].strip('`')}").values()
+        assert [] in [read_value(table, name, example, "")[1] for table, name in tables]
+
+
+@cache
+def texts() -> str:
+    """Every text in the tests that is not what a function or a module says of itself."""
+    found: list[str] = []
+    for path in sorted(TESTS.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found += [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in said
+        ]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_setting_is_in_a_test(key: str) -> None:
+    """By its dotted key, or as TOML has it: `name = value`."""
+    name = re.escape(key.rpartition(".")[2])
+    spellings = (rf"(?<![\w.]){re.escape(key)}(?![\w.])", rf"(?<![\w.-]){name} *= *[\[{{\"'\w.-]")
+    assert any(re.search(spelling, texts()) for spelling in spellings)

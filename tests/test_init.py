@@ -1,0 +1,153 @@
+"""`sweeper init` writes study files that run as they stand, and overwrites nothing."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sweeper.config import load, parse
+from sweeper.config.json_schema import study_schema
+from sweeper.data.guess import Guess, guess
+from sweeper.templates import Template, study_text
+from tests.command_line import CommandLine, settings
+from tests.config.schema_checker import faults
+
+SMALL = settings("study.n_trials=2", "train.epochs=1", "schedule.parallel=2")
+NUMBERS = [0.5 * i for i in range(60)]
+NAMES = ["a", "b", "c"] * 20
+
+
+@pytest.mark.parametrize("template", Template)
+def test_each_template_is_a_whole_study(template: Template) -> None:
+    text = study_text(template, Path("study.toml"))
+    config = parse(text, Path("study.toml"))
+    assert list(faults(tomllib.loads(text), study_schema())) == []
+    assert text.startswith("#:schema ./study.schema.json\n")
+    assert set(config.search) == {
+        *("model.depth", "model.width", "optimizer.lr", "optimizer.weight_decay")
+    }
+
+
+def test_the_digits_run_as_they_are_written(command: CommandLine) -> None:
+    done = command("init")
+    assert (done.returncode, done.stderr) == (0, "")
+    schema = json.loads((command.directory / "study.schema.json").read_text(encoding="utf-8"))
+    assert schema == json.loads(json.dumps(study_schema()))
+    assert load(command.directory / "study.toml").study.n_trials == 64
+    assert command("run", "study.toml", "--quiet", *SMALL).returncode == 0
+
+
+def test_nothing_is_overwritten(command: CommandLine) -> None:
+    (command.directory / "study.schema.json").write_text("{}", encoding="utf-8")
+    assert command("init", "-o", "mine.toml").returncode == 0
+    written = (command.directory / "mine.toml").read_text(encoding="utf-8")
+    assert "python -m sweeper run mine.toml\n" in written
+
+    done = command("init", "csv", "-o", "mine.toml")
+
+    mend = "name another with -o, or remove it"
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"mine.toml: there is such a file already; {mend}\n",
+    )
+    assert (command.directory / "mine.toml").read_text(encoding="utf-8") == written
+    assert (command.directory / "study.schema.json").read_text(encoding="utf-8") == "{}"
+
+
+@pytest.mark.parametrize("template", ["csv", "regression"])
+def test_the_place_of_the_data_is_told_by_its_line(template: str, command: CommandLine) -> None:
+    assert command("init", template).returncode == 0
+    text = (command.directory / "study.toml").read_text(encoding="utf-8")
+    line = next(n for n, line in enumerate(text.splitlines(), 1) if line.startswith("path "))
+    done = command("validate", "study.toml")
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"study.toml:{line}: data.path: no file 'your-data.csv' in ")
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"size": NUMBERS, "price": NUMBERS}, Guess("csv", "price", False, 60)),
+        ({"Label": NAMES, "size": NUMBERS}, Guess("csv", "Label", True, 60)),
+        ({"size": NUMBERS, "kind": NAMES}, Guess("csv", "kind", True, 60)),
+        ({"size": NUMBERS, "digit": [0, 1, 2] * 20}, Guess("csv", "digit", True, 60)),
+        ({"size": NUMBERS, "count": [*range(60)]}, Guess("csv", "count", False, 60)),
+        ({"size": NUMBERS, "is_large": [True, False] * 30}, Guess("csv", "is_large", True, 60)),
+    ],
+)
+def test_the_column_to_predict_is_guessed(
+    columns: dict[str, Any], expected: Guess, tmp_path: Path
+) -> None:
+    path = tmp_path / "table.csv"
+    pd.DataFrame(columns).to_csv(path, index=False)
+    assert guess(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments", "loss", "target"),
+    [
+        ({"size": NUMBERS, "kind": NAMES}, (), "cross_entropy", "kind"),
+        ({"price": NUMBERS, "kind": NAMES}, (), "mse", "price"),
+        ({"size": NUMBERS, "digit": [0, 1, 2] * 20}, ("regression",), "mse", "digit"),
+    ],
+)
+def test_a_study_of_a_table_runs_as_it_is_written(
+    columns: dict[str, Any],
+    arguments: tuple[str, ...],
+    loss: str,
+    target: str,
+    command: CommandLine,
+) -> None:
+    (command.directory / "tables").mkdir()
+    pd.DataFrame(columns).to_csv(command.directory / "tables" / "my table.csv", index=False)
+
+    done = command("init", *arguments, "--data", "tables/my table.csv")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    config = load(command.directory / "study.toml")
+    assert (config.study.name, config.train.loss) == ("my-table", loss)
+    assert config.canonical()["data"]["target"] == target
+    text = (command.directory / "study.toml").read_text(encoding="utf-8")
+    assert 'path   = "tables/my table.csv"' in text
+    assert "  # the column to predict" in text
+    ran = command("run", "study.toml", "--quiet", *SMALL)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (("csb",), 2, "no study 'csb' to begin with; write one of digits, csv, regression\n"),
+        (("table.txt",), 2, "no study 'table.txt' to begin with; write --data table.txt\n"),
+        (
+            ("digits", "--data", "table.txt"),
+            2,
+            "--data: a table for the study of the digits; write csv or regression, or neither\n",
+        ),
+        (
+            ("--data", "table.txt"),
+            3,
+            "table.txt: of an unknown kind; name a file in .csv or .parquet\n",
+        ),
+        (
+            ("--data", "one.csv"),
+            3,
+            "one.csv: 2 rows and 1 columns; name one with rows and two columns or more\n",
+        ),
+        (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
+    ],
+)
+def test_what_cannot_be_begun_is_refused(
+    arguments: tuple[str, ...], code: int, expected: str, command: CommandLine
+) -> None:
+    (command.directory / "table.txt").write_text("a b\n", encoding="utf-8")
+    (command.directory / "one.csv").write_text("a\n1\n2\n", encoding="utf-8")
+    done = command("init", *arguments)
+    assert done.returncode == code
+    assert expected in done.stderr
+    assert not (command.directory / "study.toml").exists()

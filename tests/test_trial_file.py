@@ -1,0 +1,240 @@
+"""`sweeper trial` writes a study file that runs one trial again, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyarrow import parquet
+
+from sweeper import open_results
+from sweeper.authoring import begin_again
+from sweeper.config import StudyConfig, load, parse
+from sweeper.config.writing import toml_text
+from sweeper.errors import StudyError
+from sweeper.results.schema import deterministic_columns
+from sweeper.rundir import RunDir
+from tests.command_line import STUDY, CommandLine, settings
+
+# Shapes, a traced part and an activation that a padded class is told at run time: whatever a
+# class compiles in because its study searches it.
+SPACE = (
+    "search.model.depth={type='int', low=1, high=2}",
+    "search.model.width={type='int', low=4, high=8, base=2}",
+    "search.model.dropout={type='categorical', choices=[0.0, 0.2]}",
+    "search.model.activation={type='categorical', choices=['relu', 'tanh']}",
+    "search.optimizer.lr.high=1e-2",
+    "study.n_trials=8",
+    "study.sampler={name='random'}",
+    "study.pruner={name='median', n_startup_trials=2, n_warmup_steps=0}",
+)
+# what tells of the study around a trial, and not of the trial
+AROUND = {"study", "state", "reason", "params_json", "told_through_round"}
+AROUND |= {"first_round", "last_round"}
+
+
+def outcome(run_dir: Path, number: int) -> dict[str, Any]:
+    """The deterministic columns of a trial, but for those of the study around it."""
+    deterministic = deterministic_columns(parquet.read_schema(RunDir(run_dir).trials))
+    row = open_results(run_dir).trial(number)
+    assert row is not None
+    return {
+        name: row[name]
+        for name in deterministic
+        if name not in AROUND and not name.startswith("params_")
+    }
+
+
+def curves(run_dir: Path, number: int) -> pd.DataFrame:
+    found = open_results(run_dir).metrics().drop(columns=["study", "elapsed_s"])
+    found = found[found["trial_number"] == number]
+    order = ["replicate", "fold", "epoch", "metric"]
+    return found.sort_values(order).reset_index(drop=True)
+
+
+def run_again(command: CommandLine, number: int) -> Path:
+    """The run directory of trial `number`, run again."""
+    root = command.directory
+    begin_again(command.run_dir.root, number, root / "again.toml")
+    directory = root / "again"
+    done = command("run", "again.toml", "--quiet", *settings(f"results.dir={directory}"))
+    assert (done.returncode, done.stderr) == (0, "")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("strategy", "state", "more"),
+    [
+        ("exact", "PRUNED", ()),
+        ("exact", "COMPLETE", ("execution.lane_loop=vmap", "study.replicates=2")),
+        ("padded", "COMPLETE", ()),
+        ("padded", "PRUNED", ("execution.lane_loop=vmap",)),
+        ("process", "COMPLETE", ("execution.workers=1",)),
+        ("auto", "PRUNED", ("study.folds=2",)),
+    ],
+)
+def test_a_trial_is_run_again_bit_for_bit(
+    strategy: str, state: str, more: tuple[str, ...], command: CommandLine
+) -> None:
+    command.write()
+    forced = settings(*SPACE, f"execution.strategy={strategy}", *more)
+    done = command("run", "study.toml", "--quiet", *forced)
+    assert (done.returncode, done.stderr) == (0, "")
+    trials = open_results(command.run_dir.root).trials().set_index("trial_number")
+    number = int(trials.index[trials["state"] == state][-1])
+
+    again = run_again(command, number)
+
+    assert outcome(command.run_dir.root, number) == outcome(again, number)
+    assert set(open_results(again).trials()["state"]) == {"COMPLETE"}
+    pd.testing.assert_frame_equal(
+        curves(command.run_dir.root, number), curves(again, number), check_exact=True
+    )
+
+
+def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:
+    command.write()
+    assert command("run", "study.toml", "--quiet", *settings("study.n_trials=3")).returncode == 0
+    best = int(open_results(command.run_dir.root).best(1)["trial_number"][0])
+
+    done = command("trial", "runs/wine", "best")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    config = load(command.directory / "trial.toml")
+    assert config.trial is not None
+    assert (config.trial.number, config.study.name) == (best, f"wine-trial-{best}")
+    again = command("trial", "runs/wine", "best")
+    assert again.returncode == 2
+    assert again.stderr == (
+        "trial.toml: there is such a file already; name another with -o, or remove it\n"
+    )
+    nothing = command("trial", "runs/wine", "7", "-o", "other.toml")
+    assert nothing.returncode == 2
+    assert nothing.stderr == "runs/wine: no trial 7 has ended; name one that is there: 0 to 2\n"
+    assert not (command.directory / "other.toml").exists()
+
+
+def test_a_trial_finds_data_and_model_of_its_study(command: CommandLine) -> None:
+    studies, elsewhere = command.directory / "studies", command.directory / "elsewhere"
+    studies.mkdir()
+    elsewhere.mkdir()
+    rows = "\n".join(f"{i},{i % 7},{i % 2}" for i in range(60))
+    (studies / "points.csv").write_text(f"a,b,label\n{rows}\n", encoding="utf-8")
+    (studies / "nets.py").write_text(
+        "import equinox as eqx\n"
+        "def build(in_size, out_size, key, width):\n"
+        "    return eqx.nn.MLP(in_size, out_size, width, 1, key=key)\n",
+        encoding="utf-8",
+    )
+    text = STUDY.replace('source = "sklearn"\nname = "wine"', 'source = "csv"\npath = "points.csv"')
+    text = text.replace("split = {", 'target = "label"\nsplit = {')
+    (studies / "mlp.toml").write_text(text, encoding="utf-8")
+    own = text.replace('kind = "mlp"\ndepth = 1', 'kind = "python"\nfunction = "nets:build"')
+    (studies / "own.toml").write_text(own, encoding="utf-8")
+    few = settings("study.n_trials=1", "train.batch_size=8")
+    for name in ("mlp", "own"):
+        assert (
+            command(
+                "run", f"studies/{name}.toml", "--quiet", *few, "--set", f"results.dir={name}"
+            ).returncode
+            == 0
+        )
+
+    far = str(elsewhere / "trial.toml")
+    assert command("trial", "mlp", "0", "-o", far).returncode == 0
+    assert command("run", far, "--quiet").returncode == 0
+
+    lost = command("trial", "own", "0", "-o", far.replace("trial", "own"))
+    assert lost.returncode == 2
+    assert f"write the file there: -o {studies / 'own.toml'}" in lost.stderr
+    assert command("trial", "own", "0", "-o", "studies/again.toml").returncode == 0
+    assert command("run", "studies/again.toml", "--quiet").returncode == 0
+    first, second = (outcome(command.directory / name, 0) for name in ("own", "own-trial-0"))
+    assert first == second
+
+
+TRIAL = """
+[trial]
+number = 3
+epochs = 4
+
+[trial.class]
+strategy = "padded"
+lane_loop = "map"
+capacity = 4
+epochs = 4
+width = 8
+depth = 1
+
+[trial.class.traced]
+"model.activation" = ["relu", "tanh"]
+"""
+ALONE = STUDY.partition("[search]")[0].replace("n_trials = 12", "n_trials = 1") + TRIAL
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(StudyError) as refusal:
+        parse(text, Path("study.toml"))
+    return [str(problem) for problem in refusal.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "n_trials = 1",
+            "n_trials = 2",
+            "study.toml:7: study.n_trials: 2 trials, where [trial] names one; write 1, or remove "
+            "[trial], and the file is a study again",
+        ),
+        (
+            "[data]",
+            "[study.pruner]\nname = 'median'\n\n[data]",
+            "study.toml:10: study.pruner: 'median' for a trial that ends after trial.epochs; "
+            "remove it, or remove [trial], and the file is a study again",
+        ),
+        (
+            "[trial]",
+            "[search]\nmodel.width = { type = 'int', low = 4, high = 8 }\n[trial]",
+            "study.toml:31: search: values to search, for one given trial; remove [search], or "
+            "remove [trial], and the file is a study again",
+        ),
+        (
+            "number = 3\nepochs = 4",
+            "number = 3\nepochs = 5",
+            "study.toml:33: trial.epochs: 5 is more than train.epochs or trial.class.epochs; "
+            "write 4 or less",
+        ),
+        (
+            "width = 8\ndepth = 1\n\n[optimizer]",
+            "width = 9\ndepth = 1\n\n[optimizer]",
+            "study.toml:40: trial.class.width: no room for model.width 9; "
+            "write 9 or more, or model.width = 8",
+        ),
+        (
+            'strategy = "padded"',
+            'strategy = "padded"\nparts = ["model.depth"]',
+            "study.toml:37: trial.class.parts: no part 'model.depth'; "
+            "write some of model.dropout, optimizer.clip_norm",
+        ),
+        (
+            "epochs = 4\nwidth = 8\ndepth = 1\n",
+            "epochs = 4\nwidth = 8\n",
+            "study.toml:35: trial.class.depth: missing; write the size that the class is padded to",
+        ),
+    ],
+)
+def test_what_contradicts_the_trial_is_refused(old: str, new: str, expected: str) -> None:
+    text = ALONE.replace("depth = 1\nwidth = 8\n", "width = 8\ndepth = 1\n")
+    assert old in text
+    assert problems(text.replace(old, new)) == [expected]
+
+
+def test_a_trial_file_says_again_what_was_read() -> None:
+    config = parse(ALONE, Path("study.toml"))
+    again: StudyConfig = parse(toml_text(config.canonical()), Path("study.toml"))
+    assert again.canonical() == config.canonical()
+    assert again.trial is not None
+    assert again.trial.program.traced == {"model.activation": ("relu", "tanh")}
