@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,8 @@ def test_the_column_to_predict_is_guessed(
     path = tmp_path / "table.csv"
     pd.DataFrame(columns).to_csv(path, index=False)
     assert guess(path) == expected
+    pd.DataFrame(columns).to_parquet(path.with_suffix(".parquet"))
+    assert guess(path.with_suffix(".parquet")) == replace(expected, source="parquet")
 
 
 @pytest.mark.parametrize(

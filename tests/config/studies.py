@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from hypothesis import strategies as st
 
 from sweeper.config.draft import TABLES, Variants
@@ -29,9 +31,14 @@ ROWS = [f"{i},{i % 7},{'abc'[i % 3]},{i / 4}" for i in range(120)]
 FILES = {
     "table.csv": "\n".join(["id,size,label,price", *ROWS, ""]),
     "nets.py": "import equinox as eqx\n"
+    "import pandas as pd\n"
+    "from pathlib import Path\n"
     "def build(in_size, out_size, key, **_):\n"
-    "    return eqx.nn.Linear(in_size, out_size, key=key)\n",
+    "    return eqx.nn.Linear(in_size, out_size, key=key)\n"
+    "def rows(**_):\n"
+    "    return pd.read_csv(Path(__file__).parent / 'table.csv')\n",
 }
+_PATHS = {"csv": "table.csv", "parquet": "table.parquet", "npz": "table.npz"}
 _WIDEST = 24  # between the least and the greatest whole number of a setting
 _LARGEST = 1e3
 _NUMBERS_OF = ("diabetes",)  # of scikit-learn's data sets those with numbers to predict
@@ -43,10 +50,17 @@ _FEW = {  # so that a study is planned in a moment, on data of the smallest size
     "train.epochs": st.integers(1, 8),
     "data.split.val": st.sampled_from([0.2, 0.25]),
     "data.split.test": st.sampled_from([0.0, 0.2]),
-    "data.path": st.just("table.csv"),
-    "data.drop": st.sampled_from([[], ["id"]]),
+    "data.function": st.just("nets:rows"),
+    "data.drop": st.just([]),
+    "data.x": st.just("features"),
+    "data.y": st.just("prices"),
+    "data.categorical_columns": st.just(["size"]),
+    "data.class_weights": st.sampled_from(["none", "balanced"]),
+    "data.split.group": st.just("size"),
+    "data.split.time": st.just("id"),
     "model.function": st.just("nets:build"),
     "execution.costs": st.nothing(),
+    "execution.memory_fraction": st.floats(0.1, 1),
     "results.dir": st.just("runs/generated"),
 }
 
@@ -55,6 +69,10 @@ def written(directory: Path) -> Path:
     """The study file in `directory`, beside which lie the files that it may name."""
     for name, text in FILES.items():
         (directory / name).write_text(text, encoding="utf-8")
+    table = pd.read_csv(directory / "table.csv")
+    table.to_parquet(directory / "table.parquet")
+    features, prices = table[["id", "size"]].to_numpy(float), table["price"].to_numpy()
+    np.savez(directory / "table.npz", features=features, prices=prices, labels=table["size"])
     return directory / "study.toml"
 
 
@@ -215,8 +233,19 @@ def _fit(draw: st.DrawFn, study: Study) -> None:
     read, _ = read_table(TrainTable, train, "train", [])
     if read is not None:
         study["study"]["metric"] = draw(st.sampled_from(read.metric_names))
-    if "target" in data:
+    if "path" in data:
+        data["path"] = _PATHS[data["source"]]
+    has_columns = data["source"] not in ("sklearn", "npz")
+    if has_columns:
         data["target"] = "price" if is_numbers else "label"
+    elif data["source"] == "npz":
+        data |= {"x": "features", "y": "prices" if is_numbers else "labels"}
+    if not has_columns:
+        data.pop("categorical_columns", None)
+        for by_column in ("group", "time", "as_feature"):
+            data.get("split", {}).pop(by_column, None)
+    if is_numbers:
+        data.pop("class_weights", None)
     if data["source"] == "sklearn":
         sets = ["iris", "wine"] if not is_numbers else [*_NUMBERS_OF]
         data["name"] = draw(st.sampled_from(sets))
