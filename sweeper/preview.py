@@ -86,6 +86,7 @@ class Preview:
                 "column": entry.column(key),
                 "values": entry.count(),
                 "splits_buckets": self._splitting(key, key in told),
+                "when": entry.when,
             }
             for key, entry in self.config.search.items()
         ]
@@ -163,7 +164,7 @@ class Preview:
             return None
         told = f"{share:.0%} of the trials will have another of the same structure"
         predicted = self._predicted()
-        widths = self.config.search.get("model.width")
+        widths = self.config.entry("model.width")
         if not isinstance(widths, IntSearch) or widths.base == 2:
             return f"{told}; padding them costs {predicted['waste_s']:.1f} s of training"
         return (

@@ -20,9 +20,9 @@ from typing import Any
 from sweeper.errors import LedgerError
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound
-from sweeper.trial import CurveBlock, TrialSpec
+from sweeper.trial import CurveBlock, Memory, TrialSpec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _TABLES = """
 CREATE TABLE meta    (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
@@ -98,11 +98,13 @@ class Ledger:
         """Every closed round with all that belongs to it, in order."""
         specs, records, ended = self._specs(), self._records(), self._endings()
         query = "SELECT round, round.body, closing.body FROM round JOIN closing USING (round)"
-        for number, plan, closing in self._rows(f"{query} ORDER BY round"):
+        for number, opening, closing in self._rows(f"{query} ORDER BY round"):
+            opened = json.loads(opening)
             yield ClosedRound(
                 number,
                 tuple(specs.get(number, ())),
-                json.loads(plan),
+                opened["plan"],
+                _memory(opened["memory"]),
                 tuple(records.get(number, ())),
                 _closing(json.loads(closing)),
                 ended.get(number, {}),
@@ -111,8 +113,9 @@ class Ledger:
     def opened_round(self) -> OpenRound | None:
         """The round that was opened and never closed, if there is one."""
         query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"
-        for number, plan in self._rows(query):
-            return OpenRound(number, tuple(self._specs().get(number, ())), json.loads(plan))
+        for number, opening in self._rows(query):
+            opened, specs = json.loads(opening), tuple(self._specs().get(number, ()))
+            return OpenRound(number, specs, opened["plan"], _memory(opened["memory"]))
         return None
 
     def trial_rows(self) -> list[dict[str, Any]]:
@@ -146,12 +149,22 @@ class Ledger:
         with self._transaction():
             self._insert("session", {"session": number}, session)
 
-    def open_round(self, number: int, specs: Iterable[TrialSpec], plan: Mapping[str, Any]) -> None:
-        """Record round `number` before it trains: the trials it adds, and its plan."""
+    def open_round(
+        self,
+        number: int,
+        specs: Iterable[TrialSpec],
+        plan: Mapping[str, Any],
+        memory: Memory,
+    ) -> None:
+        """Record round `number` before it trains: the trials it adds, and its plan.
+
+        `memory` is what the sampler has put down since the round before was closed.
+        """
         with self._transaction():
             for spec in specs:
                 self._insert("trial", {"number": spec.number, "round": number}, asdict(spec))
-            self._insert("round", {"round": number}, plan)
+            opened = {"plan": plan, "memory": asdict(memory)}
+            self._insert("round", {"round": number}, opened)
 
     def close_round(
         self,
@@ -283,6 +296,12 @@ def _closing(body: Mapping[str, Any]) -> Closing:
         elapsed_s=body["elapsed_s"],
         live={int(number): file for number, file in body["live"].items()},
         digests=body["digests"],
-        attributes={int(number): kept for number, kept in body["attributes"].items()},
         ahead=tuple(TrialSpec(**spec) for spec in body["ahead"]),
+        memory=_memory(body["memory"]),
+        spent_s=body["spent_s"],
     )
+
+
+def _memory(body: Mapping[str, Any]) -> Memory:
+    trials = {int(number): kept for number, kept in body["trials"].items()}
+    return Memory(trials, body["study"])

@@ -13,11 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from sweeper.config import StudyConfig
+from sweeper.ranking import value_columns
 from sweeper.results.columns import (
+    BEST,
     BOOL,
     BUCKETS,
     CIRCUMSTANCES,
     DOUBLE,
+    FEASIBLE,
     INT64,
     METRICS,
     OUTCOME,
@@ -117,7 +120,11 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
         Column(metric, DOUBLE, "on the test part, after the last epoch", D)
         for metric in config.train.test_metric_names
     )
-    return (*OUTCOME, *params, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
+    names = value_columns(len(config.study.objectives))
+    objectives = zip(names, config.study.objectives, strict=True)
+    further = [Column(name, DOUBLE, f"the objective {of}", D) for name, of in objectives][1:]
+    own = (*OUTCOME, *further, *BEST, *params, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
+    return (*own, FEASIBLE) if config.study.constraints else own
 
 
 def _param_type(entry: Any) -> pa.DataType:
