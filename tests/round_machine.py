@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
-from sweeper.sweep import Parts, Sweep
+from sweeper.sweep import Parts, Store, Sweep
 from sweeper.trial import TrialSpec
 
 STUDY = """
@@ -159,6 +160,8 @@ def run(
     diverging: frozenset[int] = frozenset(),
     killing: frozenset[int] = frozenset(),
     ahead_after: int = 200,
+    store: Store | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Sweep:
     """Run the study to its end on `ledger`."""
     sizes = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
@@ -168,7 +171,8 @@ def run(
             config=config,
             ledger=ledger,  # type: ignore[arg-type]
             executor=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing),
-            store=NoStore(),
+            store=store or NoStore(),
+            clock=clock,
             structure_of=Structures(
                 lambda spec: config.filled(spec.params),
                 lambda settings: 3 * settings.model.width,

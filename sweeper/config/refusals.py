@@ -64,7 +64,8 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Faul
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            return unknown_setting(key, key, known)
+            setting = [under, *(name for name in error["loc"] if isinstance(name, str))]
+            return unknown_setting(key, ".".join(setting), known)
         case "literal_error":
             options = str(context["expected"]).replace(" or ", ", ").replace("'", "")
             return unknown_name(key, error["input"], options)
