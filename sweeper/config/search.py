@@ -31,6 +31,7 @@ class _Entry(Table):
         default=None,
         description="other searched settings, each with a value or an array of them: in trials "
         "that have none of them the setting keeps the file's own value, and the column is null",
+        examples=[{"model.layer_norm": True}],
     )
 
     def column(self, key: str) -> str:
@@ -51,7 +52,11 @@ def _range_of(kind: Any) -> type[_RangeEntry]:
     """What ranges of a kind of number share."""
     beside: Any = (
         Annotated[tuple[kind, ...], Field(strict=False)],
-        Field(default=(), description="values beside the range; each is as likely as the range"),
+        Field(
+            default=(),
+            description="values beside the range; each is as likely as the range",
+            examples=[[0]],
+        ),
     )
     return create_model("_Range", __base__=_RangeEntry, **{"or": beside})
 
@@ -208,7 +213,10 @@ class CategoricalSearch(_Entry):
 class SameAs(Table):
     """No draw of its own: the value that another searched setting has."""
 
-    same_as: str = Field(description="the searched setting whose value this one takes; alone")
+    same_as: str = Field(
+        description="the searched setting whose value this one takes; alone",
+        examples=["model.width"],
+    )
 
 
 SearchEntry = IntSearch | FloatSearch | CategoricalSearch

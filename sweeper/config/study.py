@@ -75,9 +75,12 @@ class PrunerTable(_OptunaTable):
 class ConstraintTable(Table):
     """One of `[[study.constraints]]`."""
 
-    metric: str = Field(description="what is bounded after the last epoch; as study.metric")
-    max: float | None = Field(default=None, description="the most that it may be")
-    min: float | None = Field(default=None, description="the least that it may be")
+    metric: str = Field(
+        description="what is bounded after the last epoch; as study.metric",
+        examples=["n_parameters"],
+    )
+    max: float | None = Field(default=None, description="the most that it may be", examples=[20000])
+    min: float | None = Field(default=None, description="the least that it may be", examples=[0.8])
 
 
 def _a_direction_each(
@@ -124,10 +127,12 @@ class StudyTable(Table):
     )
     metric: Names = Field(
         description="the objective: train_loss, val_loss, val_ before one of train.metrics, "
-        "or n_parameters; an array for several"
+        "or n_parameters; an array for several",
+        examples=["val_loss", ["val_loss", "n_parameters"]],
     )
     direction: Directions = Field(
-        description="minimize or maximize: which values are better; an array for several"
+        description="which values are better; an array for several",
+        examples=["minimize", ["minimize", "minimize"]],
     )
     value: Literal["last", "best"] = Field(
         default="last",
@@ -149,13 +154,17 @@ class StudyTable(Table):
         default=None,
         description='the study ends at the next commit after so much wall time, "30m", '
         "of all its sessions together",
+        examples=["30m"],
     )
     constraints: Annotated[tuple[ConstraintTable, ...], Field(strict=False)] = Field(
-        default=(), description="what a trial must keep to be feasible; [[study.constraints]]"
+        default=(),
+        description="what a trial must keep to be feasible; [[study.constraints]]",
+        examples=[[{"metric": "n_parameters", "max": 20000}]],
     )
     enqueue: Annotated[tuple[dict[str, AnyScalar], ...], Field(strict=False)] = Field(
         default=(),
         description="values of searched settings to try first, by key or column; [[study.enqueue]]",
+        examples=[[{"depth": 2, "lr": 1e-3}]],
     )
     sampler: SamplerTable = Field(default=SamplerTable(), description="who proposes trials")
     pruner: PrunerTable = Field(default=PrunerTable(), description="who ends trials early")
