@@ -14,8 +14,9 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import n_parameters
-from sweeper.scheduler.forecast import Family, Forecast, partnered_share, traced_structure
+from sweeper.scheduler.forecast import Family, Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass
+from sweeper.scheduler.population import partnered_share
 from sweeper.study.options import n_proposals
 
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,

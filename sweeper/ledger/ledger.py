@@ -19,7 +19,7 @@ from typing import Any
 
 from sweeper.errors import LedgerError
 from sweeper.ledger.packing import pack, unpack
-from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound
+from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
 from sweeper.trial import CurveBlock, Memory, TrialSpec
 
 SCHEMA_VERSION = 2
@@ -104,9 +104,9 @@ class Ledger:
                 number,
                 tuple(specs.get(number, ())),
                 opened["plan"],
-                _memory(opened["memory"]),
+                memory_of(opened["memory"]),
                 tuple(records.get(number, ())),
-                _closing(json.loads(closing)),
+                Closing.from_dict(json.loads(closing)),
                 ended.get(number, {}),
             )
 
@@ -115,7 +115,7 @@ class Ledger:
         query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"
         for number, opening in self._rows(query):
             opened, specs = json.loads(opening), tuple(self._specs().get(number, ()))
-            return OpenRound(number, specs, opened["plan"], _memory(opened["memory"]))
+            return OpenRound(number, specs, opened["plan"], memory_of(opened["memory"]))
         return None
 
     def trial_rows(self) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class Ledger:
         """What was measured in each closed round from `first_round` to `last_round`."""
         query = "SELECT round, body FROM closing WHERE round BETWEEN ? AND ? ORDER BY round"
         for number, body in self._rows(query, first_round, last_round):
-            closing = _closing(json.loads(body))
+            closing = Closing.from_dict(json.loads(body))
             rows = self._rows("SELECT curves FROM bucket WHERE round = ? ORDER BY bucket", number)
             yield CurveBlock(
                 number,
@@ -288,20 +288,3 @@ def _digest(*values: int | str | bytes) -> bytes:
         raw = value if isinstance(value, bytes) else str(value).encode()
         hashed.update(len(raw).to_bytes(8, "little") + raw)
     return hashed.digest()
-
-
-def _closing(body: Mapping[str, Any]) -> Closing:
-    return Closing(
-        metrics=tuple(body["metrics"]),
-        elapsed_s=body["elapsed_s"],
-        live={int(number): file for number, file in body["live"].items()},
-        digests=body["digests"],
-        ahead=tuple(TrialSpec(**spec) for spec in body["ahead"]),
-        memory=_memory(body["memory"]),
-        spent_s=body["spent_s"],
-    )
-
-
-def _memory(body: Mapping[str, Any]) -> Memory:
-    trials = {int(number): kept for number, kept in body["trials"].items()}
-    return Memory(trials, body["study"])

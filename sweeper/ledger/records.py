@@ -36,6 +36,19 @@ class Closing:
     memory: Memory = field(default_factory=Memory)
     spent_s: float = 0.0
 
+    @staticmethod
+    def from_dict(body: Mapping[str, Any]) -> Closing:
+        """The record that was written as JSON."""
+        return Closing(
+            metrics=tuple(body["metrics"]),
+            elapsed_s=body["elapsed_s"],
+            live={int(number): file for number, file in body["live"].items()},
+            digests=body["digests"],
+            ahead=tuple(TrialSpec(**spec) for spec in body["ahead"]),
+            memory=memory_of(body["memory"]),
+            spent_s=body["spent_s"],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
@@ -64,3 +77,9 @@ class ClosedRound:
     records: tuple[BucketRecord, ...]
     closing: Closing
     ended: Mapping[int, Mapping[str, Any]]
+
+
+def memory_of(body: Mapping[str, Any]) -> Memory:
+    """What sampler and pruner put down, as it was written as JSON."""
+    trials = {int(number): kept for number, kept in body["trials"].items()}
+    return Memory(trials, body["study"])
