@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
-from typing import Any, TypeGuard, TypeVar, get_args
+from typing import Any, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -28,7 +28,8 @@ def settings_within(table: type[BaseModel], under: str) -> Iterator[str]:
             yield from settings_within(inner, f"{under}.{name}")
             continue
         yield f"{under}.{name}"
-        for item in get_args(field.annotation):
+        kind = field.annotation
+        for item in get_args(kind) if get_origin(kind) is tuple else ():
             if isinstance(item, type) and issubclass(item, Table):  # an array of tables
                 yield from settings_within(item, f"{under}.{name}")
 

@@ -57,8 +57,7 @@ class SamplerTable(_OptunaTable):
 
     name: Annotated[str, OneOf(SAMPLERS, "module:Class")] = Field(
         default="tpe",
-        description="who proposes trials: "
-        f"{', '.join(SAMPLERS)}, or module:Class of your own; other keys are its options",
+        description="who proposes trials; other keys are its options",
     )
 
 
@@ -67,8 +66,7 @@ class PrunerTable(_OptunaTable):
 
     name: Annotated[str, OneOf(PRUNERS, "module:Class")] = Field(
         default="none",
-        description="who ends trials early: "
-        f"{', '.join(PRUNERS)}, or module:Class of your own; other keys are its options",
+        description="who ends trials early; other keys are its options",
     )
 
 
