@@ -39,13 +39,14 @@ def test_comments_of_the_digits_study_offer_what_there_is() -> None:
             table = line.strip("[]")
         elif " | " in comment:
             key = f"{table}.{setting.partition('=')[0].strip()}"
-            offered[key] = comment.partition(";")[0].strip().split(" | ")
+            options = comment.partition(";")[0].strip().split(" | ")
+            offered[key] = [option.removeprefix("or ") for option in options]
     assert len(offered) == 6
     for key, options in offered.items():
         with pytest.raises(StudyError) as refused:
             load(DIGITS, [f"{key}=another"])
         _, _, there = str(refused.value).partition("write one of ")
-        assert set(options) <= set(there.replace("or ", "").split(", "))
+        assert set(options) <= {option.removeprefix("or ") for option in there.split(", ")}
 
 
 def test_a_study_is_its_tables_in_json(read: Read) -> None:
