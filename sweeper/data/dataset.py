@@ -127,7 +127,9 @@ class Dataset:
             meta: dict[str, Any] = json.loads(file["meta"].item())
             arrays = {name: file[name] for name in file.files if name != "meta"}
         columns = tuple(Column(**column) for column in meta.pop("columns"))
-        others: dict[str, Any] = {name: tuple(values) for name, values in meta.items()}
+        others: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in meta.items()
+        }
         return cls(**arrays, **others, columns=columns)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
