@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from sweeper import wording
+from sweeper.ranking import value_columns
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
@@ -17,6 +18,7 @@ from sweeper.rundir import RunDir
 _MOST_SHOWN = 20
 
 Record = Mapping[Any, Any]
+_FRONT_SHOWN = 10
 
 
 def pairs(facts: Mapping[str, object]) -> Table:
@@ -46,8 +48,16 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         "trials": wording.progress(status),
         "": wording.states(status),
     }
-    if status.best is not None:
+    if status.front:
+        facts["Pareto front"] = f"{len(status.front)} trials"
+        for trial in status.front[:_FRONT_SHOWN]:
+            facts[f"trial {trial['trial_number']}"] = wording.front_trial(status.metric, trial)
+        if len(status.front) > _FRONT_SHOWN:
+            facts["further"] = f"{len(status.front) - _FRONT_SHOWN} more, in status --json"
+    elif status.best is not None:
         facts["best"] = wording.best_trial(status.metric, status.best).removeprefix("best ")
+    if status.feasible is not None:
+        facts["feasible"] = f"{status.feasible} of {status.counts['COMPLETE']} complete trials"
     compiled_s, foreseen_s = status.compile_s, status.predicted_compile_s
     facts["compiled"] = (
         f"{status.n_compiled} programs in {wording.seconds(compiled_s)}, "
@@ -64,15 +74,16 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     return pairs(facts)
 
 
-def best_trials(metric: str, trials: Sequence[Record]) -> Table:
+def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Table:
     """Rows of trials.parquet, with the parameters under the names that the study gives them."""
+    metrics = wording.names(metric)
     columns = [name for name in trials[0] if name.startswith("params_") and name != "params_json"]
-    headings = ("trial", metric, *(name.removeprefix("params_") for name in columns))
-    return rows(
-        "best trials",
-        headings,
-        [[trial[name] for name in ("trial_number", "value", *columns)] for trial in trials],
-    )
+    headings = ("trial", *metrics, *(name.removeprefix("params_") for name in columns))
+    shown = ("trial_number", *value_columns(len(metrics)), *columns)
+    if any(trial.get("feasible") is False for trial in trials):
+        headings, shown = (*headings, "feasible"), (*shown, "feasible")
+    title = "best trials" if len(metrics) == 1 else "best trials, the Pareto front first"
+    return rows(title, headings, [[trial[name] for name in shown] for trial in trials])
 
 
 def paths(run_dir: RunDir) -> Table:
@@ -102,9 +113,12 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield rows(
         "search space",
-        ("setting", "column", "values", "splits buckets"),
+        ("setting", "column", "values", "splits buckets", "when"),
         [
-            (entry["setting"], entry["column"], entry["values"], entry["splits_buckets"])
+            (
+                *(entry["setting"], entry["column"], entry["values"], entry["splits_buckets"]),
+                wording.conditions(entry["when"]),
+            )
             for entry in preview["space"]
         ],
     )

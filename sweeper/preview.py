@@ -14,8 +14,9 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import n_parameters
-from sweeper.scheduler.forecast import Family, Forecast, partnered_share, traced_structure
+from sweeper.scheduler.forecast import Family, Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass
+from sweeper.scheduler.population import partnered_share
 from sweeper.study.options import n_proposals
 
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
@@ -86,6 +87,7 @@ class Preview:
                 "column": entry.column(key),
                 "values": entry.count(),
                 "splits_buckets": self._splitting(key, key in told),
+                "when": entry.when,
             }
             for key, entry in self.config.search.items()
         ]
@@ -165,7 +167,7 @@ class Preview:
             return None
         told = f"{share:.0%} of the trials will have another of the same structure"
         predicted = self._predicted()
-        widths = self.config.search.get("model.width")
+        widths = self.config.entry("model.width")
         if not isinstance(widths, IntSearch) or widths.base == 2:
             return f"{told}; padding them costs {predicted['waste_s']:.1f} s of training"
         return (

@@ -9,8 +9,9 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem
 
-# Where a class runs, and what is kept: no row depends on it.
+# Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.
 _FREE = (
+    "study.timeout",
     "execution.threads",
     "execution.workers",
     "execution.memory_fraction",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from sweeper.ledger import Ledger
+from sweeper.ranking import value_columns
 from sweeper.scheduler.buckets import Plan
 from sweeper.state import Running, SweepState
-from sweeper.study.ask_tell import PastTrial
+from sweeper.study.ask_tell import Past, PastTrial
 from sweeper.trial import TrialState
 
 
@@ -19,33 +20,50 @@ class Restored:
     """A study as its ledger tells it, and the plan of the round that was open when it stopped."""
 
     state: SweepState
-    past: Sequence[PastTrial]
+    past: Past
     open_plan: Plan | None
 
 
-def restore(ledger: Ledger, metric: str) -> Restored:
+def restore(ledger: Ledger, objectives: Sequence[str]) -> Restored:
     """The state after the last closed round, with the open round's trials and plan taken up.
 
-    `metric` is the objective, whose values sampler and pruner are told again.
+    `objectives` are the metrics whose values sampler and pruner are told again: a pruner that of
+    the one, for it judges no several.
     """
     state = SweepState()
     everyone: dict[int, Running] = {}
-    index = 0
+    index: int | None = None
     for closed in ledger.rounds():
-        state.open(closed.specs, Plan.from_dict(closed.plan))
+        state.open(closed.specs, Plan.from_dict(closed.plan), closed.memory)
         everyone |= state.running
         state.absorb(closed.records)
         state.close(closed.closing, closed.ended)
-        index = closed.closing.metrics.index(metric)
+        index = judged(closed.closing.metrics, objectives)
     opened = ledger.opened_round()
     open_plan = None
     if opened is not None:
         open_plan = Plan.from_dict(opened.plan)
-        state.open(opened.specs, open_plan)
+        state.open(opened.specs, open_plan, opened.memory)
         everyone |= state.running
     everyone |= state.waiting
-    past = [_past(trial, state.ended.get(n), index) for n, trial in sorted(everyone.items())]
-    return Restored(state, past, open_plan)
+    columns = value_columns(len(objectives))
+    past = [
+        PastTrial(
+            spec=trial.spec,
+            reports=[] if index is None else reports(trial.column(index)),
+            attributes=state.kept.get(number, {}),
+            state=_state(row := state.ended.get(number)),
+            values=_values(row, columns),
+        )
+        for number, trial in sorted(everyone.items())
+    ]
+    return Restored(state, Past(past, state.kept_with_study), open_plan)
+
+
+def judged(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:
+    """The metric that a pruner is told of; None where there are several, or it is no metric."""
+    is_one = len(objectives) == 1 and objectives[0] in metrics
+    return metrics.index(objectives[0]) if is_one else None
 
 
 def reports(values: Iterable[float]) -> list[float]:
@@ -56,13 +74,10 @@ def reports(values: Iterable[float]) -> list[float]:
     return list(takewhile(math.isfinite, values))
 
 
-def _past(trial: Running, row: Mapping[str, object] | None, index: int) -> PastTrial:
-    state = None if row is None else TrialState(str(row["state"]))
-    value = None if row is None else row["value"]
-    return PastTrial(
-        spec=trial.spec,
-        reports=reports(trial.column(index)),
-        attributes=trial.attributes,
-        state=state,
-        value=value if isinstance(value, float) else None,
-    )
+def _state(row: Mapping[str, object] | None) -> TrialState | None:
+    return None if row is None else TrialState(str(row["state"]))
+
+
+def _values(row: Mapping[str, object] | None, columns: Sequence[str]) -> tuple[float, ...]:
+    values = [] if row is None else [row.get(name) for name in columns]
+    return tuple(float(value) for value in values if isinstance(value, int | float))

@@ -5,27 +5,49 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sweeper.config.settings import Judge
+from sweeper.config.study import N_PARAMETERS, ConstraintTable, StudyTable
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.ledger import BucketRecord
+from sweeper.ranking import value_columns
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.state import Running
 from sweeper.trial import OVER, Reason, TrialState
 
+# of a constraint whose metric is not finite: it is broken, as far as that can be told
+_UNTOLD = 1e9
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a trial ended: in Optuna's words, and why before its time."""
+    """How a trial ended: in Optuna's words, and why before its time.
+
+    `values` are the objectives, none where the trial has none; `excesses` tell by how much it
+    breaks each constraint: what is not above 0 is kept.
+    """
 
     state: TrialState
     reason: Reason | None
-    value: float | None
+    values: tuple[float, ...] = ()
+    excesses: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) -> dict[str, float]:
+    """By how much the metrics after the last epoch break each constraint, by its place."""
+    found: dict[str, float] = {}
+    for index, constraint in enumerate(constraints):
+        value = last[constraint.metric]
+        over = [] if constraint.max is None else [value - constraint.max]
+        under = [] if constraint.min is None else [constraint.min - value]
+        excess = max(over + under)
+        found[f"{index} {constraint.metric}"] = excess if math.isfinite(value) else _UNTOLD
+    return found
 
 
 def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
@@ -107,29 +129,26 @@ def trial_row(
     *,
     metrics: Sequence[str],
     test_metrics: Sequence[str],
-    metric: str,
-    maximize: bool,
+    study: StudyTable,
     keeps: Judge | None,
-    replicates: int,
-    folds: int,
-    seed: int,
     run_id: str,
     finished_at: float,
 ) -> dict[str, Any]:
     """The row of a finished trial; columns that are not named here are null."""
     spec, lane, last = trial.spec, trial.lane, trial.rows[-1]
     failure: Mapping[str, Any] = lane["failure"] or {}
-    objective = metrics.index(metric)
     final = trial.curves[-1].values[-1] if trial.curves else [math.nan] * len(metrics)
-    best_value, best_epoch = best_of(trial.column(objective), maximize)
-    values = [] if verdict.value is None else values_of(trial, metrics, metric, keeps)
+    best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, study))
+    values = zip(value_columns(len(study.objectives)), verdict.values, strict=False)
+    members = values_of(trial, metrics, study.objectives[0], keeps) if verdict.values else []
     mine = [own for row in trial.rows for own in row["lanes"] if own["number"] == spec.number]
     return {
         "run_id": run_id,
         "trial_number": spec.number,
         "state": verdict.state.value,
         "reason": verdict.reason and verdict.reason.value,
-        "value": verdict.value,
+        "value": None,
+        **dict(values),
         "best_value": best_value,
         "best_epoch": best_epoch,
         "epochs_done": trial.epochs_done,
@@ -137,9 +156,9 @@ def trial_row(
         "params_json": json.dumps(dict(spec.params)),
         **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
         **dict(zip(test_metrics, lane["test"], strict=False)),
-        "value_std": _spread(values),
-        "n_replicates": replicates,
-        "n_folds": folds,
+        "value_std": _spread(members),
+        "n_replicates": study.replicates,
+        "n_folds": study.folds or 1,
         "n_parameters": structure.n_parameters,
         "strategy": program.strategy,
         "class_id": program.class_id,
@@ -151,7 +170,7 @@ def trial_row(
         "told_through_round": spec.told_through_round,
         "first_round": trial.rows[0]["round"],
         "last_round": last["round"],
-        "seed": seed,
+        "seed": study.seed,
         "diverged_epoch": lane["diverged_epoch"],
         "error_type": failure.get("error_type"),
         "error_message": failure.get("error_message"),
@@ -163,7 +182,18 @@ def trial_row(
         "lane_s": sum(row["train_s"] for row in trial.rows),
         "peak_memory_bytes": last["memory_peak_bytes"],
         **lane["place"],
+        "feasible": all(e <= 0 for e in verdict.excesses.values()) if verdict.excesses else None,
     }
+
+
+def _first_objective(
+    trial: Running, metrics: Sequence[str], structure: Structure, study: StudyTable
+) -> tuple[Sequence[float], bool]:
+    """The first objective after each epoch, and whether more of it is better."""
+    name, maximize = study.objectives[0], study.directions[0] == "maximize"
+    if name == N_PARAMETERS:
+        return [float(structure.n_parameters)] * trial.epochs_done, maximize
+    return trial.column(metrics.index(name)), maximize
 
 
 def finite(value: float) -> float | None:
@@ -179,8 +209,13 @@ def _spread(values: Sequence[float]) -> float | None:
 def values_of(
     trial: Running, metrics: Sequence[str], metric: str, keeps: Judge | None
 ) -> list[float]:
-    """The objective of each member after its last epoch, or after its best where that is kept."""
+    """A metric of each member after its last epoch, or after its best where that is kept.
+
+    One that is no metric, the number of parameters, is the same for all, and tells them not apart.
+    """
     rows = np.concatenate([curve.by_member for curve in trial.curves], axis=1)
+    if metric not in metrics:
+        return [0.0] * len(rows)
     objective = rows[:, :, metrics.index(metric)]
     if keeps is None:
         return [float(member[member != OVER][-1]) for member in objective]

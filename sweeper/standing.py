@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
+from sweeper.ranking import is_feasible, pareto_front, value_columns
 from sweeper.results.status import Status
 from sweeper.scheduler.buckets import Plan
-from sweeper.state import SweepState, best_first
+from sweeper.state import SweepState
 from sweeper.trial import TrialState
 
 Doing = Literal["running", "finished", "interrupted", "failed"]
@@ -76,7 +77,9 @@ class Standing:
                 "RUNNING": len(state.running),
                 "WAITING": waiting,
             },
-            best=self._best(state.ended),
+            best=next(iter(front := self._front(state.ended)), None),
+            front=front if len(self.config.study.objectives) > 1 else [],
+            feasible=self._n_feasible(state.ended),
             metric=self.config.study.metric,
             direction=self.config.study.direction,
             trials_per_minute=None if rate is None else 60 * rate,
@@ -96,13 +99,26 @@ class Standing:
         mine = ended - self.ended_before
         return mine / (now - self.started_at) if mine and now > self.started_at else None
 
-    def _best(self, ended: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any] | None:
-        ranked = best_first(ended.values(), maximize=self.config.study.direction == "maximize")
-        if not ranked:
+    def _n_feasible(self, ended: Mapping[int, Mapping[str, Any]]) -> int | None:
+        """How many complete trials keep the constraints; None where there are none."""
+        if not self.config.study.constraints:
             return None
-        row = ranked[0]
-        params = {name: row[f"params_{name}"] for name in self.config.columns}
-        return {"trial_number": row["trial_number"], "value": row["value"], "params": params}
+        return sum(row["state"] == "COMPLETE" and is_feasible(row) for row in ended.values())
+
+    def _front(self, ended: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The trials that none other beats; of one objective the first is the best."""
+        study = self.config.study
+        names = value_columns(len(study.objectives))
+        front = pareto_front(ended.values(), study.directions)
+        return [
+            {
+                "trial_number": row["trial_number"],
+                "value": row["value"],
+                "values": [row[name] for name in names],
+                "params": {name: row.get(f"params_{name}") for name in self.config.columns},
+            }
+            for row in (front if len(names) > 1 else front[:1])
+        ]
 
 
 def _buckets(plan: Plan) -> list[dict[str, Any]]:

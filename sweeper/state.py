@@ -12,14 +12,7 @@ from typing import Any
 
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.scheduler.buckets import LiveTrial, Plan, ProgramClass
-from sweeper.trial import Curve, TrialSpec, TrialState
-
-
-def best_first(rows: Iterable[Mapping[str, Any]], *, maximize: bool) -> list[Mapping[str, Any]]:
-    """The rows of complete trials by value, of equal ones the earliest first."""
-    complete = [row for row in rows if row["state"] == TrialState.COMPLETE]
-    sign = -1 if maximize else 1
-    return sorted(complete, key=lambda row: (sign * row["value"], row["trial_number"]))
+from sweeper.trial import Curve, Memory, TrialSpec
 
 
 @dataclass(slots=True)
@@ -34,7 +27,6 @@ class Running:
     checkpoint: str = ""
     curves: list[Curve] = field(default_factory=list[Curve])
     rows: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
-    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def epochs_done(self) -> int:
@@ -60,7 +52,9 @@ class Running:
 class SweepState:
     """Every class, every live trial and the rows of the ended ones, after `rounds` rounds.
 
-    `waiting` are proposals that were drawn ahead, by number; `asked` counts those too.
+    `waiting` are proposals that were drawn ahead, by number; `asked` counts those too. `kept` is
+    what sampler and pruner keep with each trial, `kept_with_study` the same for the whole;
+    `spent_s` is the wall time of all sessions.
     """
 
     rounds: int = 0
@@ -70,6 +64,9 @@ class SweepState:
     running: dict[int, Running] = field(default_factory=dict[int, Running])
     ended: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    kept: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    kept_with_study: dict[str, Any] = field(default_factory=dict[str, Any])
+    spent_s: float = 0.0
     compile_s: float = 0.0
     train_s: float = 0.0
     predicted_compile_s: float = 0.0
@@ -77,8 +74,9 @@ class SweepState:
     n_compiled: int = 0
     n_cache_hits: int = 0
 
-    def open(self, specs: Iterable[TrialSpec], plan: Plan) -> None:
+    def open(self, specs: Iterable[TrialSpec], plan: Plan, memory: Memory) -> None:
         """Take up a round's new trials, classes and lanes."""
+        self._keep(memory)
         for spec in specs:
             drawn_ahead = self.waiting.pop(spec.number, None)
             self.asked += drawn_ahead is None
@@ -117,10 +115,15 @@ class SweepState:
         self.rounds += 1
         self.checkpoint_digests = closing.digests
         self.draw_ahead(closing.ahead)
-        for number, kept in closing.attributes.items():
-            (self.running | self.waiting)[number].attributes = kept
+        self.spent_s = closing.spent_s
+        self._keep(closing.memory)
         for number, checkpoint in closing.live.items():
             self.running[number].checkpoint = checkpoint
         for number, row in ended.items():
             del self.running[number]
             self.ended[number] = row
+
+    def _keep(self, memory: Memory) -> None:
+        for number, kept in memory.trials.items():
+            self.kept.setdefault(number, {}).update(kept)
+        self.kept_with_study.update(memory.study)

@@ -40,6 +40,7 @@ class StudyRun:
         observer: Observer,
     ) -> None:
         self._observer = observer
+        self._config = config
         self._run_dir = session.run_dir
         self._sweep = Sweep(_parts(config, data, session, executor))
         self._published = Published(session.ledger, session.run_dir)
@@ -65,6 +66,8 @@ class StudyRun:
                 self._round()
             with self._standing.spending("publish"):
                 self._publisher.publish(self._published, final=True)
+            if self._sweep.is_out_of_time:
+                self._observer(Warned(_out_of_time(self._config)))
             return self._write_status("finished" if self._sweep.finished else "interrupted")
         except BaseException as error:
             with suppress(OSError):  # a full disk must not hide what ended the study
@@ -99,6 +102,13 @@ def _boundary(change: Change) -> str:
     return (
         f"{change.key} was {change.before} when the study began, now {change.now}: it goes on, but "
         "rows from here on may differ from those of a study that began so"
+    )
+
+
+def _out_of_time(config: StudyConfig) -> str:
+    return (
+        f"the study has ended after study.timeout = {config.study.timeout}, in all its sessions; "
+        "a longer one goes on with new trials"
     )
 
 

@@ -9,20 +9,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from sweeper.config import StudyConfig
+from sweeper.config.study import N_PARAMETERS
 from sweeper.executors.executor import Executor, LaneResult, Outcome, Work
 from sweeper.ledger import Closing, Ledger
-from sweeper.resume import reports, restore
-from sweeper.rows import Verdict, bucket_record, trial_row, values_of
+from sweeper.ranking import best_first
+from sweeper.resume import judged, reports, restore
+from sweeper.rows import Verdict, bucket_record, excesses, trial_row, values_of
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import Bucket, Plan, Policy
 from sweeper.scheduler.signature import StructureOf
-from sweeper.state import Running, SweepState, best_first
+from sweeper.state import Running, SweepState
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import learns, n_proposals
 from sweeper.trial import Reason, TrialSpec, TrialState
@@ -68,18 +70,26 @@ class Sweep:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._started = parts.clock()
-        restored = restore(parts.ledger, parts.config.study.metric)
+        restored = restore(parts.ledger, parts.config.study.objectives)
         self.state: SweepState = restored.state
         self._open_plan = restored.open_plan
         self._study = Study(parts.config, restored.past)
+        self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(parts.config)
         self.waited_s = 0.0
 
     @property
     def finished(self) -> bool:
-        """Whether every trial of the study has ended."""
+        """Whether every trial of the study has ended, or its time has."""
         state = self.state
-        return not state.running and not state.waiting and state.asked >= self._n_trials
+        is_asked = not state.waiting and state.asked >= self._n_trials
+        return not state.running and (is_asked or self.is_out_of_time)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the study's sessions have taken as long as they may."""
+        timeout_s = self._parts.config.study.timeout_s
+        return timeout_s is not None and self.state.spent_s >= timeout_s
 
     def advance(self) -> None:
         """One whole round."""
@@ -114,6 +124,8 @@ class Sweep:
     def close(self, plan: Plan, outcomes: Sequence[Outcome]) -> None:
         """Decide which trials of the open round end, and commit it."""
         state, parts = self.state, self._parts
+        elapsed_s = parts.clock() - self._started
+        state.spent_s = self._spent_before_s + elapsed_s
         pairs = zip(self._works(plan), outcomes, strict=True)
         records = [bucket_record(work, outcome, parts.policy.members) for work, outcome in pairs]
         state.absorb(records)
@@ -128,11 +140,12 @@ class Sweep:
         live = {n: file for n, file in checkpoints.items() if n not in ended}
         closing = Closing(
             metrics=parts.metrics,
-            elapsed_s=parts.clock() - self._started,
+            elapsed_s=elapsed_s,
             live=live,
             digests={file: digests[file] for file in sorted(set(live.values()))},
-            attributes=self._study.attributes([*checkpoints, *state.waiting]),
             ahead=tuple(trial.spec for trial in state.waiting.values()),
+            memory=self._study.noted(),
+            spent_s=state.spent_s,
         )
         parts.ledger.close_round(state.rounds + 1, closing, records, ended)
         state.close(closing, ended)
@@ -144,8 +157,9 @@ class Sweep:
         live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
         live += [Running(spec).live(self._epochs(spec)) for spec in specs]
         plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
-        parts.ledger.open_round(number, specs, plan.as_dict())
-        state.open(specs, plan)
+        memory = self._study.noted()
+        parts.ledger.open_round(number, specs, plan.as_dict(), memory)
+        state.open(specs, plan, memory)
         return plan
 
     def _next_specs(self) -> list[TrialSpec]:
@@ -194,35 +208,49 @@ class Sweep:
         with successive halving the verdicts depend on the order.
         """
         lanes = sorted(lanes, key=lambda lane: lane.number)
-        for lane in (lane for lane in lanes if lane.failure is None):
-            column = lane.curve.values[:, self._objective].tolist()
+        judged_by = judged(self._parts.metrics, self._parts.config.study.objectives)
+        for lane in (lane for lane in lanes if lane.failure is None and judged_by is not None):
+            column = lane.curve.values[:, judged_by].tolist()
             self._study.report(lane.number, lane.curve.first_epoch, reports(column))
         verdicts = {lane.number: self._judge(lane) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
         for number, verdict in ended.items():
-            self._study.tell(number, verdict.state, verdict.value)
+            self._study.constrain(number, verdict.excesses)
+            self._study.tell(number, verdict.state, verdict.values)
         return {number: self._row(number, verdict) for number, verdict in ended.items()}
 
     def _judge(self, lane: LaneResult) -> Verdict | None:
         trial = self.state.running[lane.number]
         if lane.failure is not None:
-            return Verdict(TrialState.FAIL, lane.failure.reason, None)
-        value = float(lane.curve.values[-1, self._objective])
-        if lane.diverged_epoch is not None or not math.isfinite(value):
-            return Verdict(TrialState.PRUNED, Reason.DIVERGED, None)
+            return Verdict(TrialState.FAIL, lane.failure.reason)
+        last = dict(zip(self._parts.metrics, lane.curve.values[-1].tolist(), strict=True))
+        now = self._verdict(trial, TrialState.PRUNED, Reason.PRUNED, last)
+        if lane.diverged_epoch is not None or not all(map(math.isfinite, now.values)):
+            return Verdict(TrialState.PRUNED, Reason.DIVERGED)
         if trial.epochs_done >= self._epochs(trial.spec):
-            return Verdict(TrialState.COMPLETE, None, self._value(trial))
+            return self._complete(trial, None)
         if lane.ended:
-            return Verdict(TrialState.COMPLETE, Reason.EARLY_STOP, self._value(trial))
+            return self._complete(trial, Reason.EARLY_STOP)
         if self._study.should_prune(lane.number):
-            return Verdict(TrialState.PRUNED, Reason.PRUNED, value)
-        return None
+            return now
+        return replace(now, reason=Reason.TIMEOUT) if self.is_out_of_time else None
 
-    def _value(self, trial: Running) -> float:
-        """The objective of a complete trial: the mean of its members'."""
-        config, metrics = self._parts.config, self._parts.metrics
-        values = values_of(trial, metrics, config.study.metric, config.keeps)
-        return float(np.mean(values))
+    def _complete(self, trial: Running, reason: Reason | None) -> Verdict:
+        """That a trial is complete: its metrics are the means of its members'."""
+        metrics, keeps = self._parts.metrics, self._parts.config.keeps
+        means = {name: np.mean(values_of(trial, metrics, name, keeps)) for name in metrics}
+        told = {name: float(mean) for name, mean in means.items()}
+        return self._verdict(trial, TrialState.COMPLETE, reason, told)
+
+    def _verdict(
+        self, trial: Running, state: TrialState, reason: Reason | None, told: Mapping[str, float]
+    ) -> Verdict:
+        """What a trial that ends with these metrics is told of."""
+        n_parameters = self._parts.structure_of(trial.spec).n_parameters
+        told = {**told, N_PARAMETERS: float(n_parameters)}
+        study = self._parts.config.study
+        values = tuple(told[name] for name in study.objectives)
+        return Verdict(state, reason, values, excesses(study.constraints, told))
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
         parts, trial = self._parts, self.state.running[number]
@@ -233,20 +261,16 @@ class Sweep:
             parts.structure_of(trial.spec),
             metrics=parts.metrics,
             test_metrics=parts.test_metrics,
-            metric=parts.config.study.metric,
-            maximize=self._maximize,
+            study=parts.config.study,
             keeps=None if verdict.state is TrialState.PRUNED else parts.config.keeps,
-            replicates=parts.config.study.replicates,
-            folds=parts.config.study.folds or 1,
-            seed=parts.config.study.seed,
             run_id=parts.run_id,
             finished_at=parts.clock(),
         )
 
     def _best(self, ended: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """The best `keep_models` of all complete trials, those of this round included."""
-        rows = [*self.state.ended.values(), *ended.values()]
-        kept = best_first(rows, maximize=self._maximize)[: self._parts.config.results.keep_models]
+        rows, config = [*self.state.ended.values(), *ended.values()], self._parts.config
+        kept = best_first(rows, config.study.directions, config.results.keep_models)
         return {row["trial_number"] for row in kept}
 
     def _works(self, plan: Plan) -> list[Work]:
@@ -266,11 +290,3 @@ class Sweep:
 
     def _epochs(self, spec: TrialSpec) -> int:
         return self._parts.config.epochs_of(spec.params)
-
-    @property
-    def _objective(self) -> int:
-        return self._parts.metrics.index(self._parts.config.study.metric)
-
-    @property
-    def _maximize(self) -> bool:
-        return self._parts.config.study.direction == "maximize"

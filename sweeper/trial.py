@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ class Reason(StrEnum):
     ERROR = "error"
     OOM = "oom"
     WORKER_DIED = "worker_died"
+    TIMEOUT = "timeout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,14 @@ class Member:
 
     replicate: int = 0
     fold: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What sampler and pruner keep, with trials by number and with the study; values are JSON."""
+
+    trials: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    study: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

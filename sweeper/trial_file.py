@@ -18,7 +18,10 @@ from sweeper.scheduler.policy import lane_loop_of
 
 # what says how trials are proposed, placed and cut into rounds: of one given trial nothing depends
 # on it
-_OF_SEVERAL = {"study": ("sampler", "pruner"), "execution": ("costs", "strategy", "lane_loop")}
+_OF_SEVERAL = {
+    "study": ("sampler", "pruner", "enqueue", "timeout"),
+    "execution": ("costs", "strategy", "lane_loop"),
+}
 # as in the names of studies, with room for "-trial-" and a number
 _LONGEST_NAME = 80
 _FUNCTION = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_]\w*")
@@ -36,13 +39,20 @@ def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
     results = open_results(run_dir)
     row = _row(results, number)
     file = Path(results.study["study_file"])
-    config = parse(toml_text(results.study["settings"]), file)
+    config = parse(toml_text(_as_written(results.study["settings"])), file)
     if written_to.parent.resolve() != file.parent:
         _refuse_lost_modules(config, file.parent, written_to)
     tables = _tables(config, row)
     if "path" in tables["data"]:
         tables["data"]["path"] = _found_from(tables["data"]["path"], file, written_to)
     return _heading(config, row, written_to) + toml_text(tables)
+
+
+def _as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a study as its file has them: what is the same as another in its search."""
+    links = {setting: {"same_as": of} for setting, of in settings.get("same_as", {}).items()}
+    search = {**settings["search"], **links}
+    return {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}
 
 
 def _row(results: Results, number: int | None) -> Mapping[str, Any]:
@@ -78,7 +88,8 @@ def _tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     canonical["study"]["name"] = f"{config.study.name[:_LONGEST_NAME]}-trial-{number}"
     canonical["study"]["n_trials"] = 1
     canonical["results"]["dir"] = f"{config.run_dir}-trial-{number}"
-    del canonical["search"]
+    for name in ("search", "same_as"):
+        canonical.pop(name, None)
     canonical["trial"] = _trial(config, row, settings.train.epochs)
     return {name: _in_order(name, table) for name, table in canonical.items()}
 

@@ -30,6 +30,12 @@ def settings(params: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={number(value)}" for name, value in params.items())
 
 
+def conditions(when: Mapping[str, Sequence[object]] | None) -> str:
+    """When a searched setting is drawn: `model.depth is 1 or 2`; nothing where it always is."""
+    wanted = (when or {}).items()
+    return " and ".join(f"{key} is {' or '.join(map(str, values))}" for key, values in wanted)
+
+
 def finished_trials(counts: Mapping[str, int]) -> int:
     """How many trials have ended, one way or another."""
     return sum(counts.get(state, 0) for state in FINISHED)
@@ -46,10 +52,23 @@ def ended(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts.get(state, 0)} {word}" for state, word in FINISHED.items())
 
 
-def best_trial(metric: str, best: Mapping[str, Any]) -> str:
-    """The best trial so far, with its parameters."""
+def names(metric: str | Sequence[str]) -> tuple[str, ...]:
+    """The objectives of a study, which has one or several."""
+    return (metric,) if isinstance(metric, str) else tuple(metric)
+
+
+def best_trial(metric: str | Sequence[str], best: Mapping[str, Any]) -> str:
+    """The best trial so far, with its parameters; of several objectives by the first."""
     parameters = settings(best["params"])
-    return f"best {metric} {best['value']:.6g} (trial {best['trial_number']}): {parameters}"
+    value = f"{names(metric)[0]} {best['value']:.6g}"
+    return f"best {value} (trial {best['trial_number']}): {parameters}"
+
+
+def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
+    """A trial of the Pareto front: its objectives, and its parameters."""
+    pairs = zip(names(metric), trial["values"], strict=True)
+    values = ", ".join(f"{name} {value:.6g}" for name, value in pairs)
+    return f"{values}: {settings(trial['params'])}"
 
 
 def pace(trials_per_minute: float | None, eta_s: float | None) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.pruners import BasePruner
+from optuna.samplers import RandomSampler
+from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig, parse
 from sweeper.executors.simulated import SimulatedExecutor
@@ -17,7 +24,7 @@ from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
-from sweeper.sweep import Parts, Sweep
+from sweeper.sweep import Parts, Store, Sweep
 from sweeper.trial import TrialSpec
 
 STUDY = """
@@ -77,6 +84,44 @@ class CrashingLedger:
         return call
 
 
+class Remembering(RandomSampler):
+    """Draws from a generator of its own, and counts trials where it may and where it may not."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self._step = step
+        self._count = 0
+        self._draw = np.random.default_rng()
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        kept = study._storage.get_study_system_attrs(study._study_id).get("count", 0)
+        study._storage.set_study_system_attr(study._study_id, "count", kept + self._step)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        self._count += 1
+        kept = study._storage.get_study_system_attrs(study._study_id)["count"]
+        for _ in range((kept + self._count + int(self._draw.integers(5))) % 3):
+            super().sample_independent(study, trial, param_name, param_distribution)
+        return super().sample_independent(study, trial, param_name, param_distribution)
+
+
+class Tossing(BasePruner):
+    """Ends a trial by chance."""
+
+    def __init__(self, chance: float) -> None:
+        self._chance = chance
+        self._random = random.Random()
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        return self._random.random() < self._chance
+
+
 class NoStore:
     """No files at all."""
 
@@ -115,6 +160,8 @@ def run(
     diverging: frozenset[int] = frozenset(),
     killing: frozenset[int] = frozenset(),
     ahead_after: int = 200,
+    store: Store | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Sweep:
     """Run the study to its end on `ledger`."""
     sizes = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
@@ -124,9 +171,12 @@ def run(
             config=config,
             ledger=ledger,  # type: ignore[arg-type]
             executor=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing),
-            store=NoStore(),
+            store=store or NoStore(),
+            clock=clock,
             structure_of=Structures(
-                lambda spec: config.filled(spec.params), lambda settings: 100, {}
+                lambda spec: config.filled(spec.params),
+                lambda settings: 3 * settings.model.width,
+                {},
             ),
             policy=policy_of(config, rungs(config), planned, config.study.n_trials),
             metrics=config.train.metric_names,

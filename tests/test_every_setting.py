@@ -84,7 +84,8 @@ def test_no_table_is_forgotten() -> None:
     read = {
         table
         for kind in TABLES.values()
-        for table in (kind.of.values() if isinstance(kind, Variants) else [kind])
+        for table in ([*kind.of.values(), kind.own] if isinstance(kind, Variants) else [kind])
+        if table is not None
     } | set(ENTRIES.values())
     mixed = {kind.mixed for kind in TABLES.values() if isinstance(kind, Variants)}
     assert read == {setting.table for setting in SETTINGS} & read

@@ -38,6 +38,32 @@ PLACES = {
 }
 
 
+CONDITIONAL = (
+    "search.model.layer_norm={type='categorical',choices=[true,false],when={'model.depth'=2}}",
+    "search.model.dropout={type='float',low=0.1,high=0.4,or=[0.0],when={'model.layer_norm'=true}}",
+    "search.optimizer.eps={same_as='optimizer.lr'}",
+)
+GOALS = {
+    "several objectives, bounded, with nsgaii": (
+        "study.metric=['val_accuracy','n_parameters']",
+        "study.direction=['maximize','minimize']",
+        "study.constraints=[{metric='val_loss',max=2.0}]",
+        "study.enqueue=[{depth=2,lr=2e-3}]",
+        "study.sampler={name='nsgaii',population_size=3}",
+        "study.pruner={name='none'}",
+        *CONDITIONAL,
+    ),
+    "conditional, with tpe and asha": (
+        "study.pruner={name='asha',reduction_factor=2}",
+        *CONDITIONAL,
+    ),
+    "qmc and hyperband": (
+        "study.sampler={name='qmc',scramble=true}",
+        "study.pruner={name='hyperband',reduction_factor=2}",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Study:
     """The golden study in a directory of its own."""
@@ -147,6 +173,17 @@ def test_no_kill_changes_a_row(
     digest, warm = golden(strategy)
     study = Study(tmp_path, warm, place, strategy=strategy)
     study.run_killed(kills=3)
+
+    assert study.digest() == digest
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_no_kill_changes_what_any_sampler_is_told(
+    goal: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    digest, warm = run_golden(tmp_path_factory, 10, "auto", GOALS[goal])
+    study = Study(tmp_path, warm, "two threads", strategy="auto", more=GOALS[goal])
+    study.run_killed(kills=2)
 
     assert study.digest() == digest
 

@@ -114,7 +114,7 @@ def test_a_study_of_a_table_runs_as_it_is_written(
     assert (done.returncode, done.stderr) == (0, "")
     config = load(command.directory / "study.toml")
     assert (config.study.name, config.train.loss) == ("my-table", loss)
-    assert config.canonical()["data"]["target"] == target
+    assert config.canonical()["data"]["target"] == [target]
     text = (command.directory / "study.toml").read_text(encoding="utf-8")
     assert 'path   = "tables/my table.csv"' in text
     assert "  # the column to predict" in text

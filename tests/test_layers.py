@@ -15,7 +15,17 @@ PACKAGE = Path(__file__).parent.parent / "sweeper"
 
 # From the bottom up: a module imports from layers below its own, never from beside or above.
 LAYERS = (
-    {"errors", "trial", "rundir", "randomness", "cachedir", "lifeline", "user_code", "user_source"},
+    {
+        "errors",
+        "trial",
+        "ranking",
+        "rundir",
+        "randomness",
+        "cachedir",
+        "lifeline",
+        "user_code",
+        "user_source",
+    },
     {"config"},
     {"scheduler", "study", "ledger", "results", "reconcile"},
     {"progress", "trial_file"},

@@ -8,16 +8,16 @@ import pytest
 
 from sweeper.errors import LedgerError
 from sweeper.ledger import Closing, Ledger
-from sweeper.trial import TrialSpec
+from sweeper.trial import Memory, TrialSpec
 
-CLOSING = Closing(("val_loss",), 1, {}, {}, {})
+CLOSING = Closing(("val_loss",), 1, {}, {})
 
 
 def write_rounds(ledger: Ledger, rounds: int) -> None:
     """Trial `n` begins and ends in round `n + 1`."""
     for number in range(rounds):
         spec = TrialSpec(number, {}, {}, number)
-        ledger.open_round(number + 1, [spec], {})
+        ledger.open_round(number + 1, [spec], {}, Memory())
         # a row's own text does not sort as its number does
         ledger.close_round(number + 1, CLOSING, [], {number: {"trial_number": number}})
 

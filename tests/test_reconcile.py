@@ -44,6 +44,8 @@ REFUSED = [
     "search.model.width={type='int',low=4,high=8}",
     "execution.precision='float64'",
     "execution.matmul_precision='highest'",
+    "study.constraints=[{metric='val_loss',max=1.0}]",
+    "study.enqueue=[{lr=1e-3}]",
 ]
 BOUNDARY = [
     "study.n_trials=13",
@@ -53,6 +55,7 @@ BOUNDARY = [
     "execution.lane_loop='vmap'",
 ]
 FREE = [
+    "study.timeout='1h'",
     "study.n_trials=11",
     "execution.threads=2",
     "execution.workers=1",

@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib.util import find_spec
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.round_machine import Crash, CrashingLedger, contents, new_ledger, run, study
 
-SAMPLERS = ["random", "tpe", "grid"]
-PRUNERS = ["none", "median", "asha"]
+# each with options that bring its own state into play within so few trials
+SAMPLERS = {
+    "random": "name='random'",
+    "tpe": "name='tpe',n_startup_trials=3",
+    "grid": "name='grid'",
+    "qmc": "name='qmc',scramble=true",
+    "nsgaii": "name='nsgaii',population_size=3",
+    "own": "name='tests.round_machine:Remembering',step=2",
+}
+if find_spec("cmaes"):
+    SAMPLERS["cmaes"] = "name='cmaes',popsize=3"
+PRUNERS = {
+    "none": "name='none'",
+    "median": "name='median',n_startup_trials=2",
+    "percentile": "name='percentile',percentile=40.0,n_startup_trials=2",
+    "asha": "name='asha'",
+    "hyperband": "name='hyperband'",
+    "patient": "name='patient',patience=1,wrapped={name='asha'}",
+    "threshold": "name='threshold',lower=0.7,n_warmup_steps=2",
+    "wilcoxon": "name='wilcoxon',p_threshold=0.5",
+    "own": "name='tests.round_machine:Tossing',chance=0.3",
+}
+# what is searched for
+GOALS = {
+    "one": (),
+    "several": (
+        "study.metric=['val_accuracy','n_parameters','val_loss']",
+        "study.direction=['maximize','minimize','maximize']",
+    ),
+    "bounded": (
+        "study.constraints=[{metric='val_loss',max=0.98},{metric='n_parameters',max=100}]",
+    ),
+}
+CONDITIONAL = (
+    "search.model.layer_norm={type='categorical',choices=[true,false]}",
+    "search.model.dropout={type='float',low=0.1,high=0.3,step=0.1,or=[0.0],"
+    "when={'model.layer_norm'=true,'model.depth'=[1,2]}}",
+    "search.optimizer.eps={same_as='optimizer.lr'}",
+)
+QUEUE = "study.enqueue=[{depth=2},{'model.width'=8,lr=1e-3}]"
 
 histories = st.fixed_dictionaries(
     {
@@ -18,8 +57,10 @@ histories = st.fixed_dictionaries(
         "grown_to": st.integers(0, 20),
         "parallel": st.integers(1, 8),
         "round_epochs": st.integers(1, 8),
-        "sampler": st.sampled_from(SAMPLERS),
-        "pruner": st.sampled_from(PRUNERS),
+        "sampler": st.sampled_from(sorted(SAMPLERS)),
+        "pruner": st.sampled_from(sorted(PRUNERS)),
+        "goal": st.sampled_from(sorted(GOALS)),
+        "conditional": st.booleans(),
         "strategy": st.sampled_from(["auto", "exact", "padded", "process"]),
         "ahead_after": st.sampled_from([0, 4, 200]),
         "diverging": st.frozensets(st.integers(0, 15), max_size=4),
@@ -30,13 +71,19 @@ histories = st.fixed_dictionaries(
 
 
 def overrides(history: dict, n_trials: int) -> list[str]:
+    # a pruner judges one objective, and CMA-ES knows one
+    goal = "bounded" if history["sampler"] == "cmaes" else history["goal"]
+    pruner = "none" if goal == "several" else history["pruner"]
     space = ["search.optimizer.lr.log=false", "search.optimizer.lr.step=3.3e-3"]
     return [
         f"study.n_trials={n_trials}",
         f"schedule.parallel={history['parallel']}",
         f"schedule.round_epochs={history['round_epochs']}",
-        f"study.sampler.name={history['sampler']}",
-        f"study.pruner.name={history['pruner']}",
+        f"study.sampler={{{SAMPLERS[history['sampler']]}}}",
+        f"study.pruner={{{PRUNERS[pruner]}}}",
+        *GOALS[goal],
+        *(CONDITIONAL if history["conditional"] else ()),
+        *([] if history["sampler"] == "grid" else [QUEUE]),
         f"execution.strategy={history['strategy']}",
         *(space if history["sampler"] == "grid" else []),
     ]
@@ -44,7 +91,7 @@ def overrides(history: dict, n_trials: int) -> list[str]:
 
 @given(histories)
 @settings(
-    max_examples=1000,
+    max_examples=700,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

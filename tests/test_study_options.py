@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from sweeper.errors import StudyError
@@ -20,6 +22,35 @@ from tests.round_machine import study as config
         ("study.pruner={name='asha',min_resource='auto'}", "'auto' does not fit"),
         ("study.pruner={name='asha',reduction_factor=2.5}", "2.5 does not fit"),
         ("study.pruner={name='median',n_startup_trials=true}", "True does not fit"),
+        ("study.sampler={name='qmc',qmc_type='lhs'}", "write one of 'sobol', 'halton'"),
+        ("study.sampler={name='nsgaii',crossover_prob=2}", "write a number of 0 or more, 1 at"),
+        ("study.sampler={name='tpe',group=true,multivariate=false}", "remove one of the two"),
+        ("study.pruner.name=percentile", "study.pruner.percentile: missing; write percentile ="),
+        ("study.pruner.name=threshold", "no threshold; write upper = ..., or lower = ..."),
+        ("study.pruner={name='threshold',lower=2,upper=1.5}", "lower 2 is above upper 1.5"),
+        ("study.pruner={name='hyperband',min_resource=9}", "above the most epochs, 8; write 8"),
+        ("study.pruner={name='wilcoxon',p_threshold='x'}", "'x' does not fit; write a number"),
+        ("study.pruner={name='patient',patience=2,wrapped=3}", "3 is not a table; write e.g."),
+        (
+            "study.pruner={name='patient',patience=2,wrapped={name='mean'}}",
+            "study.pruner.wrapped.name: no pruner 'mean'; write one of none, median",
+        ),
+        (
+            "study.pruner={name='patient',patience=2,wrapped={name='asha',min_resource=0}}",
+            "study.pruner.wrapped.min_resource: 0 does not fit",
+        ),
+        ("study.sampler.name='nowhere:Sampler'", "no module 'nowhere'"),
+        ("study.sampler.name='tests.round_machine:Samplr'", "no function 'Samplr'"),
+        ("study.sampler.name='tests.round_machine:Tossing'", "is no class of optuna's BaseSampler"),
+        ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, and 'tests."),
+        (
+            "study.pruner={name='tests.round_machine:Tossing',chance=1,luck=2}",
+            "study.pruner.luck: 'tests.round_machine:Tossing' has no such option; it takes chance",
+        ),
+        (
+            "study.pruner={name='optuna.pruners:PercentilePruner',percentile=200.0}",
+            "raised ValueError: Percentile must be between 0 and 100",
+        ),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(override: str, message: str) -> None:
@@ -27,6 +58,37 @@ def test_an_option_that_does_not_fit_is_refused(override: str, message: str) -> 
         options.check(config([override]))
 
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(("sampler", "package"), [("cmaes", "cmaes"), ("gp", "torch")])
+def test_a_package_that_is_not_installed_is_named_with_its_command(
+    sampler: str, package: str
+) -> None:
+    asked = config([f"study.sampler.name={sampler}"])
+    if find_spec(package):
+        options.check(asked)
+        return
+    with pytest.raises(StudyError) as refused:
+        options.check(asked)
+    assert str(refused.value) == (
+        f"--set: study.sampler.name: the sampler '{sampler}' needs the package {package}, which "
+        f"is not installed; run `python -m pip install {package}`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pruner", "expected"),
+    [
+        ("{name='none'}", ()),
+        ("{name='asha'}", (1, 4)),
+        ("{name='hyperband'}", (1, 3)),
+        ("{name='hyperband',min_resource=2,reduction_factor=2}", (2, 4)),
+        ("{name='patient',patience=1,wrapped={name='asha',reduction_factor=2}}", (1, 2, 4)),
+        ("{name='patient',patience=1}", ()),
+    ],
+)
+def test_pruners_with_rungs_tell_them(pruner: str, expected: tuple[int, ...]) -> None:
+    assert options.rungs(config([f"study.pruner={pruner}"])) == expected
 
 
 def test_a_grid_that_nobody_could_train_is_refused() -> None:

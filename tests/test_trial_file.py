@@ -12,6 +12,7 @@ from pyarrow import parquet
 from sweeper import open_results
 from sweeper.authoring import begin_again
 from sweeper.config import StudyConfig, load, parse
+from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.writing import toml_text
 from sweeper.errors import StudyError
 from sweeper.results.schema import deterministic_columns
@@ -64,6 +65,19 @@ def run_again(command: CommandLine, number: int) -> Path:
     return directory
 
 
+ENDING = (
+    "train.ema=0.9",
+    "train.early_stop={patience=1}",
+    "optimizer.schedule={name='warmup_cosine'}",
+)
+CONDITIONAL = (
+    "search.model.dropout={type='float', low=0.1, high=0.5, when={'model.depth'=1}}",
+    "search.optimizer.weight_decay={same_as='optimizer.lr'}",
+    "study.enqueue=[{lr=0.01}]",
+    "study.constraints=[{metric='val_loss', max=0.5}]",
+)
+
+
 @pytest.mark.parametrize(
     ("strategy", "state", "more"),
     [
@@ -73,6 +87,8 @@ def run_again(command: CommandLine, number: int) -> Path:
         ("padded", "PRUNED", ("execution.lane_loop=vmap",)),
         ("process", "COMPLETE", ("execution.workers=1",)),
         ("auto", "PRUNED", ("study.folds=2",)),
+        ("exact", "COMPLETE", ENDING),
+        ("padded", "COMPLETE", CONDITIONAL),
     ],
 )
 def test_a_trial_is_run_again_bit_for_bit(
@@ -217,7 +233,7 @@ def problems(text: str) -> list[str]:
             'strategy = "padded"',
             'strategy = "padded"\nparts = ["model.depth"]',
             "study.toml:37: trial.class.parts: no part 'model.depth'; "
-            "write some of model.dropout, optimizer.clip_norm",
+            f"write some of {', '.join(OPTIONAL_PARTS)}",
         ),
         (
             "epochs = 4\nwidth = 8\ndepth = 1\n",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sweeper.config.conditions import unfit_conditions
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
+from sweeper.config.enqueue import read_enqueue
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES
@@ -23,25 +25,27 @@ from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_settin
 from sweeper.config.results import ResultsTable
 from sweeper.config.rules import (
     endless_grid,
+    grid_and_queue,
     idle_keys,
     idle_schedule,
     more_than_one_trial,
     padded_arrays,
     too_large_for_class,
     unfit_to_stop,
-    unreported_metric,
+    unreported_metrics,
 )
 from sweeper.config.schedule import ScheduleTable
-from sweeper.config.search import SearchEntry
+from sweeper.config.search import SameAs, SearchEntry
 from sweeper.config.space import (
     SEARCHED_TABLES,
     any_value,
     flat_search,
     read_entry,
     taken_columns,
+    unfit_links,
 )
 from sweeper.config.study import StudyTable
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Fault, Table, field_of
 from sweeper.config.train import TrainTable
 from sweeper.config.trial import TRIAL, TrialTable
 
@@ -92,6 +96,7 @@ class Draft:
         self.faults: list[Fault] = []
         self._raw = raw
         self._searched: set[str] = set()
+        self._links: dict[str, str] = {}  # settings that take the value of another
         self._kinds = {name: self._kind(name) for name in TABLES}
         self._known = [
             setting
@@ -104,22 +109,26 @@ class Draft:
         """The tables of the file by name; they are a whole study only where nothing is wrong."""
         self._check_top_level()
         search = self._read_search()
+        self._read_queue(search)
         names = [name for name in TABLES if name in self._raw or name not in _OPTIONAL]
         tables = {name: self._read_table(name, search) for name in names}
         self._check_between(search)
         self._check_trial(tables)
-        return {**tables, "version": 1, "search": search}
+        return {**tables, "version": 1, "search": search, "same_as": self._links}
 
     def _check_between(self, search: Mapping[str, SearchEntry]) -> None:
         study = allowed_values(StudyTable, self._raw.get("study"))
         train = allowed_values(TrainTable, self._raw.get("train"))
-        if "metric" in study and train.keys() >= {"loss", "metrics"}:
-            self.faults += unreported_metric(study["metric"], train["loss"], train["metrics"])
-            stop = train.get("early_stop")
-            if stop is not None and stop.metric not in (None, study["metric"]):
+        if train.keys() >= {"loss", "metrics"}:
+            wanted = study.get("metric", ()), study.get("constraints", ())
+            self.faults += unreported_metrics(*wanted, train["loss"], train["metrics"])
+            stop, objectives = train.get("early_stop"), wanted[0]
+            own = (objectives,) if isinstance(objectives, str) else objectives
+            if stop is not None and stop.metric not in (None, *own):
                 self.faults += unfit_to_stop(stop.metric, train["loss"], train["metrics"])
         if "sampler" in study:
             self.faults += endless_grid(study["sampler"], search)
+            self.faults += grid_and_queue(study["sampler"], study.get("enqueue", ()))
         self.faults += self._optimizer_faults(search)
 
     def _optimizer_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
@@ -129,7 +138,7 @@ class Draft:
         if kind is None or not is_table(raw):
             return
         names = _drawn(search, "optimizer.name") or (str(raw.get("name")),)
-        raw = _with_drawn(raw, "optimizer", search)
+        raw = _all_drawn(raw, "optimizer", search)
         if kind is MixedOptimizerTable:
             yield from idle_keys(raw, names)
         schedule = raw.get("schedule", {})
@@ -205,10 +214,22 @@ class Draft:
             self._searched.add(setting)
             entry, faults = read_entry(setting, raw_entry, kinds)
             self.faults += faults
-            if entry is not None:
+            if isinstance(entry, SameAs):
+                self._links[setting] = entry.same_as
+            elif entry is not None:
                 search[setting] = entry
         self.faults += taken_columns(search)
+        if self._searched == {*search, *self._links}:  # else what is missing is a fault already
+            self.faults += unfit_conditions(search)
+            self.faults += unfit_links(self._links, search, kinds)
         return search
+
+    def _read_queue(self, search: Mapping[str, SearchEntry]) -> None:
+        study = self._raw.get("study")
+        if is_table(study) and "enqueue" in study and self._searched == {*search, *self._links}:
+            queue, faults = read_enqueue(study["enqueue"], search)
+            self.faults += faults
+            self._raw = {**self._raw, "study": {**study, "enqueue": queue}}
 
     def _read_table(self, name: str, search: Mapping[str, SearchEntry]) -> Table | None:
         kind = self._kinds[name]
@@ -216,7 +237,7 @@ class Draft:
             return None
         raw = self._raw.get(name, {})
         if is_table(raw):
-            raw = _with_drawn(raw, name, search)
+            raw = self._with_drawn(name, kind, raw, search)
         table, faults = read_table(kind, raw, name, self._known)
         self.faults += [
             fault
@@ -225,16 +246,47 @@ class Draft:
         ]
         return table
 
+    def _with_drawn(
+        self, name: str, kind: type[Table], raw: RawTable, search: Mapping[str, SearchEntry]
+    ) -> RawTable:
+        """The table `name` with a value for all that is searched: it needs none of its own.
 
-def _with_drawn(raw: RawTable, name: str, search: Mapping[str, SearchEntry]) -> RawTable:
-    """The table `name` with a value for all that is searched: it needs none of its own."""
-    for key, entry in search.items():
-        if key.startswith(f"{name}."):
-            raw = with_default(raw, key.partition(".")[2].split("."), any_value(entry))
-    return raw
+        What some trials do not draw keeps its default in those, and needs one without it.
+        """
+        wrong = {fault.key for fault in self.faults}
+        links = {k: of for k, of in self._links.items() if f"search.{k}.same_as" not in wrong}
+        for key, source in ({key: key for key in search} | links).items():
+            table, _, setting = key.partition(".")
+            if table != name or source not in search:
+                continue
+            if not search[source].when or self._is_needed_by_its_kind(name, kind, setting):
+                raw = with_default(raw, setting.split("."), any_value(search[source]))
+            elif _is_required(kind, setting) and with_default(raw, setting.split("."), 0) != raw:
+                mend = f"write {setting} = ... in [{name}], for trials that do not draw it"
+                self.faults.append(Fault(key, MISSING, mend))
+        return raw
+
+    def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
+        """Whether one kind of a table of several needs it: the trials of that kind draw it."""
+        variants = TABLES[name]
+        is_several = isinstance(variants, Variants) and kind is variants.mixed
+        return is_several and _is_required(kind, setting)
+
+
+def _is_required(table: type[Table], setting: str) -> bool:
+    field = field_of(table, setting)
+    return field is not None and field.is_required()
 
 
 def _drawn(search: Mapping[str, SearchEntry], key: str) -> tuple[str, ...]:
     """The names that are drawn for a setting; none where it is not searched."""
     values = search[key].values() if key in search else None
     return tuple(str(value) for value in values or ())
+
+
+def _all_drawn(raw: RawTable, name: str, search: Mapping[str, SearchEntry]) -> RawTable:
+    """The table `name` with a value for all that is searched, whichever trials draw it."""
+    for key, entry in search.items():
+        if key.startswith(f"{name}."):
+            raw = with_default(raw, key.partition(".")[2].split("."), any_value(entry))
+    return raw

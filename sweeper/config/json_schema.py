@@ -134,15 +134,22 @@ def _plain(kind: type[Table]) -> Schema:
 
 def _tidy(schema: Schema, known: Mapping[str, Schema]) -> Schema:
     """Without titles, references, and nulls, which TOML has not."""
-    if "$ref" in schema:
-        schema = {**known[schema["$ref"].rpartition("/")[2]], **schema}
+    schema = _resolved(schema, known)
     not_null = [inner for inner in schema.get("anyOf", ()) if inner.get("type") != "null"]
     if len(not_null) == 1:
-        schema = {**not_null[0], **{key: schema[key] for key in schema if key != "anyOf"}}
+        rest = {key: schema[key] for key in schema if key != "anyOf"}
+        schema = {**_resolved(not_null[0], known), **rest}
     left_out = [*_LEFT_OUT] if schema.get("default") is not None else [*_LEFT_OUT, "default"]
     return {
         key: _tidy_value(key, value, known) for key, value in schema.items() if key not in left_out
     }
+
+
+def _resolved(schema: Schema, known: Mapping[str, Schema]) -> Schema:
+    """`schema` with what it refers to."""
+    if "$ref" not in schema:
+        return schema
+    return {**known[schema["$ref"].rpartition("/")[2]], **schema}
 
 
 def _tidy_value(key: str, value: Any, known: Mapping[str, Schema]) -> Any:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, PlainValidator
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeper.trial import Scalar
@@ -46,9 +54,10 @@ def _function_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Marks a text that is one of `options`, or names a function of the user's."""
+    """Marks a text that is one of `options`, or names something of the user's in this `form`."""
 
     options: tuple[str, ...]
+    form: str = "module:function"
 
     def __get_pydantic_core_schema__(
         self, _source: Any, _handler: GetCoreSchemaHandler
@@ -57,13 +66,102 @@ class OneOf:
             self._checked, core_schema.str_schema(strict=True)
         )
 
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"enum": [*self.options]}, {"type": "string", "pattern": ":"}]}
+
     def _checked(self, text: str) -> str:
         if text in self.options or is_function(text):
             return text
-        options = ", ".join(self.options)
+        options = f'{", ".join(self.options)}, or "{self.form}"'
         raise PydanticCustomError("one_of", "no such name", {"options": options})
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Checked:
+    """Marks a kind of value that a function of its own reads, and JSON shows as it comes.
+
+    `form` is what may be written, as JSON Schema has it.
+    """
+
+    read: Callable[[object], object]
+    form: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return dict(self.form)
+
+
+def one_or_more(form: Mapping[str, Any]) -> dict[str, Any]:
+    """The form of what may stand alone or several times in an array."""
+    return {"anyOf": [dict(form), {"type": "array", "items": dict(form), "minItems": 1}]}
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str) and _DURATION.fullmatch(value) and seconds_of(value) > 0:
+        return value
+    raise PydanticCustomError("duration", "no duration")
+
+
+def seconds_of(duration: str) -> float:
+    """How long a duration such as "90s", "10m" or "2h" is."""
+    amount, unit = _DURATION.fullmatch(duration).groups()  # type: ignore[union-attr]
+    return float(amount) * _UNITS[unit]
+
+
+def items_of(value: object) -> tuple[object, ...] | None:
+    """The items of an array; None where it is none."""
+    return tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else None
+
+
+def _one_or_more(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if (names := items_of(value)) and all(isinstance(name, str) for name in names):
+        return names
+    raise PydanticCustomError("one_or_more", "neither text nor an array of text")
+
+
+def _conditions(value: object) -> object:
+    """By dotted key the values of which one must be; tables may be nested, as TOML nests keys."""
+    found: dict[str, tuple[Scalar, ...]] = {}
+    for key, wanted in _flat(value):
+        items = items_of(wanted)
+        values = tuple(one for one in items or (wanted,) if isinstance(one, Scalar))
+        if items == () or len(values) != len(items or (wanted,)):
+            break
+        found[key] = values
+    else:
+        if found:
+            return found
+    raise PydanticCustomError("conditions", "no conditions")
+
+
+def _flat(value: object, under: str = "") -> list[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        return [(under, value)]
+    table = cast("Mapping[str, object]", value)
+    inner = ((f"{under}.{name}" if under else name, one) for name, one in table.items())
+    return [pair for key, one in inner for pair in _flat(one, key)]
+
+
+FunctionName = Annotated[str, AfterValidator(_function_name)]
+Duration = Annotated[str, Checked(_duration, {"type": "string", "pattern": _DURATION.pattern})]
+Names = Annotated[str | tuple[str, ...], Checked(_one_or_more, one_or_more({"type": "string"}))]
+Conditions = Annotated[
+    dict[str, tuple[Scalar, ...]], Checked(_conditions, {"type": "object", "minProperties": 1})
+]
 CountOrAuto = Annotated[
     int | Literal["auto"],
     PlainValidator(
@@ -72,5 +170,4 @@ CountOrAuto = Annotated[
 ]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
-FunctionName = Annotated[str, AfterValidator(_function_name)]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

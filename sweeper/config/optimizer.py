@@ -29,6 +29,12 @@ _SCHEDULE = "how the learning rate changes"
 _B1 = "decay of the mean of gradients"
 _B2 = "decay of the mean of squared gradients"
 _EPS = "keeps the division by their root finite"
+_MOMENTUM = "decay of the sum of gradients"
+_NESTEROV = "whether momentum is Nesterov's"
+_DECAY_RATE = "exponent by which the decay of squared gradients nears 1"
+_THRESHOLD = "largest root mean square of an array's update"
+_FACTORED = "matrices of this size or more are kept as rows and columns"
+_BY_SCALE = "whether an array moves in proportion to its own size"
 
 
 class _Keys(Table):
@@ -95,10 +101,8 @@ class SgdTable(_Keys):
     """Stochastic gradient descent."""
 
     name: Annotated[Literal["sgd"], FIXED] = Field(description=_NAME)
-    momentum: _Fraction = Field(
-        default=0.0, description="decay of the sum of gradients", examples=[0.9]
-    )
-    nesterov: bool = Field(default=False, description="whether momentum is Nesterov's")
+    momentum: _Fraction = Field(default=0.0, description=_MOMENTUM, examples=[0.9])
+    nesterov: bool = Field(default=False, description=_NESTEROV)
 
 
 class AdafactorTable(_Keys):
@@ -107,18 +111,10 @@ class AdafactorTable(_Keys):
     elementwise: ClassVar[bool] = False
 
     name: Annotated[Literal["adafactor"], FIXED] = Field(description=_NAME)
-    decay_rate: _Fraction = Field(
-        default=0.8, description="exponent by which the decay of squared gradients nears 1"
-    )
-    clipping_threshold: _Rate = Field(
-        default=1.0, description="largest root mean square of an array's update"
-    )
-    min_dim_size_to_factor: Count = Field(
-        default=128, description="matrices of this size or more are kept as rows and columns"
-    )
-    multiply_by_parameter_scale: bool = Field(
-        default=True, description="whether an array moves in proportion to its own size"
-    )
+    decay_rate: _Fraction = Field(default=0.8, description=_DECAY_RATE)
+    clipping_threshold: _Rate = Field(default=1.0, description=_THRESHOLD)
+    min_dim_size_to_factor: Count = Field(default=128, description=_FACTORED)
+    multiply_by_parameter_scale: bool = Field(default=True, description=_BY_SCALE)
 
 
 def _schedule_of_nothing(schedule: LrScheduleTable, lr: float | None) -> Iterable[Fault]:
@@ -159,16 +155,30 @@ class MixedOptimizerTable(_Keys):
     """The keys of all, where `name` is searched; each trial has those of its own optimizer."""
 
     name: OptimizerName = Field(description=_NAME)
-    b1: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
-    b2: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
-    eps: Annotated[_Above0 | None, TRACED] = None
-    decay: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
-    momentum: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
-    nesterov: bool | None = None
-    decay_rate: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = None
-    clipping_threshold: Annotated[_Above0 | None, TRACED] = None
-    min_dim_size_to_factor: Count | None = None
-    multiply_by_parameter_scale: bool | None = None
+    b1: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None, description=_B1, examples=[0.8]
+    )
+    b2: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None, description=_B2, examples=[0.99]
+    )
+    eps: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_EPS, examples=[1e-6])
+    decay: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None, description=_B2, examples=[0.8]
+    )
+    momentum: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None, description=_MOMENTUM, examples=[0.9]
+    )
+    nesterov: bool | None = Field(default=None, description=_NESTEROV, examples=[True])
+    decay_rate: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None, description=_DECAY_RATE, examples=[0.7]
+    )
+    clipping_threshold: Annotated[_Above0 | None, TRACED] = Field(
+        default=None, description=_THRESHOLD, examples=[0.5]
+    )
+    min_dim_size_to_factor: Count | None = Field(default=None, description=_FACTORED, examples=[64])
+    multiply_by_parameter_scale: bool | None = Field(
+        default=None, description=_BY_SCALE, examples=[False]
+    )
 
     def own(self) -> OptimizerTable:
         """The table of its optimizer, with that one's defaults for what is not written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -26,8 +26,12 @@ def settings_within(table: type[BaseModel], under: str) -> Iterator[str]:
         inner = table_in(field.annotation)
         if inner is not None:
             yield from settings_within(inner, f"{under}.{name}")
-        else:
-            yield f"{under}.{name}"
+            continue
+        yield f"{under}.{name}"
+        kind = field.annotation
+        for item in get_args(kind) if get_origin(kind) is tuple else ():
+            if isinstance(item, type) and issubclass(item, Table):  # an array of tables
+                yield from settings_within(item, f"{under}.{name}")
 
 
 def read_table(
@@ -99,6 +103,8 @@ def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fau
 
 def _without(raw: Any, path: Sequence[str | int]) -> Any:
     name, *rest = path
+    if isinstance(name, int):  # the place of a table in an array
+        return [*raw[:name], _without(raw[name], rest), *raw[name + 1 :]]
     if rest:
         return {**raw, name: _without(raw[name], rest)}
     return {key: value for key, value in raw.items() if key != name}

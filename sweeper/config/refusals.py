@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, time
 from difflib import get_close_matches
+from itertools import zip_longest
 
 from pydantic_core import ErrorDetails
 
@@ -43,6 +44,13 @@ _WORDS = {
     ),
     "class_weights": ("{value} is no weighting", 'write "none", "balanced" or {{ CLASS = 2.0 }}'),
     "class_weight": ("a weight that is no number above 0", "write numbers above 0"),
+    "duration": ("{value} is no duration", 'write e.g. "90s", "30m" or "2h"'),
+    "one_or_more": ("{value} is no name", "write text in quotes, or an array of such"),
+    "conditions": (
+        "{value} is no condition",
+        'write e.g. {{ "model.layer_norm" = true }}, or an array of values',
+    ),
+    "directions": ("{value} is no direction", 'write "minimize" or "maximize", one a metric'),
     "scalar": ("{value} is no choice", "write true or false, a number or text"),
 }
 
@@ -52,24 +60,30 @@ _NOUNS = {"metrics": "metric", "source": "data source"}
 
 def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Fault:
     """The fault that pydantic found in the table `under`; `known` settings may be suggested."""
-    names = [part for part in error["loc"] if isinstance(part, str)]
-    key = ".".join([under, *names])
+    key = ".".join([under, *_path(error["loc"])])
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            return unknown_setting(key, key, known)
+            setting = [under, *(name for name in error["loc"] if isinstance(name, str))]
+            return unknown_setting(key, ".".join(setting), known)
         case "literal_error":
             options = str(context["expected"]).replace(" or ", ", ").replace("'", "")
             return unknown_name(key, error["input"], options)
         case "one_of":
-            options = f'{context["options"]}, or "module:function"'
-            return unknown_name(key, error["input"], options)
+            return unknown_name(key, error["input"], context["options"])
         case kind if kind in _WORDS:
             found, mend = _WORDS[kind]
             words = {**context, "value": shown(error["input"]), "name": key.rpartition(".")[2]}
             return Fault(key, found.format(**words), mend.format(**words))
         case _:
             return Fault(key, f"{shown(error['input'])} is not allowed", error["msg"])
+
+
+def _path(loc: Sequence[str | int]) -> Iterator[str]:
+    """The keys of a place; an index only where it is that of a table."""
+    for part, inner in zip_longest(loc, loc[1:]):
+        if isinstance(part, str) or isinstance(inner, str):
+            yield str(part)
 
 
 def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Fault:

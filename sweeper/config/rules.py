@@ -8,7 +8,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, takes
 from sweeper.config.search import SearchEntry
-from sweeper.config.study import SamplerTable, StudyTable
+from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
 from sweeper.config.table import Fault
 from sweeper.config.train import column_of, metrics_of, reported
 from sweeper.config.trial import TrialTable
@@ -21,14 +21,28 @@ def unfit_to_stop(metric: str, loss: str, metrics: tuple[str, ...]) -> Iterator[
     if metric in own:
         found = f"nobody knows which values of '{metric}' are better"
         yield Fault(key, found, "stop by study.metric, or by a metric of this package")
-    yield from unreported_metric(metric, loss, metrics, key)
+    yield from _unreported(key, metric, reported(metrics), loss, metrics)
 
 
-def unreported_metric(
-    metric: str, loss: str, metrics: tuple[str, ...], key: str = "study.metric"
+def unreported_metrics(
+    objectives: str | tuple[str, ...],
+    constraints: Sequence[ConstraintTable],
+    loss: str,
+    metrics: tuple[str, ...],
 ) -> Iterator[Fault]:
-    """What the program is to go by at `key` is something that it reports."""
-    if metric in reported(metrics):
+    """What is optimised or bounded is something that the program reports."""
+    known = (*reported(metrics), N_PARAMETERS)
+    for name in (objectives,) if isinstance(objectives, str) else objectives:
+        yield from _unreported("study.metric", name, known, loss, metrics)
+    for index, constraint in enumerate(constraints):
+        place = f"study.constraints.{index}.metric"
+        yield from _unreported(place, constraint.metric, known, loss, metrics)
+
+
+def _unreported(
+    key: str, metric: str, known: Sequence[str], loss: str, metrics: tuple[str, ...]
+) -> Iterator[Fault]:
+    if metric in known:
         return
     fitting = metrics_of(loss)
     missing = [name for name in fitting if metric in reported((name,))]
@@ -37,6 +51,13 @@ def unreported_metric(
     if missing:
         mend = f'write train.metrics = ["{missing[0]}"]'
     yield Fault(key, f"'{metric}' is not reported", mend)
+
+
+def grid_and_queue(sampler: SamplerTable, enqueue: Sequence[object]) -> Iterator[Fault]:
+    """A grid tries every value anyway, each once."""
+    if sampler.name == "grid" and enqueue:
+        mend = "remove them, or write another study.sampler"
+        yield Fault("study.enqueue", "values to try first, of a grid that tries all", mend)
 
 
 def endless_grid(sampler: SamplerTable, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Annotated, Literal
+from math import isclose
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from sweeper.config.kinds import AnyScalar, Count
+from sweeper.config.kinds import AnyScalar, Conditions, Count
 from sweeper.config.refusals import shown
 from sweeper.config.table import Fault, Table
 from sweeper.trial import Scalar
@@ -27,10 +28,38 @@ class _Entry(Table):
     name: Annotated[str, Field(pattern=r"^\w+$", max_length=100)] | None = Field(
         default=None, description="of the column; else the last part of the key", examples=["units"]
     )
+    when: Conditions | None = Field(
+        default=None,
+        description="other searched settings, each with a value or an array of them: in trials "
+        "that have none of them the setting keeps the file's own value, and the column is null",
+        examples=[{"model.layer_norm": True}],
+    )
 
     def column(self, key: str) -> str:
         """The column of the setting `key` in the results."""
         return self.name or key.rpartition(".")[2]
+
+
+class _RangeEntry(_Entry):
+    """A range, and values beside it: whether it is drawn from, or which of them is taken."""
+
+    @property
+    def beside(self) -> tuple[Any, ...]:
+        """The values of `or`, a word that Python keeps for itself."""
+        return getattr(self, "or")
+
+
+def _range_of(kind: Any) -> type[_RangeEntry]:
+    """What ranges of a kind of number share."""
+    beside: Any = (
+        Annotated[tuple[kind, ...], Field(strict=False)],
+        Field(
+            default=(),
+            description="values beside the range; each is as likely as the range",
+            examples=[[0]],
+        ),
+    )
+    return create_model("_Range", __base__=_RangeEntry, **{"or": beside})
 
 
 def _crossed(low: float, high: float) -> Iterable[Fault]:
@@ -71,7 +100,7 @@ def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Fault]:
             yield Fault("choices", f"{shown(choice)} stands there twice", "remove one of the two")
 
 
-class IntSearch(_Entry):
+class IntSearch(_range_of(int)):
     """Whole numbers from `low` to `high`, both included; with `base` its powers alone."""
 
     rules = (_crossed, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
@@ -85,18 +114,35 @@ class IntSearch(_Entry):
 
     def count(self) -> int:
         """How many values there are."""
+        return self._ranged() + sum(not self._in_range(value) for value in self.beside)
+
+    def values(self) -> tuple[int, ...]:
+        """All values, ascending."""
+        return tuple(sorted({*self.in_range(), *self.beside}))
+
+    def in_range(self) -> tuple[int, ...]:
+        """The values of the range alone, ascending."""
+        if self.base is not None:
+            return tuple(self.low << power for power in range(self._ranged()))
+        return tuple(range(self.low, self.high + 1, self.step))
+
+    def has(self, value: Scalar) -> Scalar | None:
+        """The value of this entry that equals `value`; None where none does."""
+        is_one = type(value) is int and (value in self.beside or self._in_range(value))
+        return value if is_one else None
+
+    def _ranged(self) -> int:
         if self.base is not None:
             return self.high.bit_length() - self.low.bit_length() + 1
         return (self.high - self.low) // self.step + 1
 
-    def values(self) -> tuple[int, ...]:
-        """All values, ascending."""
-        if self.base is not None:
-            return tuple(self.low << power for power in range(self.count()))
-        return tuple(range(self.low, self.high + 1, self.step))
+    def _in_range(self, value: int) -> bool:
+        if not self.low <= value <= self.high:
+            return False
+        return value & (value - 1) == 0 if self.base else (value - self.low) % self.step == 0
 
 
-class FloatSearch(_Entry):
+class FloatSearch(_range_of(float)):
     """Numbers from `low` to `high`; with `step` only those at whole steps from `low`."""
 
     rules = (_crossed, _log_of_nothing, _steps_in_log, _too_fine)
@@ -111,19 +157,40 @@ class FloatSearch(_Entry):
 
     def count(self) -> int | None:
         """How many values there are; None where they are a continuum."""
-        if self.step is None:
-            return None
-        # in decimals, for (0.3 - 0.0) // 0.1 is 2 in binary floats
-        return int((_decimal(self.high) - _decimal(self.low)) / _decimal(self.step)) + 1
+        values = self.values() if self.beside else None
+        return self._ranged() if values is None else len(values)
 
     def values(self) -> tuple[float, ...] | None:
         """All values, ascending; None where they are a continuum."""
-        count = self.count()
+        ranged = self.in_range()
+        return None if ranged is None else tuple(sorted({*ranged, *self.beside}))
+
+    def in_range(self) -> tuple[float, ...] | None:
+        """The values of the range alone, ascending; None where they are a continuum."""
+        count = self._ranged()
         return None if count is None else tuple(self.at(index) for index in range(count))
 
     def at(self, index: int) -> float:
         """The value `index` steps above `low`."""
         return float(_decimal(self.low) + index * _decimal(self.step or 0.0))
+
+    def has(self, value: Scalar) -> Scalar | None:
+        """The value of this entry that equals `value`; None where none does."""
+        if isinstance(value, bool | str):
+            return None
+        number = float(value)
+        if number in self.beside:
+            return number
+        if not self.low <= number <= self.high:
+            return None
+        ranged = self.in_range()
+        return number if ranged is None else next((v for v in ranged if isclose(v, number)), None)
+
+    def _ranged(self) -> int | None:
+        if self.step is None:
+            return None
+        # in decimals, for (0.3 - 0.0) // 0.1 is 2 in binary floats
+        return int((_decimal(self.high) - _decimal(self.low)) / _decimal(self.step)) + 1
 
 
 class CategoricalSearch(_Entry):
@@ -143,6 +210,22 @@ class CategoricalSearch(_Entry):
     def values(self) -> tuple[Scalar, ...]:
         """The choices, as written."""
         return self.choices
+
+    def has(self, value: Scalar) -> Scalar | None:
+        """The choice that equals `value`; None where none does."""
+        equal = (one for one in self.choices if one == value)
+        return next(
+            (one for one in equal if isinstance(one, bool) is isinstance(value, bool)), None
+        )
+
+
+class SameAs(Table):
+    """No draw of its own: the value that another searched setting has."""
+
+    same_as: str = Field(
+        description="the searched setting whose value this one takes; alone",
+        examples=["model.width"],
+    )
 
 
 SearchEntry = IntSearch | FloatSearch | CategoricalSearch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ OPTIONAL_PARTS = (
     "train.label_smoothing",
     "train.ema",
 )
+# what such a part is told in a trial that does not draw it, and has no value for it
+_NEUTRAL = {"optimizer.clip_norm": math.inf, "optimizer.clip_value": math.inf, "train.ema": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Settings:
         own = traced_arguments(self.optimizer)
         values = self._values(Role.TRACED) | {f"optimizer.{key}": own[key] for key in own}
         return {
-            key: float(value)
+            key: float(_NEUTRAL[key] if value is None else value)
             for key, value in values.items()
             if (self.has(key) if key in OPTIONAL_PARTS else value is not None)
         }

@@ -72,10 +72,12 @@ class _KeyReader:
         self.lines: dict[str, int] = {}
         self.table: _Path = ()
         self.open: list[tuple[str, _Path]] = []  # brackets, each with the key that it is value of
+        self.counts: dict[_Path, int] = {}  # tables in each array so far
         self.key: _Path = ()
         self.value_of: _Path = ()
         self.in_key = True
         self.in_header = False
+        self.in_array = False  # that header is of one table of an array
 
     def read(self, text: str) -> Mapping[str, int]:
         line = 1
@@ -92,11 +94,15 @@ class _KeyReader:
     def _mark(self, mark: str, line: int) -> None:
         if mark == "\n":
             self._end_line(line)
-        elif mark == "[" and self.in_key and not self.open and not self.key:
+        elif mark == "[" and self.in_key and not self.in_header and not self.open and not self.key:
             self.in_header = True
         elif mark == "=" and self.in_key:
             self._enter_value(line)
+        elif mark == "[" and self.in_header and not self.key:
+            self.in_array = True
         elif mark in "[{" and not self.in_key:
+            if mark == "{" and self.open and self.open[-1][0] == "[":
+                self.value_of = self._next_in(self.value_of, line)
             self.open.append((mark, self.value_of))
             self.in_key = mark == "{"
         elif mark in "]}" and self.open:
@@ -108,8 +114,9 @@ class _KeyReader:
 
     def _end_line(self, line: int) -> None:
         if self.in_header:
-            self.table, self.in_header = self.key, False
+            self.table = self._next_in(self.key, line) if self.in_array else self.key
             self._note(self.table, line)
+            self.in_header = self.in_array = False
         if not self.open:
             self.in_key, self.key = True, ()
 
@@ -120,5 +127,16 @@ class _KeyReader:
             self._note(self.value_of[:n], line)
         self.in_key, self.key = False, ()
 
+    def _next_in(self, array: _Path, line: int) -> _Path:
+        """The path of the next table of an array, which begins on this line."""
+        index = self.counts.get(array, 0)
+        self.counts[array] = index + 1
+        self._note(array, line)
+        path = (*array, str(index))
+        self._note(path, line)
+        return path
+
     def _note(self, path: _Path, line: int) -> None:
         self.lines.setdefault(".".join(path), line)
+        # without the numbers of tables in arrays: the first table that has it
+        self.lines.setdefault(".".join(part for part in path if not part.isdigit()), line)

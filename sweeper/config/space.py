@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Union, get_args, get_origin
 
 from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
 from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
 from sweeper.config.roles import is_fixed
-from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
+from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SameAs, SearchEntry
 from sweeper.config.table import Fault, Table, holder_of, table_in
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
@@ -20,7 +21,9 @@ ENTRIES: dict[str, type[SearchEntry]] = {
     "float": FloatSearch,
     "categorical": CategoricalSearch,
 }
-_ENTRY_WORDS = frozenset(word for entry in ENTRIES.values() for word in entry.model_fields)
+_ENTRY_WORDS = frozenset(
+    word for entry in (*ENTRIES.values(), SameAs) for word in entry.model_fields
+)
 
 # what a setting of a kind takes, and the types of search that give it, the most natural first
 _TAKES: dict[object, tuple[str, tuple[str, ...]]] = {
@@ -43,7 +46,7 @@ def flat_search(raw: RawTable, under: str = "") -> Iterator[tuple[str, object]]:
 
 def read_entry(
     setting: str, raw: object, tables: Mapping[str, type[Table] | None]
-) -> tuple[SearchEntry | None, list[Fault]]:
+) -> tuple[SearchEntry | SameAs | None, list[Fault]]:
     """The entry that fills `setting`, None where something is wrong; and what is wrong.
 
     `tables` are the tables that settings are searched in; None is one whose kind is unknown.
@@ -54,7 +57,7 @@ def read_entry(
     misplaced = list(_target_faults(setting, tables))
     entry, faults = _read_by_type(raw, key)
     holder = None if table is None else holder_of(table, last)
-    if entry is not None and holder is not None and not misplaced:
+    if entry is not None and not isinstance(entry, SameAs) and holder and not misplaced:
         entry, unfit = _fitted(entry, *holder, key)
         told = {fault.key for fault in faults}
         faults += [fault for fault in unfit if fault.key not in told]
@@ -74,6 +77,32 @@ def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
             found = f"the column '{column}' is that of {first[column.lower()]} already"
             yield Fault(f"search.{setting}", found, 'write another, name = "..."')
         first.setdefault(column.lower(), setting)
+
+
+def unfit_links(
+    links: Mapping[str, str],
+    search: Mapping[str, SearchEntry],
+    tables: Mapping[str, type[Table] | None],
+) -> Iterator[Fault]:
+    """What is the same as another setting takes every value that the other may have."""
+    for setting, source in links.items():
+        key = f"search.{setting}.same_as"
+        if source not in search:
+            yield unsearched(key, source, search)
+            continue
+        name, _, last = setting.partition(".")
+        table = tables[name]
+        holder = None if table is None else holder_of(table, last)
+        if holder is not None:
+            for fault in _fitted(search[source], *holder, key)[1]:
+                yield replace(fault, key=key, mend=f"name another, or mend search.{source}")
+
+
+def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Fault:
+    """At `key` stands a setting whose value no trial draws."""
+    near = get_close_matches(setting, search, n=1)
+    mend = f"did you mean '{near[0]}'?" if near else f"[search] has {', '.join(search) or 'none'}"
+    return Fault(key, f"'{setting}' is not searched", mend)
 
 
 def any_value(entry: SearchEntry) -> object:
@@ -115,10 +144,12 @@ def _has_setting(table: type[Table], setting: str) -> bool:
     return table_in(found[0].model_fields[found[1]].annotation) is None
 
 
-def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | None, list[Fault]]:
+def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | SameAs | None, list[Fault]]:
     if not is_table(raw):
         mend = 'write e.g. { type = "int", low = 1, high = 4 }'
         return None, [Fault(key, f"{shown(raw)} is not a table", mend)]
+    if "same_as" in raw:
+        return read_table(SameAs, raw, key, [f"{key}.same_as"])
     options = ", ".join(ENTRIES)
     if "type" not in raw:
         return None, [Fault(f"{key}.type", MISSING, f"write one of {options}")]
@@ -150,6 +181,9 @@ def _fitted(
     for bound, value in (("low", entry.low), ("high", entry.high)):
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
+    for value in entry.beside:
+        _, found = read_value(table, name, value, key)
+        faults += [replace(fault, key=f"{key}.or") for fault in found]
     return entry, faults
 
 

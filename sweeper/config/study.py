@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from sweeper.config.kinds import Count
-from sweeper.config.table import Table
+from sweeper.config.kinds import (
+    AnyScalar,
+    Checked,
+    Count,
+    Duration,
+    Names,
+    OneOf,
+    items_of,
+    one_or_more,
+    seconds_of,
+)
+from sweeper.config.table import Fault, Table
+
+Direction = Literal["minimize", "maximize"]
+
+N_PARAMETERS = "n_parameters"
+SAMPLERS = ("tpe", "random", "qmc", "grid", "gp", "cmaes", "nsgaii")
+PRUNERS = (
+    *("none", "median", "percentile", "asha", "hyperband"),
+    *("patient", "threshold", "wilcoxon"),
+)
+
+
+def _one_or_more_directions(value: object) -> object:
+    if value in get_args(Direction):
+        return value
+    if (several := items_of(value)) and all(one in get_args(Direction) for one in several):
+        return several
+    raise PydanticCustomError("directions", "no direction")
+
+
+Directions = Annotated[
+    Direction | tuple[Direction, ...],
+    Checked(_one_or_more_directions, one_or_more({"enum": [*get_args(Direction)]})),
+]
 
 
 class _OptunaTable(Table):
@@ -24,28 +59,83 @@ class _OptunaTable(Table):
 class SamplerTable(_OptunaTable):
     """`[study.sampler]`."""
 
-    name: Literal["tpe", "random", "grid"] = Field(default="tpe", description="who proposes trials")
+    name: Annotated[str, OneOf(SAMPLERS, "module:Class")] = Field(
+        default="tpe",
+        description="who proposes trials; other keys are its options",
+    )
 
 
 class PrunerTable(_OptunaTable):
     """`[study.pruner]`."""
 
-    name: Literal["none", "median", "asha"] = Field(
-        default="none", description="who ends trials early"
+    name: Annotated[str, OneOf(PRUNERS, "module:Class")] = Field(
+        default="none",
+        description="who ends trials early; other keys are its options",
     )
+
+
+class ConstraintTable(Table):
+    """One of `[[study.constraints]]`."""
+
+    metric: str = Field(
+        description="what is bounded after the last epoch; as study.metric",
+        examples=["n_parameters"],
+    )
+    max: float | None = Field(default=None, description="the most that it may be", examples=[20000])
+    min: float | None = Field(default=None, description="the least that it may be", examples=[0.8])
+
+
+def _a_direction_each(
+    metric: str | tuple[str, ...], direction: Direction | tuple[Direction, ...]
+) -> Iterable[Fault]:
+    names = (metric,) if isinstance(metric, str) else metric
+    n_directions = 1 if isinstance(direction, str) else len(direction)
+    if len(names) != n_directions:
+        found = f"{n_directions} for {len(names)} objectives"
+        yield Fault("direction", found, "write one for each of study.metric, in its order")
+    if len(set(names)) < len(names):
+        yield Fault("metric", "an objective is named twice", "name each once")
+
+
+def _no_interval(constraints: tuple[ConstraintTable, ...]) -> Iterable[Fault]:
+    for index, one in enumerate(constraints):
+        key = f"constraints.{index}"
+        if one.max is None and one.min is None:
+            yield Fault(key, "no bound", "write max = ..., or min = ...")
+        elif one.max is not None and one.min is not None and one.min > one.max:
+            yield Fault(f"{key}.min", f"min {one.min} is above max {one.max}", "exchange the two")
+
+
+def _several(
+    metric: str | tuple[str, ...], pruner: PrunerTable, sampler: SamplerTable
+) -> Iterable[Fault]:
+    if isinstance(metric, str) or len(metric) == 1:
+        return
+    if pruner.name != "none":
+        found = f"'{pruner.name}' with {len(metric)} objectives: a pruner judges one"
+        yield Fault("pruner.name", found, 'write name = "none", or one metric')
+    if sampler.name == "cmaes":
+        found = f"'cmaes' with {len(metric)} objectives: it knows one"
+        yield Fault("sampler.name", found, 'write e.g. name = "nsgaii", or one metric')
 
 
 class StudyTable(Table):
     """`[study]`; `name` also names the run directory."""
 
+    rules = (_a_direction_each, _no_interval, _several)
+
     name: Annotated[str, Field(pattern=r"^\w[\w-]*$", max_length=100)] = Field(
         description="of the study and of its run directory", examples=["digits"]
     )
-    metric: str = Field(
-        description="the objective: train_loss, val_loss, or val_ before one of train.metrics",
-        examples=["val_accuracy"],
+    metric: Names = Field(
+        description="the objective: train_loss, val_loss, val_ before one of train.metrics, "
+        "or n_parameters; an array for several",
+        examples=["val_loss", ["val_loss", "n_parameters"]],
     )
-    direction: Literal["minimize", "maximize"] = Field(description="which values are better")
+    direction: Directions = Field(
+        description="which values are better; an array for several",
+        examples=["minimize", ["minimize", "minimize"]],
+    )
     value: Literal["last", "best"] = Field(
         default="last",
         description="which epoch gives a trial's value and its saved weights; with early stopping "
@@ -65,5 +155,36 @@ class StudyTable(Table):
         description="parts of cross-validation, instead of one validation part; value is the mean",
         examples=[5],
     )
+    timeout: Duration | None = Field(
+        default=None,
+        description='the study ends at the next commit after so much wall time, "30m", '
+        "of all its sessions together",
+        examples=["30m"],
+    )
+    constraints: Annotated[tuple[ConstraintTable, ...], Field(strict=False)] = Field(
+        default=(),
+        description="what a trial must keep to be feasible; [[study.constraints]]",
+        examples=[[{"metric": "n_parameters", "max": 20000}]],
+    )
+    enqueue: Annotated[tuple[dict[str, AnyScalar], ...], Field(strict=False)] = Field(
+        default=(),
+        description="values of searched settings to try first, by key or column; [[study.enqueue]]",
+        examples=[[{"depth": 2, "lr": 1e-3}]],
+    )
     sampler: SamplerTable = Field(default=SamplerTable(), description="who proposes trials")
     pruner: PrunerTable = Field(default=PrunerTable(), description="who ends trials early")
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """What is optimised; most studies have one."""
+        return (self.metric,) if isinstance(self.metric, str) else self.metric
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """Which values are better, for each objective."""
+        return (self.direction,) if isinstance(self.direction, str) else self.direction
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The wall time of all sessions together, in seconds; None where it has no end."""
+        return None if self.timeout is None else seconds_of(self.timeout)

@@ -10,8 +10,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
+from sweeper.config.conditions import in_order, is_active
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
+from sweeper.config.kinds import is_function
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
 from sweeper.config.optimizer import MixedOptimizerTable, OptimizerTable, UserOptimizerTable
 from sweeper.config.results import ResultsTable
@@ -20,8 +22,8 @@ from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
 from sweeper.config.settings import OPTIONAL_PARTS, Judge, Settings
 from sweeper.config.source import Source
-from sweeper.config.study import StudyTable
-from sweeper.config.table import Fault, Table, field_of, filled
+from sweeper.config.study import N_PARAMETERS, StudyTable
+from sweeper.config.table import Fault, Table, field_of, filled, value_of
 from sweeper.config.train import TrainTable, better
 from sweeper.config.trial import TrialTable
 from sweeper.errors import Problem
@@ -33,7 +35,8 @@ _KINDS: tuple[ModelKind, ...] = ("mlp", "python")
 class StudyConfig(Table):
     """What a study file asks for; built by `load` and `parse` alone, which check it as a whole.
 
-    `search` is by the dotted key of the setting that an entry fills, in the order of the file.
+    `search` is by the dotted key of the setting that an entry fills, in the order of the file;
+    `same_as` are the settings of `[search]` that take the value of one of them.
     """
 
     version: Literal[1] = Field(description="of these settings")
@@ -43,6 +46,7 @@ class StudyConfig(Table):
     optimizer: OptimizerTable | MixedOptimizerTable
     train: TrainTable
     search: dict[str, SearchEntry]
+    same_as: dict[str, str]
     schedule: ScheduleTable
     execution: ExecutionTable
     results: ResultsTable
@@ -73,8 +77,10 @@ class StudyConfig(Table):
         """
         keys = {entry.column(key): key for key, entry in self.search.items()}
         drawn: dict[str, dict[str, Scalar]] = {"model": {}, "optimizer": {}, "train": {}}
-        for column, value in params.items():
-            table, _, setting = keys[column].partition(".")
+        values = {keys[column]: value for column, value in params.items()}
+        values |= {key: values[source] for key, source in self.same_as.items() if source in values}
+        for key, value in values.items():
+            table, _, setting = key.partition(".")
             drawn[table][setting] = value
         model = filled(self.model, drawn["model"])
         optimizer = filled(self.optimizer, drawn["optimizer"])
@@ -88,16 +94,45 @@ class StudyConfig(Table):
             stops=self.stops,
         )
 
+    def active(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Those of `params`, by column, that are of use beside the others."""
+        kept: dict[str, Scalar] = {}
+        for key in in_order(self.search):
+            column = self.search[key].column(key)
+            if column in params and is_active(self.search[key], kept):
+                kept[key] = params[column]
+        return {
+            column: kept[key]
+            for key, entry in self.search.items()
+            if (column := entry.column(key)) in params and key in kept
+        }
+
+    def entry(self, key: str) -> SearchEntry | None:
+        """The entry whose value the setting `key` takes; None where it is not searched."""
+        return self.search.get(self.same_as.get(key, key))
+
+    def drawn_values(self, key: str) -> tuple[Scalar, ...] | None:
+        """All values that trials have of a setting, searched or not; None for a continuum."""
+        table, _, setting = key.partition(".")
+        entry = self.entry(key)
+        holder: Table = getattr(self, table)
+        own = None if field_of(type(holder), setting) is None else value_of(holder, setting)
+        kept = () if own is None else (own,)
+        if entry is None:
+            return kept
+        values = entry.values()
+        return values if values is None or not entry.when else (*dict.fromkeys((*values, *kept)),)
+
     @property
     def keeps(self) -> Judge | None:
         """By what the best epoch is found whose weights a trial ends with; None for the last."""
-        return self._judge(self.study.metric) if self.study.value == "best" else self.stops
+        return self._judge(self._guide) if self.study.value == "best" else self.stops
 
     @property
     def stops(self) -> Judge | None:
         """By what a trial ends early; None where it does not."""
         table = self.train.early_stop
-        return None if table is None else self._judge(table.metric or self.study.metric)
+        return None if table is None else self._judge(table.metric or self._guide)
 
     @property
     def columns(self) -> dict[str, SearchEntry]:
@@ -149,8 +184,7 @@ class StudyConfig(Table):
         """The most epochs that any trial trains."""
         if self.trial is not None:
             return self.trial.program.epochs
-        entry = self.search.get("train.epochs")
-        return self.train.epochs if entry is None else int(max(entry.values() or (0,)))
+        return max(int(epochs) for epochs in self.drawn_values("train.epochs") or (0,))
 
     def epochs_of(self, params: Mapping[str, Scalar]) -> int:
         """After how many epochs a trial that drew `params` has ended."""
@@ -177,6 +211,11 @@ class StudyConfig(Table):
         measures = {name: f"train.{setting}" for name, setting in self.train.functions.items()}
         optimizer = self.optimizer
         own = {optimizer.name: "optimizer.name"} if self._optimizes_by_function else {}
+        proposing = {
+            self.study.sampler.name: "study.sampler.name",
+            self.study.pruner.name: "study.pruner.name",
+        }
+        own |= {name: key for name, key in proposing.items() if is_function(name)}
         return {name: key for name, key in {**named, **measures, **own}.items() if name}
 
     @property
@@ -185,11 +224,19 @@ class StudyConfig(Table):
 
     def canonical(self) -> dict[str, Any]:
         """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
-        return self.model_dump(mode="json")
+        settings = self.model_dump(mode="json")
+        links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
+        return {**settings, "search": {**settings["search"], **links}}
+
+    @property
+    def _guide(self) -> str:
+        """The first objective that epochs differ in; without one the validation loss."""
+        differing = (name for name in self.study.objectives if name != N_PARAMETERS)
+        return next(differing, "val_loss")
 
     def _judge(self, metric: str) -> Judge:
-        own = metric == self.study.metric
-        return Judge(metric, (self.study.direction if own else better(metric)) == "maximize")
+        ways = dict(zip(self.study.objectives, self.study.directions, strict=True))
+        return Judge(metric, ways.get(metric, better(metric)) == "maximize")
 
     @property
     def _parts(self) -> frozenset[str]:
@@ -202,9 +249,15 @@ class StudyConfig(Table):
         values: Table = getattr(self, table)
         if setting not in type(values).model_fields:  # in a table of the user's own it is its key
             return False
-        return part in self.search or bool(getattr(values, setting))
+        return self.entry(part) is not None or bool(getattr(values, setting))
 
     def _role(self, key: str) -> Role:
+        """What a searched setting is, and those that take its value."""
+        linked = [setting for setting, source in self.same_as.items() if source == key]
+        roles = [self._own_role(setting) for setting in (key, *linked)]
+        return Role.STRUCTURAL if Role.STRUCTURAL in roles else roles[0]
+
+    def _own_role(self, key: str) -> Role:
         name, _, setting = key.partition(".")
         table: Table = getattr(self, name)
         is_own = isinstance(table, UserOptimizerTable) and field_of(type(table), setting) is None

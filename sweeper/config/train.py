@@ -29,6 +29,8 @@ TASK_OF_METRIC: Mapping[str, Task] = {
     "rmse": "numbers",
     "mae": "numbers",
 }
+# losses that may weigh each example by its class
+WEIGHED = ("cross_entropy", "binary_cross_entropy")
 # metrics of which less is better; of one of the user's own nobody knows
 _ERRORS = frozenset({"log_loss", "rmse", "mae"})
 
@@ -37,7 +39,7 @@ Metric = Annotated[str, OneOf(tuple(TASK_OF_METRIC))]
 
 # settings that some losses alone have use for
 _LOSSES_WITH: Mapping[str, tuple[str, ...]] = {
-    "label_smoothing": ("cross_entropy", "binary_cross_entropy"),
+    "label_smoothing": WEIGHED,
     "huber_delta": ("huber",),
 }
 

@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
+from sweeper.config.train import WEIGHED
 from sweeper.data.columns import unfit_kind
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.part_checks import part_problems
@@ -29,11 +30,10 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _feature_problems(config, raw, name)
     if set(raw.targets) <= set(raw.frame.columns):
         yield from _target_problems(config, raw)
-    if config.train.target == "numbers" and config.data.class_weights != "none":
+    if config.train.loss not in WEIGHED and config.data.class_weights != "none":
+        has = "no classes to weigh" if config.train.target == "numbers" else "no use for weights"
         mend = 'write class_weights = "none"'
-        yield config.problem(
-            "data.class_weights", f"{config.train.loss} has no classes to weigh", mend
-        )
+        yield config.problem("data.class_weights", f"{config.train.loss} has {has}", mend)
     yield from part_problems(config, raw)
 
 

@@ -128,8 +128,7 @@ class Dataset:
             arrays = {name: file[name] for name in file.files if name != "meta"}
         columns = tuple(Column(**column) for column in meta.pop("columns"))
         others: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in meta.items()
+            name: tuple(value) if isinstance(value, list) else value for name, value in meta.items()
         }
         return cls(**arrays, **others, columns=columns)
 

@@ -78,10 +78,9 @@ def _least_train(config: StudyConfig, raw: RawData) -> int:
 
 
 def _batch_problems(config: StudyConfig, least: int) -> Iterator[Problem]:
-    searched = config.search.get("train.batch_size")
+    searched = config.entry("train.batch_size")
     key = "search.train.batch_size" if searched else "train.batch_size"
-    values = searched.values() if searched else (config.train.batch_size,)
-    largest = max(int(value) for value in values or ())
+    largest = max(int(value) for value in config.drawn_values("train.batch_size") or ())
     if largest > least:
         whose = "a fold trains on" if config.study.folds else "the training part has"
         found = f"a batch of {counted(largest, 'row')}, and {whose} {least}"

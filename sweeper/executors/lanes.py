@@ -78,12 +78,12 @@ def abstract_lanes(program: Program, capacity: int, settings: Settings) -> Lanes
     )
 
 
-def judged_columns(metrics: Sequence[str], objective: str) -> list[int]:
-    """The metrics that must stay finite: the losses and the objective.
+def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[int]:
+    """The metrics that must stay finite: the losses and the objectives.
 
     Others may be undefined for good reason, as r2 is where the targets do not vary.
     """
-    return [i for i, name in enumerate(metrics) if name.endswith("loss") or name == objective]
+    return [i for i, name in enumerate(metrics) if name.endswith("loss") or name in objectives]
 
 
 def result(

@@ -118,7 +118,7 @@ class Trainer:
             return slice(index * len(members), (index + 1) * len(members))
 
         file, digest = self._write(work, segment, settings, program)
-        judged = judged_columns(program.metrics, self._config.study.metric)
+        judged = judged_columns(program.metrics, self._config.study.objectives)
         return Outcome(
             bucket=work.bucket,
             lanes=tuple(

@@ -19,10 +19,10 @@ from typing import Any
 
 from sweeper.errors import LedgerError
 from sweeper.ledger.packing import pack, unpack
-from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound
-from sweeper.trial import CurveBlock, TrialSpec
+from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
+from sweeper.trial import CurveBlock, Memory, TrialSpec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _TABLES = """
 CREATE TABLE meta    (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
@@ -98,21 +98,24 @@ class Ledger:
         """Every closed round with all that belongs to it, in order."""
         specs, records, ended = self._specs(), self._records(), self._endings()
         query = "SELECT round, round.body, closing.body FROM round JOIN closing USING (round)"
-        for number, plan, closing in self._rows(f"{query} ORDER BY round"):
+        for number, opening, closing in self._rows(f"{query} ORDER BY round"):
+            opened = json.loads(opening)
             yield ClosedRound(
                 number,
                 tuple(specs.get(number, ())),
-                json.loads(plan),
+                opened["plan"],
+                memory_of(opened["memory"]),
                 tuple(records.get(number, ())),
-                _closing(json.loads(closing)),
+                Closing.from_dict(json.loads(closing)),
                 ended.get(number, {}),
             )
 
     def opened_round(self) -> OpenRound | None:
         """The round that was opened and never closed, if there is one."""
         query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"
-        for number, plan in self._rows(query):
-            return OpenRound(number, tuple(self._specs().get(number, ())), json.loads(plan))
+        for number, opening in self._rows(query):
+            opened, specs = json.loads(opening), tuple(self._specs().get(number, ()))
+            return OpenRound(number, specs, opened["plan"], memory_of(opened["memory"]))
         return None
 
     def trial_rows(self) -> list[dict[str, Any]]:
@@ -129,7 +132,7 @@ class Ledger:
         """What was measured in each closed round from `first_round` to `last_round`."""
         query = "SELECT round, body FROM closing WHERE round BETWEEN ? AND ? ORDER BY round"
         for number, body in self._rows(query, first_round, last_round):
-            closing = _closing(json.loads(body))
+            closing = Closing.from_dict(json.loads(body))
             rows = self._rows("SELECT curves FROM bucket WHERE round = ? ORDER BY bucket", number)
             yield CurveBlock(
                 number,
@@ -146,12 +149,22 @@ class Ledger:
         with self._transaction():
             self._insert("session", {"session": number}, session)
 
-    def open_round(self, number: int, specs: Iterable[TrialSpec], plan: Mapping[str, Any]) -> None:
-        """Record round `number` before it trains: the trials it adds, and its plan."""
+    def open_round(
+        self,
+        number: int,
+        specs: Iterable[TrialSpec],
+        plan: Mapping[str, Any],
+        memory: Memory,
+    ) -> None:
+        """Record round `number` before it trains: the trials it adds, and its plan.
+
+        `memory` is what the sampler has put down since the round before was closed.
+        """
         with self._transaction():
             for spec in specs:
                 self._insert("trial", {"number": spec.number, "round": number}, asdict(spec))
-            self._insert("round", {"round": number}, plan)
+            opened = {"plan": plan, "memory": asdict(memory)}
+            self._insert("round", {"round": number}, opened)
 
     def close_round(
         self,
@@ -275,14 +288,3 @@ def _digest(*values: int | str | bytes) -> bytes:
         raw = value if isinstance(value, bytes) else str(value).encode()
         hashed.update(len(raw).to_bytes(8, "little") + raw)
     return hashed.digest()
-
-
-def _closing(body: Mapping[str, Any]) -> Closing:
-    return Closing(
-        metrics=tuple(body["metrics"]),
-        elapsed_s=body["elapsed_s"],
-        live={int(number): file for number, file in body["live"].items()},
-        digests=body["digests"],
-        attributes={int(number): kept for number, kept in body["attributes"].items()},
-        ahead=tuple(TrialSpec(**spec) for spec in body["ahead"]),
-    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sweeper.trial import Curve, TrialSpec
+from sweeper.trial import Curve, Memory, TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,35 +22,64 @@ class Closing:
     """What a round decided.
 
     `live` maps each unfinished trial to the checkpoint file that holds its state, `digests` each
-    checkpoint file to its digest, `attributes` a trial to what sampler and pruner keep with it.
-    `metrics` names the columns of every curve of the round, `ahead` the proposals that wait for a
-    later round.
+    checkpoint file to its digest. `metrics` names the columns of every curve of the round, `ahead`
+    the proposals that wait for a later round, `memory` is what sampler and pruner have put down
+    since the round was opened. `spent_s` is the wall time of all sessions up to here, `elapsed_s`
+    that of this one.
     """
 
     metrics: tuple[str, ...]
     elapsed_s: float
     live: Mapping[int, str]
     digests: Mapping[str, str]
-    attributes: Mapping[int, Mapping[str, Any]]
     ahead: tuple[TrialSpec, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    spent_s: float = 0.0
+
+    @staticmethod
+    def from_dict(body: Mapping[str, Any]) -> Closing:
+        """The record that was written as JSON."""
+        return Closing(
+            metrics=tuple(body["metrics"]),
+            elapsed_s=body["elapsed_s"],
+            live={int(number): file for number, file in body["live"].items()},
+            digests=body["digests"],
+            ahead=tuple(TrialSpec(**spec) for spec in body["ahead"]),
+            memory=memory_of(body["memory"]),
+            spent_s=body["spent_s"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
-    """A round that was planned and not closed, with the trials that it adds."""
+    """A round that was planned and not closed, with the trials that it adds.
+
+    `memory` is what the sampler has put down in asking for them.
+    """
 
     round: int
     specs: tuple[TrialSpec, ...]
     plan: Mapping[str, Any]
+    memory: Memory
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedRound:
-    """A round from its plan to its end; `ended` maps the trials that it finished to their rows."""
+    """A round from its plan to its end; `ended` maps the trials that it finished to their rows.
+
+    `memory` is that of its opening.
+    """
 
     round: int
     specs: tuple[TrialSpec, ...]
     plan: Mapping[str, Any]
+    memory: Memory
     records: tuple[BucketRecord, ...]
     closing: Closing
     ended: Mapping[int, Mapping[str, Any]]
+
+
+def memory_of(body: Mapping[str, Any]) -> Memory:
+    """What sampler and pruner put down, as it was written as JSON."""
+    trials = {int(number): kept for number, kept in body["trials"].items()}
+    return Memory(trials, body["study"])

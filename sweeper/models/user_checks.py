@@ -165,7 +165,7 @@ def _calls(model: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 def _ends(entry: SearchEntry) -> tuple[Scalar, ...]:
     if entry.type == "categorical":
         return entry.choices
-    return entry.low, entry.high
+    return entry.low, entry.high, *entry.beside
 
 
 def _filled(config: StudyConfig, params: Mapping[str, Scalar]) -> PythonTable:

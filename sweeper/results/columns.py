@@ -71,8 +71,11 @@ OUTCOME = (
         "timeout, worker_died or max_failures",
         D,
     ),
-    Column("value", DOUBLE, "the objective, in the user's sign", D),
-    Column("best_value", DOUBLE, "the best of the objective over epochs", D),
+    Column("value", DOUBLE, "the objective, in the user's sign; of several the first", D),
+)
+
+BEST = (
+    Column("best_value", DOUBLE, "the best of the first objective over epochs", D),
     Column("best_epoch", INT32, "the epoch of best_value; epochs count from 1", D),
     Column("epochs_done", INT32, "epochs trained", D | R),
 )
@@ -113,6 +116,8 @@ CIRCUMSTANCES = (
     Column("peak_memory_bytes", INT64, "the most memory that its buckets used"),
     Column("model_path", STRING, "its weights, relative to the run directory"),
 )
+
+FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
 
 METRICS = (
     Column("study", STRING, "study.name", D | R),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.errors import Problem, SetupError
+from sweeper.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
 from sweeper.rundir import RunDir
 
@@ -55,13 +57,18 @@ class Results:
     def best(self, n: int = 1) -> pd.DataFrame:
         """The `n` best trials that are COMPLETE, best first; of equals the earliest.
 
+        Feasible ones come first; of several objectives the Pareto front, then what it leaves.
         Of the columns of trials() those that tell them apart: parameters, metrics, weights.
         """
-        trials = self.trials()
-        complete = trials[trials["state"] == "COMPLETE"]
-        ascending = [self.study["direction"] == "minimize", True]
-        ranked = complete.sort_values(["value", "trial_number"], ascending=ascending)
-        return ranked.head(n).reset_index(drop=True)[list(_telling(trials.columns))]
+        table = parquet.read_table(self.run_dir.trials)
+        directions = self.study["direction"]
+        directions = [directions] if isinstance(directions, str) else directions
+        told = {"trial_number", "state", "feasible", *value_columns(len(directions))}
+        names = [name for name in table.column_names if name in told]
+        best = best_first(table.select(names).to_pylist(), directions, n)
+        places = {number: i for i, number in enumerate(table["trial_number"].to_pylist())}
+        chosen = table.take(pa.array([places[row["trial_number"]] for row in best], pa.int64()))
+        return _pandas(chosen)[list(_telling(table.column_names))]
 
 
 def open_results(path: Path | str) -> Results:
@@ -81,12 +88,18 @@ def open_results(path: Path | str) -> Results:
 def _telling(columns: Iterable[str]) -> Iterator[str]:
     """Those of `columns` that tell the best trials apart, what is looked at first in front."""
     names = [name for name in columns if name != "params_json"]
-    yield from ("trial_number", "value")
+    yield "trial_number"
+    yield from (name for name in names if re.fullmatch(r"value(_\d+)?", name))
     yield from (name for name in names if name.startswith("params_"))
     yield from ("best_value", "best_epoch")
     yield from (name for name in names if name.startswith(("final_", "test_")))
     yield from ("n_parameters", "model_path")
+    yield from (name for name in names if name == "feasible")
 
 
 def _frame(path: Path) -> pd.DataFrame:
-    return parquet.read_table(path).to_pandas(types_mapper=_PANDAS_TYPES.get)
+    return _pandas(parquet.read_table(path))
+
+
+def _pandas(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(types_mapper=_PANDAS_TYPES.get)

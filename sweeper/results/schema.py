@@ -13,11 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from sweeper.config import StudyConfig
+from sweeper.ranking import value_columns
 from sweeper.results.columns import (
+    BEST,
     BOOL,
     BUCKETS,
     CIRCUMSTANCES,
     DOUBLE,
+    FEASIBLE,
     INT64,
     METRICS,
     OUTCOME,
@@ -129,7 +132,10 @@ def _versions() -> dict[str, str]:
 
 def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     params = {name: _param_type(entry) for name, entry in config.columns.items()}
-    return _trials_of(params, config.train.metric_names, config.train.test_metric_names)
+    names = value_columns(len(config.study.objectives))
+    objectives = list(zip(names, config.study.objectives, strict=True))[1:]
+    metrics, test_metrics = config.train.metric_names, config.train.test_metric_names
+    return _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
 
 
 def _columns_of_any() -> tuple[Column, ...]:
@@ -137,9 +143,17 @@ def _columns_of_any() -> tuple[Column, ...]:
 
 
 def _trials_of(
-    params: Mapping[str, Any], metrics: Sequence[str], test_metrics: Sequence[str]
+    params: Mapping[str, Any],
+    metrics: Sequence[str],
+    test_metrics: Sequence[str],
+    objectives: Sequence[tuple[str, str]] = (("value_<i>", "<metric>"),),
+    is_bounded: bool = True,
 ) -> tuple[Column, ...]:
-    """The columns of trials.parquet; `params` are the types of parameters, by name."""
+    """The columns of trials.parquet; `params` are the types of parameters, by name.
+
+    `objectives` are those after the first, each with its column; `is_bounded` says whether the
+    study has constraints.
+    """
     drawn = (Column(f"params_{n}", kind, f"the parameter {n}", D) for n, kind in params.items())
     final = (
         Column(f"final_{metric}", DOUBLE, f"{metric} after the last epoch", D) for metric in metrics
@@ -148,7 +162,9 @@ def _trials_of(
         Column(metric, DOUBLE, "on the test part, after the last epoch", D)
         for metric in test_metrics
     )
-    return (*OUTCOME, *drawn, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
+    further = (Column(name, DOUBLE, f"the objective {of}", D) for name, of in objectives)
+    own = (*OUTCOME, *further, *BEST, *drawn, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
+    return (*own, FEASIBLE) if is_bounded else own
 
 
 def _param_type(entry: Any) -> pa.DataType:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,9 @@ class Status:
     """How a study stands after `round` closed rounds.
 
     Times are seconds since 1970, UTC. `counts` are trials by state, RUNNING and WAITING among
-    them. `best` has trial_number, value and params, and is None before a trial is COMPLETE.
+    them. `best` has trial_number, value, values and params, and is None before a feasible trial is
+    COMPLETE; `front` has the same of each trial of the Pareto front, where there are several
+    objectives, and `feasible` counts complete trials that keep the constraints, if there are any.
     `running` has bucket, place, class_id and trials, one entry a bucket. `eta_s` and
     `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
     `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
@@ -40,8 +42,8 @@ class Status:
     n_trials: int
     counts: Mapping[str, int]
     best: Mapping[str, Any] | None
-    metric: str
-    direction: str
+    metric: str | Sequence[str]
+    direction: str | Sequence[str]
     trials_per_minute: float | None
     eta_s: float | None
     running: Sequence[Mapping[str, Any]]
@@ -53,6 +55,8 @@ class Status:
     n_cache_hits: int
     spent_s: Mapping[str, float]
     committed_at: float | None
+    front: Sequence[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    feasible: int | None = None
 
 
 def write_status(run_dir: RunDir, status: Status) -> None:

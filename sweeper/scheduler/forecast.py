@@ -6,22 +6,18 @@ recorded. Trials are expected where a sampler that knows nothing yet would draw 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
+from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload
 from sweeper.scheduler.lattice import Cell, LaneSeconds, LatticeClass, lattice, place
+from sweeper.scheduler.population import cells_of, chances, families_of, merged
 from sweeper.scheduler.signature import Structure, family_of
 from sweeper.trial import Scalar
-
-# a space of more families than these has hardly two trials in one, and is not worth a lattice
-_MOST_FAMILIES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +142,16 @@ def forecast(
     """
     at_once = min(n_trials, config.schedule.parallel) * len(config.members)
     capacity = capacity_for(lane_loop, at_once)
-    shares: dict[str, tuple[dict[str, Scalar], float]] = {}
-    for example, chance in _families(config, traced):
+    population: dict[str, tuple[dict[str, Scalar], list[Cell]]] = {}
+    for example, chance in families_of(config, traced):
         name = family_of(config.filled(example), traced)
-        if name is not None:  # a setting that some optimizers alone have parts no others
-            first, before = shares.get(name, (example, 0.0))
-            shares[name] = first, before + chance
+        if name is not None:
+            _, cells = population.setdefault(name, (example, []))
+            cells += cells_of(config, traced, example, n_trials * chance)
     families: dict[str, Family] = {}
-    for name, (example, chance) in shares.items():
+    for name, (example, every) in population.items():
         work = workload_of(config, config.filled(example), data, traced)
-        cells = list(_cells(config, example, n_trials * chance))
+        cells = list(merged(every))
 
         def lane_s(width: int, padded: int, depth: int, work: Workload = work) -> float:
             return costs.lane_s(width, padded, depth, work, lane_loop, capacity)
@@ -175,67 +171,10 @@ def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequ
     """
     if config.trial is not None:
         return dict(config.trial.program.traced)
-    entry = config.search.get("model.activation")
+    entry = config.entry("model.activation")
     if lane_loop != "map" or not isinstance(entry, CategoricalSearch) or "mlp" not in config.kinds:
         return {}
-    return {"model.activation": entry.choices}
-
-
-def chances(entry: SearchEntry) -> dict[Scalar, float]:
-    """How likely each value of an entry is when drawn without knowledge."""
-    values = entry.values() or ()
-    if isinstance(entry, IntSearch) and entry.log:
-        whole = math.log((entry.high + 1) / entry.low)
-        return {value: math.log((value + 1) / value) / whole for value in entry.values()}
-    return {value: 1 / len(values) for value in values}
-
-
-def _families(
-    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]
-) -> Iterator[tuple[dict[str, Scalar], float]]:
-    """Parameters of a trial of each family of the space, and the family's share of trials.
-
-    Models of the user's own have none.
-    """
-    if "mlp" not in config.kinds:
-        return
-    splitting = [
-        key
-        for key in config.search
-        if config.splits(key, "mlp") and key not in ("model.width", "model.depth", *traced)
-    ]
-    entries = {key: chances(config.search[key]) for key in splitting}
-    if math.prod(len(entry) for entry in entries.values()) > _MOST_FAMILIES:
-        return
-    share = 1 / len(config.kinds)
-    fixed = {
-        config.search[key].column(key): value
-        for key, value in {"model.kind": "mlp", **_deepest(config)}.items()
-        if key in config.search
-    }
-    for values in product(*(entry.items() for entry in entries.values())):
-        drawn = zip(entries, values, strict=True)
-        params = {config.search[key].column(key): value for key, (value, _) in drawn}
-        yield params | fixed, share * math.prod(chance for _, chance in values)
-
-
-def _deepest(config: StudyConfig) -> dict[str, int]:
-    entry = config.search.get("model.depth")
-    return {} if entry is None else {"model.depth": max(int(depth) for depth in chances(entry))}
-
-
-def _cells(config: StudyConfig, example: Mapping[str, Scalar], trials: float) -> Iterator[Cell]:
-    model = config.filled(example).model
-    assert model.kind == "mlp", "no other has a family"
-    entries = (config.search.get("model.width"), config.search.get("model.depth"))
-    fixed = (model.width, model.depth)
-    widths, depths = (
-        {value: 1.0} if entry is None else chances(entry)
-        for value, entry in zip(fixed, entries, strict=True)
-    )
-    for (width, likely), (depth, deep) in product(widths.items(), depths.items()):
-        if depth:
-            yield Cell(int(width), int(depth), trials * likely * deep)
+    return {"model.activation": config.drawn_values("model.activation") or ()}
 
 
 def workload_of(
@@ -245,7 +184,7 @@ def workload_of(
     traced: Mapping[str, Sequence[Scalar]],
 ) -> Workload:
     train, model = settings.train, settings.model
-    epochs = config.search.get("train.epochs")
+    epochs = config.entry("train.epochs")
     mean = train.epochs
     if epochs is not None:
         mean = sum(float(value) * chance for value, chance in chances(epochs).items())
@@ -264,15 +203,3 @@ def workload_of(
         + (settings.keeps is not None),
         bytes_per_number=8 if config.execution.precision == "float64" else 4,
     )
-
-
-def partnered_share(config: StudyConfig, n_trials: int) -> float:
-    """The share of MLP trials that will have another of identical structure in the study."""
-    shares = [
-        cell.trials
-        for example, chance in _families(config, {})
-        for cell in _cells(config, example, chance)
-    ]
-    whole = sum(shares)
-    alone = (share / whole * (1 - share) ** (n_trials - 1) for share in shares)
-    return 1 - sum(alone) if shares else 0.0

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
-from optuna.storages import InMemoryStorage
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import Grid
-from sweeper.study.reseeded import ReseededSampler
-from sweeper.study.samplers import pruner, sampler
-from sweeper.study.space import decode, distribution
-from sweeper.trial import TrialSpec, TrialState
+from sweeper.study.reseeded import ReseededPruner, ReseededSampler
+from sweeper.study.samplers import is_made_anew, pruner, sampler
+from sweeper.study.space import Space
+from sweeper.study.storage import NotingStorage
+from sweeper.trial import Memory, Scalar, TrialSpec, TrialState
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-Attributes = Mapping[str, Any]
 _STATES = {state: optuna.trial.TrialState[state.name] for state in TrialState}
+_RUNNING = optuna.trial.TrialState.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,37 +28,48 @@ class PastTrial:
     """A trial as the ledger remembers it; `state` is None while it is live.
 
     `reports` are the objective's values by epoch, from epoch 1 on; `attributes` is what the
-    sampler and the pruner keep with the trial.
+    sampler and the pruner keep with the trial. `values` are the objectives, none where it has none.
     """
 
     spec: TrialSpec
     reports: Sequence[float]
-    attributes: Attributes
+    attributes: Mapping[str, Any]
     state: TrialState | None
-    value: float | None
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """All trials that a study was ever asked for, and what its sampler keeps with the study."""
+
+    trials: Sequence[PastTrial] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Study:
     """An Optuna study whose proposals depend only on the study file and what it was told."""
 
-    def __init__(self, config: StudyConfig, past: Iterable[PastTrial] = ()) -> None:
-        self._space = {name: distribution(entry) for name, entry in config.columns.items()}
-        self._entries = config.columns
-        self._storage = InMemoryStorage()
+    def __init__(self, config: StudyConfig, past: Past | None = None) -> None:
+        self._space = Space(config)
+        self._queue = config.study.enqueue
+        self._storage = NotingStorage()
         # a trial that is run again keeps its number, which is not Optuna's then
         self._first = 0 if config.trial is None else config.trial.number
         self._grid = Grid(config) if config.study.sampler.name == "grid" else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            self._study = optuna.create_study(
-                storage=self._storage,
-                study_name=config.study.name,
-                direction=config.study.direction,
-                sampler=ReseededSampler(sampler(config), config.study.seed),
-                pruner=pruner(config),
-            )
-        for trial in past:
-            self._study.add_trial(self._remembered(trial))
+        seed = config.study.seed
+        self._study = optuna.create_study(
+            storage=self._storage,
+            study_name=config.study.name,
+            directions=list(config.study.directions),
+            sampler=ReseededSampler(lambda: sampler(config), seed, is_made_anew(config)),
+            pruner=pruner(config),
+        )
+        self._pruner = ReseededPruner(self._study.pruner, seed)
+        self._remember(past or Past())
+        if isinstance(self._study.pruner, optuna.pruners.HyperbandPruner):
+            # it tells the sampler which trials are of a bracket, but not before it judges any
+            self._pruner.prune(self._study, create_trial(state=_RUNNING))
+        self._storage.noted()
 
     def ask(self, count: int, told_through_round: int) -> list[TrialSpec]:
         """The next `count` proposals, of at most `n_proposals` in all."""
@@ -73,37 +83,54 @@ class Study:
     def should_prune(self, number: int) -> bool:
         """Whether the pruner ends trial `number` after its last reported epoch."""
         trial = self._storage.get_trial(self._id(number))
-        return bool(self._study.pruner.prune(self._study, trial))
+        return self._pruner.prune(self._study, trial)
 
-    def tell(self, number: int, state: TrialState, value: float | None) -> None:
-        """End trial `number`; the `value` counts for COMPLETE, Optuna takes a PRUNED one's last."""
-        told = value if state is TrialState.COMPLETE else None
+    def constrain(self, number: int, excesses: Mapping[str, float]) -> None:
+        """Tell by how much trial `number` breaks each constraint; what is not above 0 is kept."""
+        told = create_trial(state=_RUNNING, constraints=dict(excesses)).system_attrs
+        for key, value in told.items():
+            self._storage.set_trial_system_attr(self._id(number), key, value)
+
+    def tell(self, number: int, state: TrialState, values: Sequence[float]) -> None:
+        """End trial `number`; `values` count for COMPLETE, Optuna takes a PRUNED one's report."""
+        told = list(values) if state is TrialState.COMPLETE else None
         self._study.tell(number - self._first, told, state=_STATES[state])
 
-    def attributes(self, numbers: Iterable[int]) -> dict[int, Attributes]:
-        """What the sampler and the pruner keep with each of the trials `numbers`."""
-        trials = ((n, self._storage.get_trial(self._id(n)).system_attrs) for n in numbers)
-        return {number: dict(kept) for number, kept in trials if kept}
+    def noted(self) -> Memory:
+        """What the sampler and the pruner have put down since this was last asked."""
+        return self._storage.noted()
 
     def _ask_one(self, told_through_round: int) -> TrialSpec:
-        if self._grid is not None:
-            number = len(self._study.get_trials(deepcopy=False))
-            self._study.enqueue_trial(self._grid.point(number))
-        trial = self._study.ask(self._space)
-        params = {name: decode(self._entries[name], trial.params[name]) for name in self._entries}
+        number = len(self._study.get_trials(deepcopy=False))
+        if given := self._given(number):
+            self._study.enqueue_trial(self._space.drawn(given))
+        trial = self._study.ask(self._space.distributions)
+        params = self._space.params(trial.params)
         return TrialSpec(self._first + trial.number, params, dict(trial.params), told_through_round)
+
+    def _given(self, number: int) -> Mapping[str, Scalar]:
+        """The parameters of a trial that no sampler draws."""
+        if self._grid is not None:
+            return self._grid.point(number)
+        return self._queue[number] if number < len(self._queue) else {}
+
+    def _remember(self, past: Past) -> None:
+        for trial in past.trials:
+            self._study.add_trial(self._remembered(trial))
+        for key, value in past.attributes.items():
+            self._storage.set_study_system_attr(self._study._study_id, key, value)
 
     def _remembered(self, past: PastTrial) -> FrozenTrial:
         reports = dict(enumerate(past.reports, 1))
-        state = optuna.trial.TrialState.RUNNING if past.state is None else _STATES[past.state]
-        value = past.value
-        if past.state is TrialState.PRUNED:  # what `tell` gives a pruned trial
-            value = past.reports[-1] if past.reports else None
-        return optuna.trial.create_trial(
+        state = _RUNNING if past.state is None else _STATES[past.state]
+        values = list(past.values) if past.state is TrialState.COMPLETE else None
+        if past.state is TrialState.PRUNED and reports:  # what `tell` gives a pruned trial
+            values = [past.reports[-1]]
+        return create_trial(
             state=state,
-            value=value,
+            values=values,
             params=dict(past.spec.drawn),
-            distributions=self._space,
+            distributions=self._space.distributions,
             intermediate_values=reports,
             system_attrs=dict(past.attributes),
         )

@@ -1,73 +1,34 @@
-"""The options of samplers and pruners, checked without importing Optuna."""
+"""The sampler and the pruner of a study, checked without importing Optuna where that will do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import prod
+from importlib.util import find_spec
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.kinds import is_function
+from sweeper.config.refusals import MISSING, shown, unknown_name
+from sweeper.config.study import PRUNERS
 from sweeper.errors import Problem, StudyError
+from sweeper.study.grid import n_combinations, n_points
+from sweeper.study.option import EXCLUSIVE, OPTIONS, PACKAGES
 
 LARGEST_GRID = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What a value of an option may be: of `kind`, and not below `least`."""
-
-    kind: type[bool] | type[int]
-    least: int = 0
-
-    def fault(self, value: object) -> str | None:
-        """What to write instead of `value`; None where it fits."""
-        if self.kind is bool:
-            return None if isinstance(value, bool) else "write true or false"
-        if isinstance(value, int) and not isinstance(value, bool) and value >= self.least:
-            return None
-        return f"write a whole number of {self.least} or more"
-
-
-# Those of Optuna's options that a study file can say; the others take Python functions.
-_OPTIONS: dict[str, dict[str, Option]] = {
-    "tpe": {
-        "n_startup_trials": Option(int),
-        "n_ei_candidates": Option(int, 1),
-        "multivariate": Option(bool),
-        "group": Option(bool),
-        "constant_liar": Option(bool),
-    },
-    "random": {},
-    "grid": {},
-    "none": {},
-    "median": {
-        "n_startup_trials": Option(int),
-        "n_warmup_steps": Option(int),
-        "interval_steps": Option(int, 1),
-        "n_min_trials": Option(int, 1),
-    },
-    "asha": {
-        "min_resource": Option(int, 1),
-        "reduction_factor": Option(int, 2),
-        "min_early_stopping_rate": Option(int),
-        "bootstrap_count": Option(int),
-    },
-}
-
-
-def n_points(config: StudyConfig) -> int:
-    """How many points the space has; every entry is finite, as `config` has checked."""
-    return prod(entry.count() or 0 for entry in config.columns.values())
+_SAMPLER, _PRUNER = "study.sampler", "study.pruner"
 
 
 def rungs(config: StudyConfig) -> tuple[int, ...]:
     """The epochs before the last at which the pruner decides; empty where it may at any."""
-    if config.study.pruner.name != "asha":
+    name, options = config.study.pruner.name, config.study.pruner.options
+    while name == "patient":  # whom it wraps decides
+        options: dict[str, Any] = options.get("wrapped") or {"name": "none"}
+        name = options["name"]
+    if name not in ("asha", "hyperband"):
         return ()
-    options = asha_options(config)
-    factor = options.get("reduction_factor", 4)
-    rung = options["min_resource"] * factor ** options.get("min_early_stopping_rate", 0)
+    given = given_options(config, name, options)
+    factor = given["reduction_factor"]
+    rung = given["min_resource"] * factor ** given.get("min_early_stopping_rate", 0)
     found: list[int] = []
     while rung < config.max_epochs:
         found.append(rung)
@@ -75,9 +36,26 @@ def rungs(config: StudyConfig) -> tuple[int, ...]:
     return tuple(found)
 
 
+def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a pruner of Optuna's is given.
+
+    "auto" would wait for a finished trial: so the first rung is epoch 1, and the last epoch is
+    told.
+    """
+    defaults: dict[str, dict[str, Any]] = {
+        "asha": {"min_resource": 1, "reduction_factor": 4},
+        "hyperband": {
+            "min_resource": 1,
+            "max_resource": config.max_epochs,
+            "reduction_factor": 3,
+        },
+    }
+    return {**defaults.get(name, {}), **options}
+
+
 def learns(config: StudyConfig) -> bool:
     """Whether the sampler's proposals depend on how trials ended; such an ask takes its time."""
-    return config.study.sampler.name not in ("random", "grid")
+    return config.study.sampler.name not in ("random", "grid", "qmc")
 
 
 def n_proposals(config: StudyConfig) -> int:
@@ -91,12 +69,13 @@ def check(config: StudyConfig) -> None:
     """Refuse options that the sampler or the pruner does not take.
 
     Raises:
-        StudyError: with every option that is unknown or out of range.
+        StudyError: with every option that is unknown or out of range, and what is not installed.
     """
-    chosen = config.study.pruner
+    sampler, pruner = config.study.sampler, config.study.pruner
     problems = [
+        *_option_problems(config, _SAMPLER, sampler.name, sampler.options),
         *_sampler_problems(config),
-        *_option_problems(config, "study.pruner", chosen.name, chosen.options),
+        *_option_problems(config, _PRUNER, pruner.name, pruner.options),
     ]
     if problems:
         raise StudyError(problems)
@@ -104,28 +83,83 @@ def check(config: StudyConfig) -> None:
 
 def _sampler_problems(config: StudyConfig) -> Iterator[Problem]:
     chosen = config.study.sampler
-    yield from _option_problems(config, "study.sampler", chosen.name, chosen.options)
-    if chosen.name == "grid" and n_points(config) > LARGEST_GRID:
+    if chosen.name == "grid" and n_combinations(config) > LARGEST_GRID:
         yield config.problem(
-            "study.sampler.name",
-            f"a grid of {n_points(config):,} points",
+            f"{_SAMPLER}.name",
+            f"a grid of {n_combinations(config):,} points",
             f'write coarser steps, {LARGEST_GRID:,} points at most, or name = "random"',
         )
+    package = PACKAGES.get(chosen.name)
+    if package is not None and find_spec(package) is None:
+        found = f"the sampler '{chosen.name}' needs the package {package}, which is not installed"
+        yield config.problem(f"{_SAMPLER}.name", found, f"run `python -m pip install {package}`")
+    options = chosen.options
+    if chosen.name == "tpe" and options.get("group") and options.get("multivariate") is False:
+        found = "group with multivariate = false"
+        yield config.problem(f"{_SAMPLER}.group", found, "remove one of the two")
 
 
 def _option_problems(
     config: StudyConfig, table: str, name: str, options: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """What the sampler or pruner `name` would not take; Optuna itself checks little of it."""
-    known = _OPTIONS[name]
+    if is_function(name):
+        from sweeper.study.own import own_problems  # which needs Optuna
+
+        yield from own_problems(config, table, name, options)
+        return
+    known = OPTIONS[name]
     for key, value in options.items():
-        if key not in known:
+        if name == "patient" and key == "wrapped":
+            yield from _wrapped_problems(config, f"{table}.wrapped", value)
+        elif key not in known:
             mend = f"it takes {', '.join(known)}" if known else "it takes none"
             yield config.problem(f"{table}.{key}", f"{name!r} has no such option", mend)
         elif mend := known[key].fault(value):
             yield config.problem(f"{table}.{key}", f"{value!r} does not fit", mend)
+    for key in (key for key, option in known.items() if option.required and key not in options):
+        yield config.problem(f"{table}.{key}", MISSING, f"write {key} = ...")
+    chosen = [key for key in EXCLUSIVE.get(name, ()) if options.get(key) is True]
+    if len(chosen) > 1:
+        found = f"{chosen[0]} with {chosen[1]}"
+        yield config.problem(f"{table}.{chosen[1]}", found, "remove one of the two")
+    if name == "threshold":
+        yield from _threshold_problems(config, table, options)
+    if name == "hyperband":
+        yield from _resource_problems(config, table, options)
 
 
-def asha_options(config: StudyConfig) -> dict[str, Any]:
-    """Optuna's options; "auto" would wait for a finished trial, so the first rung is epoch 1."""
-    return {"min_resource": 1, **config.study.pruner.options}
+def _wrapped_problems(config: StudyConfig, key: str, wrapped: object) -> Iterator[Problem]:
+    if not isinstance(wrapped, dict) or "name" not in wrapped:
+        found = "no name" if isinstance(wrapped, dict) else f"{shown(wrapped)} is not a table"
+        yield config.problem(key, found, 'write e.g. { name = "median" }')
+        return
+    name = wrapped["name"]
+    if not isinstance(name, str) or not (name in PRUNERS or is_function(name)):
+        options = f'{", ".join(PRUNERS)}, or "module:Class"'
+        fault = unknown_name("study.pruner.name", name, options)
+        yield config.problem(f"{key}.name", fault.found, fault.mend)
+        return
+    options = {option: value for option, value in wrapped.items() if option != "name"}
+    yield from _option_problems(config, key, name, options)
+
+
+def _threshold_problems(
+    config: StudyConfig, table: str, options: Mapping[str, Any]
+) -> Iterator[Problem]:
+    lower, upper = options.get("lower"), options.get("upper")
+    if lower is None and upper is None:
+        yield config.problem(table, "no threshold", "write upper = ..., or lower = ...")
+    elif isinstance(lower, int | float) and isinstance(upper, int | float) and lower > upper:
+        found = f"lower {lower} is above upper {upper}"
+        yield config.problem(f"{table}.lower", found, "exchange the two")
+
+
+def _resource_problems(
+    config: StudyConfig, table: str, options: Mapping[str, Any]
+) -> Iterator[Problem]:
+    given = given_options(config, "hyperband", options)
+    least, most = given["min_resource"], given["max_resource"]
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        found = f"min_resource {least} is above the most epochs, {most}"
+        yield config.problem(f"{table}.min_resource", found, f"write {most} or less")

@@ -1,29 +1,37 @@
-"""Samplers whose proposals are a function of the study's history alone."""
+"""Samplers and pruners whose answers are a function of the study's history alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
+from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from sweeper.randomness import words
 
+# what `_generators` finds; Optuna makes a lazy one into a RandomState when it is first used
+_Generator = np.random.RandomState | np.random.Generator | random.Random
+
 
 class ReseededSampler(BaseSampler):
-    """The sampler `inner`, with every generator inside it reseeded before each use.
+    """A sampler that `make` gives, with every generator inside it reseeded before each use.
 
     Its state then never depends on how often it was asked before, or in which process: a seed is
-    a function of (study seed, hook, trial number, parameter, the generator's own place).
+    a function of (study seed, hook, trial number, parameter, the generator's own place). One that
+    keeps more than generators from trial to trial is to be `made_anew` for each.
     """
 
-    def __init__(self, inner: BaseSampler, seed: int) -> None:
-        self._inner = inner
+    def __init__(self, make: Callable[[], BaseSampler], seed: int, made_anew: bool) -> None:
+        self._make = make
+        self._inner = make()
         self._seed = seed
+        self._made_anew = made_anew
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -48,6 +56,7 @@ class ReseededSampler(BaseSampler):
         return self._inner.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        self._renew()
         self._reseed("before", trial.number)
         self._inner.before_trial(study, trial)
 
@@ -58,21 +67,54 @@ class ReseededSampler(BaseSampler):
         state: optuna.trial.TrialState,
         values: Sequence[float] | None,
     ) -> None:
+        self._renew()
         self._reseed("after", trial.number)
         self._inner.after_trial(study, trial, state, values)
 
+    def _renew(self) -> None:
+        if self._made_anew:
+            self._inner = self._make()
+
     def _reseed(self, hook: str, number: int, parameter: str = "") -> None:
-        for path, rng in _generators(self._inner, "sampler"):
-            rng.seed(words(self._seed, "sampler", path, hook, number, parameter))
+        _reseed(self._inner, "sampler", self._seed, hook, number, parameter)
 
 
-def _generators(owner: object, path: str) -> Iterator[tuple[str, np.random.RandomState]]:
-    """Every random state that can be reached from a sampler, each with its attribute path."""
-    for name, value in vars(owner).items():
+class ReseededPruner:
+    """Asks a pruner with every generator inside it reseeded, as for a sampler.
+
+    No pruner of Optuna's around it: samplers look at the study's own for its kind.
+    """
+
+    def __init__(self, inner: BasePruner, seed: int) -> None:
+        self._inner = inner
+        self._seed = seed
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Whether the trial is to end after its last reported epoch."""
+        _reseed(
+            self._inner, "pruner", self._seed, "prune", trial.number, max(trial.last_step or 0, 0)
+        )
+        return bool(self._inner.prune(study, trial))
+
+
+def _reseed(owner: object, place: str, seed: int, *purpose: int | str) -> None:
+    for path, rng in _generators(owner, place):
+        own = words(seed, "sampler", path, *purpose)
+        if isinstance(rng, np.random.Generator):
+            rng.bit_generator.state = type(rng.bit_generator)(own).state
+        elif isinstance(rng, random.Random):
+            rng.seed(own.tobytes())
+        else:
+            rng.seed(own)
+
+
+def _generators(owner: object, path: str) -> Iterator[tuple[str, _Generator]]:
+    """Every generator that can be reached from `owner`, each with its attribute path."""
+    for name, value in getattr(owner, "__dict__", {}).items():
         place = f"{path}.{name}"
-        if isinstance(value, np.random.RandomState):
+        if isinstance(value, _Generator):
             yield place, value
         elif type(value).__name__ == "LazyRandomState":
             yield place, value.rng
-        elif isinstance(value, BaseSampler):
+        elif isinstance(value, BaseSampler | BasePruner):
             yield from _generators(value, place)

@@ -1,35 +1,95 @@
-"""Samplers and pruners by name, as Optuna has them."""
+"""Samplers and pruners by name, as Optuna has them, and those of the user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import optuna
+from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
-from sweeper.study.options import asha_options
+from sweeper.config.kinds import is_function
+from sweeper.study.options import given_options
+from sweeper.study.own import own, seeded
+
+_SILENT = {"warn_independent_sampling": False}
 
 _SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
     "tpe": optuna.samplers.TPESampler,
     "random": optuna.samplers.RandomSampler,
     "grid": optuna.samplers.RandomSampler,  # every parameter is enqueued, so it never draws
+    "qmc": optuna.samplers.QMCSampler,
+    "gp": optuna.samplers.GPSampler,
+    "cmaes": optuna.samplers.CmaEsSampler,
+    "nsgaii": optuna.samplers.NSGAIISampler,
 }
-_PRUNERS: dict[str, Callable[..., optuna.pruners.BasePruner]] = {
+_PRUNERS: dict[str, Callable[..., BasePruner]] = {
     "none": optuna.pruners.NopPruner,
     "median": optuna.pruners.MedianPruner,
+    "percentile": optuna.pruners.PercentilePruner,
     "asha": optuna.pruners.SuccessiveHalvingPruner,
+    "hyperband": optuna.pruners.HyperbandPruner,
+    "threshold": optuna.pruners.ThresholdPruner,
+    "wilcoxon": optuna.pruners.WilcoxonPruner,
+}
+_FIXED: dict[str, dict[str, Any]] = {
+    "qmc": {**_SILENT, "warn_asynchronous_seeding": False},
+    "gp": _SILENT,
+    "cmaes": _SILENT,
 }
 
 
+@contextmanager
+def _untold() -> Iterator[None]:
+    """What Optuna calls experimental is said nothing of: the user has chosen it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
+
+
+@_untold()
 def sampler(config: StudyConfig) -> BaseSampler:
     """The sampler of a study."""
     chosen = config.study.sampler
-    return _SAMPLERS[chosen.name](**chosen.options)
+    if is_function(chosen.name):
+        return own(config, chosen.name, chosen.options)
+    # its generators are reseeded anyway; a scrambled sequence is a function of the seed itself
+    return _SAMPLERS[chosen.name](
+        **chosen.options, **_FIXED.get(chosen.name, {}), **seeded(config, _SAMPLERS[chosen.name])
+    )
 
 
-def pruner(config: StudyConfig) -> optuna.pruners.BasePruner:
+def is_made_anew(config: StudyConfig) -> bool:
+    """Whether the sampler keeps what a resume would not know, so is made anew for each trial.
+
+    `gp` keeps its last fits, one of the user's own who knows what, and all but the simplest the
+    space of the trials that they saw last: of another bracket, with hyperband.
+    """
+    name = config.study.sampler.name
+    return name == "gp" or is_function(name) or config.study.pruner.name == "hyperband"
+
+
+@_untold()
+def pruner(config: StudyConfig) -> BasePruner:
     """The pruner of a study."""
     chosen = config.study.pruner
-    options = asha_options(config) if chosen.name == "asha" else chosen.options
-    return _PRUNERS[chosen.name](**options)
+    return _pruner(config, chosen.name, chosen.options)
+
+
+def _pruner(config: StudyConfig, name: str, options: Mapping[str, Any]) -> BasePruner:
+    if is_function(name):
+        return own(config, name, options)
+    given = given_options(config, name, options)
+    if name == "patient":
+        inner = given.pop("wrapped", None)
+        wrapped = inner and _pruner(config, inner["name"], _without_name(inner))
+        return optuna.pruners.PatientPruner(wrapped, **given)
+    return _PRUNERS[name](**given)
+
+
+def _without_name(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key != "name"}

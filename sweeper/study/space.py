@@ -1,22 +1,74 @@
-"""How a search entry looks to the sampler, and what it means by a number that it draws."""
+"""The space as the sampler sees it, and what a search entry means by a number that is drawn.
+
+The space is the same for every trial, for samplers lose sight of parameters that some trials have
+not: what has no use beside the others of a trial is drawn all the same, and left out afterwards.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+from sweeper.config import StudyConfig
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
 from sweeper.trial import Scalar
 
 
+class Space:
+    """The search of a study; `distributions` are by what the sampler draws."""
+
+    def __init__(self, config: StudyConfig) -> None:
+        self._config = config
+        self._entries = config.columns
+        self.distributions: dict[str, BaseDistribution] = {}
+        for name, entry in self._entries.items():
+            self.distributions[name] = distribution(entry)
+            if beside := _beside(entry):
+                self.distributions[_which(name)] = CategoricalDistribution(
+                    (*range(len(beside) + 1),)
+                )
+
+    def params(self, drawn: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The parameters that a trial has by what was drawn, those of no use left out."""
+        return self._config.active(
+            {name: self._value(name, entry, drawn) for name, entry in self._entries.items()}
+        )
+
+    def drawn(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """What to draw so that a trial has `params`; the rest is left to the sampler."""
+        return dict(pair for name, value in params.items() for pair in self._draws(name, value))
+
+    def _value(self, name: str, entry: SearchEntry, drawn: Mapping[str, Scalar]) -> Scalar:
+        which = drawn.get(_which(name), 0)
+        return _beside(entry)[int(which) - 1] if which else decode(entry, drawn[name])
+
+    def _draws(self, name: str, value: Scalar) -> Iterator[tuple[str, Scalar]]:
+        entry, beside = self._entries[name], _beside(self._entries[name])
+        which = beside.index(value) + 1 if value in beside else 0
+        if beside:
+            yield _which(name), which
+        if not which:
+            yield name, encode(entry, value)
+
+
+def _which(name: str) -> str:
+    """The parameter that says whether `name` is drawn from its range; no column is called so."""
+    return f"{name} or"
+
+
+def _beside(entry: SearchEntry) -> tuple[Scalar, ...]:
+    return () if isinstance(entry, CategoricalSearch) else entry.beside
+
+
 def distribution(entry: SearchEntry) -> BaseDistribution:
-    """What the sampler draws from for `entry`."""
+    """What the sampler draws from for `entry`, or for its range."""
     if isinstance(entry, CategoricalSearch):
         return CategoricalDistribution(entry.choices)
     if isinstance(entry, FloatSearch):
-        if count := entry.count():  # Optuna's own steps lose the last value to rounding
-            return FloatDistribution(0.0, float(count))
+        if values := entry.in_range():  # Optuna's own steps lose the last value to rounding
+            return FloatDistribution(0.0, float(len(values)))
         return FloatDistribution(entry.low, entry.high, log=entry.log)
     return _integer_distribution(entry)
 
@@ -39,8 +91,8 @@ def decode(entry: SearchEntry, drawn: Scalar) -> Scalar:
     if isinstance(entry, CategoricalSearch):
         return drawn
     if isinstance(entry, FloatSearch):
-        count = entry.count()
-        return entry.at(min(int(drawn), count - 1)) if count else float(drawn)
+        values = entry.in_range()
+        return values[min(int(drawn), len(values) - 1)] if values else float(drawn)
     if entry.base is not None:
         return entry.base ** min(math.floor(float(drawn)), round(math.log2(entry.high)))
     if entry.log:
@@ -49,12 +101,14 @@ def decode(entry: SearchEntry, drawn: Scalar) -> Scalar:
     return entry.low + entry.step * min(math.floor(float(drawn)), count)
 
 
-def drawn(entry: SearchEntry, index: int, value: Scalar) -> Scalar:
-    """A number that `decode` turns into `value`, the `index`-th of its entry."""
-    if isinstance(entry, CategoricalSearch) or entry.count() is None:
+def encode(entry: SearchEntry, value: Scalar) -> Scalar:
+    """A number that `decode` turns into `value`, which is one of its range."""
+    if isinstance(entry, FloatSearch) and (values := entry.in_range()):
+        return values.index(float(value)) + 0.5
+    if not isinstance(entry, IntSearch):
         return value
-    if isinstance(entry, FloatSearch):
-        return index + 0.5
     if entry.base is not None:
         return math.log2(float(value)) + 0.5
-    return float(value) + 0.5 if entry.log else index + 0.5
+    if entry.log:
+        return float(value) + 0.5
+    return (int(value) - entry.low) // entry.step + 0.5

@@ -11,6 +11,10 @@ from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Refused
 
 OPTIMIZER_HAS = "[optimizer] has lr, weight_decay, clip_norm, clip_value, b1, b2, eps, name"
+SAMPLERS = 'tpe, random, qmc, grid, gp, cmaes, nsgaii, or "module:Class"'
+PRUNERS = (
+    'none, median, percentile, asha, hyperband, patient, threshold, wilcoxon, or "module:Class"'
+)
 ACTIVATIONS = "relu, tanh, gelu, silu, elu, sigmoid, leaky_relu"
 
 # what is replaced, by what; then line, key, found and mend of the one problem
@@ -171,11 +175,11 @@ BROKEN = {
     ),
     "unknown sampler": (
         ("n_trials = 8", "n_trials = 8\n[study.sampler]\nname = 'tep'"),
-        (9, "study.sampler.name", "no sampler 'tep'", "write one of tpe, random, grid"),
+        (9, "study.sampler.name", "no sampler 'tep'", f"write one of {SAMPLERS}"),
     ),
-    "pruner of a later version": (
-        ("n_trials = 8", "n_trials = 8\npruner = { name = 'hyperband' }"),
-        (8, "study.pruner.name", "no pruner 'hyperband'", "write one of none, median, asha"),
+    "unknown pruner": (
+        ("n_trials = 8", "n_trials = 8\npruner = { name = 'hyperbank' }"),
+        (8, "study.pruner.name", "no pruner 'hyperbank'", f"write one of {PRUNERS}"),
     ),
     "unknown optimizer": (
         ('"adamw"', '"lino"'),

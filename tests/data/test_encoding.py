@@ -354,3 +354,20 @@ def test_folds_of_rows_in_the_order_of_time_are_refused(make_study) -> None:
         "study.toml:2: study.folds: folds draw rows at random, and data.split.time orders them; "
         "remove one of them"
     ]
+
+
+def test_weights_for_a_loss_of_the_users_own_are_refused(make_study) -> None:
+    data = CSV + DROP + MEDIAN + 'class_weights = "balanced"\n'
+    (problem,) = refusal(make_study(data, TABLE, loss='mine:loss", task = "classes'))
+    assert problem.endswith(
+        'data.class_weights: mine:loss has no use for weights; write class_weights = "none"'
+    )
+
+
+def test_one_logit_is_for_two_classes(make_study) -> None:
+    data = CSV + DROP + MEDIAN
+    (problem,) = refusal(make_study(data, TABLE, loss="binary_cross_entropy"))
+    assert problem.endswith(
+        "train.loss: binary_cross_entropy needs two classes, and 'kind' has 3; "
+        "write train.loss = 'cross_entropy'"
+    )

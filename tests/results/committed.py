@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeper.config import StudyConfig, parse
 from sweeper.ledger import BucketRecord, Closing, Ledger
-from sweeper.trial import Curve
+from sweeper.trial import Curve, Memory
 
 STUDY = """\
 version = 1
@@ -55,8 +55,8 @@ def close_rounds(ledger: Ledger, count: int, epochs: int = 3, elapsed_s: float =
     """
     for number in range(ledger.closed_rounds() + 1, ledger.closed_rounds() + count + 1):
         trials = range((number - 1) * TRIALS, number * TRIALS)
-        ledger.open_round(number, [], {})
-        closing = Closing(METRICS, elapsed_s, {}, {}, {})
+        ledger.open_round(number, [], {}, Memory())
+        closing = Closing(METRICS, elapsed_s, {}, {})
         record = BucketRecord(_bucket(number, trials), tuple(curve(n, epochs) for n in trials))
         rows = {n: _row(n, number, epochs, elapsed_s) for n in trials}
         ledger.close_round(number, closing, [record], rows)

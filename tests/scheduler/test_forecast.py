@@ -10,16 +10,10 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.scheduler.cost import shipped
-from sweeper.scheduler.forecast import (
-    DataSizes,
-    Forecast,
-    chances,
-    forecast,
-    partnered_share,
-    traced_structure,
-)
+from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
 from sweeper.scheduler.plan import LiveTrial, plan
 from sweeper.scheduler.policy import policy_of
+from sweeper.scheduler.population import chances, partnered_share
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import STUDY

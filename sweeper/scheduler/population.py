@@ -1,0 +1,127 @@
+"""Which trials a study can expect: where a sampler that knows nothing yet would draw them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from sweeper.config import StudyConfig
+from sweeper.config.conditions import is_active, needed
+from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
+from sweeper.scheduler.lattice import Cell
+from sweeper.trial import Scalar
+
+# a space of more families than these has hardly two trials in one, and is not worth a lattice
+_MOST_FAMILIES = 1024
+
+
+def chances(entry: SearchEntry) -> dict[Scalar, float]:
+    """How likely each value of an entry is when drawn without knowledge."""
+    if isinstance(entry, CategoricalSearch):
+        return {value: 1 / len(entry.choices) for value in entry.choices}
+    values, parts = entry.in_range() or (), 1 + len(entry.beside)
+    found: dict[Scalar, float] = {value: 1 / len(values) / parts for value in values}
+    if isinstance(entry, IntSearch) and entry.log:
+        whole = math.log((entry.high + 1) / entry.low) * parts
+        found = {value: math.log((value + 1) / value) / whole for value in entry.in_range()}
+    for value in entry.beside:
+        found[value] = found.get(value, 0.0) + 1 / parts
+    return found
+
+
+def families_of(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]
+) -> Iterator[tuple[dict[str, Scalar], float]]:
+    """Parameters of a trial of each family of the space, and the family's share of trials.
+
+    Models of the user's own have none.
+    """
+    if "mlp" not in config.kinds:
+        return
+    entries = {key: chances(config.search[key]) for key in _telling(config, traced)}
+    if math.prod(len(entry) for entry in entries.values()) > _MOST_FAMILIES:
+        return
+    share = 1 / len(config.kinds)
+    fixed = {
+        config.search[key].column(key): value
+        for key, value in {"model.kind": "mlp", **_deepest(config)}.items()
+        if key in config.search and key not in entries
+    }
+    for values in product(*(entry.items() for entry in entries.values())):
+        drawn = zip(entries, values, strict=True)
+        params = {config.search[key].column(key): value for key, (value, _) in drawn}
+        yield config.active(params | fixed), share * math.prod(chance for _, chance in values)
+
+
+def _telling(config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]) -> tuple[str, ...]:
+    """The searched settings that tell a family, with those that they depend on."""
+    splitting = [
+        key
+        for key in config.search
+        if config.splits(key, "mlp") and key not in ("model.width", "model.depth", *traced)
+    ]
+    sizes = (key for key in ("model.width", "model.depth") if key in config.search)
+    if not any(config.search[key].when for key in config.search):
+        return tuple(splitting)
+    found = needed([*splitting, *sizes], config.search)
+    # sizes are no mark of a family, unless something depends on them
+    parents = {key for one in found for key in config.search[one].when or ()}
+    kept = {*splitting, *parents} - {"model.kind"}
+    return tuple(key for key in found if key in kept)
+
+
+def _deepest(config: StudyConfig) -> dict[str, int]:
+    depths = config.drawn_values("model.depth") or (0,)
+    return {"model.depth": max(int(depth) for depth in depths)}
+
+
+def cells_of(
+    config: StudyConfig,
+    traced: Mapping[str, Sequence[Scalar]],
+    example: Mapping[str, Scalar],
+    trials: float,
+) -> Iterator[Cell]:
+    model = config.filled(example).model
+    assert model.kind == "mlp", "no other has a family"
+    pinned = _telling(config, traced)
+    widths, depths = (
+        {own: 1.0} if key in pinned or entry is None else chances(entry)
+        for own, key in ((model.width, "model.width"), (model.depth, "model.depth"))
+        for entry in (_drawn_beside(config, key, example),)
+    )
+    for (width, likely), (depth, deep) in product(widths.items(), depths.items()):
+        if depth:
+            yield Cell(int(width), int(depth), trials * likely * deep)
+
+
+def _drawn_beside(
+    config: StudyConfig, key: str, example: Mapping[str, Scalar]
+) -> SearchEntry | None:
+    """The entry that a setting is drawn from in a trial with these parameters."""
+    entry = config.entry(key)
+    columns = {one.column(setting): setting for setting, one in config.search.items()}
+    values = {columns[column]: value for column, value in example.items()}
+    return entry if entry is not None and is_active(entry, values) else None
+
+
+def merged(cells: Iterable[Cell]) -> Iterator[Cell]:
+    """The cells, those of one size as one."""
+    trials: dict[tuple[int, int], float] = {}
+    for cell in cells:
+        size = cell.width, cell.depth
+        trials[size] = trials.get(size, 0.0) + cell.trials
+    for (width, depth), count in trials.items():
+        yield Cell(width, depth, count)
+
+
+def partnered_share(config: StudyConfig, n_trials: int) -> float:
+    """The share of MLP trials that will have another of identical structure in the study."""
+    shares = [
+        cell.trials
+        for example, chance in families_of(config, {})
+        for cell in cells_of(config, {}, example, chance)
+    ]
+    whole = sum(shares)
+    alone = (share / whole * (1 - share) ** (n_trials - 1) for share in shares)
+    return 1 - sum(alone) if shares else 0.0

@@ -1,0 +1,258 @@
+"""What cannot be searched or studied is refused with its line, its key and its mend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.errors import Problem
+from tests.config.conftest import VALID, Read, Refused
+
+METRIC = 'metric = "val_loss"\ndirection = "minimize"'
+TRIALS = "n_trials = 8"
+DEPTH = 'model.depth = { type = "int", low = 1, high = 3 }'
+NORM = 'model.layer_norm = { type = "categorical", choices = [true, false]'
+REPORTS = "the program reports train_loss, val_loss, val_accuracy"
+
+# what is replaced, by what; then line, key, found and mend of the one problem
+BROKEN = {
+    "an unreported objective of several": (
+        (METRIC, 'metric = ["val_loss", "val_lost"]\ndirection = ["minimize", "minimize"]'),
+        (5, "study.metric", "'val_lost' is not reported", REPORTS),
+    ),
+    "no metric": (
+        (METRIC, 'metric = []\ndirection = "minimize"'),
+        (5, "study.metric", "an array is no name", "write text in quotes, or an array of such"),
+    ),
+    "a direction too few": (
+        (METRIC, 'metric = ["val_loss", "n_parameters"]\ndirection = "minimize"'),
+        (
+            *(6, "study.direction", "1 for 2 objectives"),
+            "write one for each of study.metric, in its order",
+        ),
+    ),
+    "an objective named twice": (
+        (METRIC, 'metric = ["val_loss", "val_loss"]\ndirection = ["minimize", "maximize"]'),
+        (5, "study.metric", "an objective is named twice", "name each once"),
+    ),
+    "no direction": (
+        (METRIC, 'metric = "val_loss"\ndirection = ["down"]'),
+        (
+            *(6, "study.direction", "an array is no direction"),
+            'write "minimize" or "maximize", one a metric',
+        ),
+    ),
+    "a pruner of several objectives": (
+        (
+            f"{METRIC}\n{TRIALS}",
+            'metric = ["val_loss", "n_parameters"]\ndirection = ["minimize", "minimize"]\n'
+            f'{TRIALS}\npruner.name = "median"',
+        ),
+        (
+            *(8, "study.pruner.name", "'median' with 2 objectives: a pruner judges one"),
+            'write name = "none", or one metric',
+        ),
+    ),
+    "CMA-ES of several objectives": (
+        (
+            f"{METRIC}\n{TRIALS}",
+            'metric = ["val_loss", "n_parameters"]\ndirection = ["minimize", "minimize"]\n'
+            f'{TRIALS}\nsampler.name = "cmaes"',
+        ),
+        (
+            *(8, "study.sampler.name", "'cmaes' with 2 objectives: it knows one"),
+            'write e.g. name = "nsgaii", or one metric',
+        ),
+    ),
+    "no duration": (
+        (TRIALS, f'{TRIALS}\ntimeout = "10 minutes"'),
+        (8, "study.timeout", "'10 minutes' is no duration", 'write e.g. "90s", "30m" or "2h"'),
+    ),
+    "a duration of nothing": (
+        (TRIALS, f'{TRIALS}\ntimeout = "0s"'),
+        (8, "study.timeout", "'0s' is no duration", 'write e.g. "90s", "30m" or "2h"'),
+    ),
+    "the second constraint's metric": (
+        (
+            TRIALS,
+            f'{TRIALS}\n[[study.constraints]]\nmetric = "val_loss"\nmax = 1\n\n'
+            '[[study.constraints]]\nmetric = "val_r2"\nmin = 0',
+        ),
+        (13, "study.constraints.1.metric", "'val_r2' is not reported", REPORTS),
+    ),
+    "a constraint without a bound": (
+        (TRIALS, f'{TRIALS}\nconstraints = [\n{{ metric = "val_loss" }}]'),
+        (9, "study.constraints.0", "no bound", "write max = ..., or min = ..."),
+    ),
+    "a constraint that nothing keeps": (
+        (TRIALS, f'{TRIALS}\nconstraints = [{{ metric = "val_loss", min = 2, max = 1 }}]'),
+        (8, "study.constraints.0.min", "min 2.0 is above max 1.0", "exchange the two"),
+    ),
+    "a setting that constraints have not": (
+        (TRIALS, f'{TRIALS}\n[[study.constraints]]\nmetric = "val_loss"\nmax = 1\nmaximum = 1'),
+        (
+            *(11, "study.constraints.0.maximum", "no such setting"),
+            "did you mean 'study.constraints.max'?",
+        ),
+    ),
+    "a queued value out of range": (
+        (
+            TRIALS,
+            f"{TRIALS}\n[[study.enqueue]]\ndepth = 2\n[[study.enqueue]]\nlr = 1e-3\ndepth = 4",
+        ),
+        (12, "study.enqueue.1.depth", "4 is none of its values", "write 1 to 3"),
+    ),
+    "a queued value in a nested table": (
+        (TRIALS, f"{TRIALS}\nenqueue = [\n{{ depth = 1 }},\n{{ optimizer.lr = 1 }}]"),
+        (10, "study.enqueue.1.optimizer.lr", "1 is none of its values", "write 0.0001 to 0.01"),
+    ),
+    "a queued setting that is not searched": (
+        (TRIALS, f"{TRIALS}\n[[study.enqueue]]\nmodel.dept = 2"),
+        (
+            *(9, "study.enqueue.0.model.dept", "no such setting"),
+            "did you mean 'study.enqueue.0.model.depth'?",
+        ),
+    ),
+    "a queued setting given twice": (
+        (TRIALS, f"{TRIALS}\n[[study.enqueue]]\nmodel.depth = 2\ndepth = 3"),
+        (10, "study.enqueue.0.depth", "'model.depth' is given twice", "remove one"),
+    ),
+    "a queue that is none": (
+        (TRIALS, f"{TRIALS}\nenqueue = {{ depth = 2 }}"),
+        (
+            *(8, "study.enqueue", "a table is no array of tables"),
+            "write [[study.enqueue]] above the values of each trial",
+        ),
+    ),
+    "a condition on what is not searched": (
+        (DEPTH, f'{DEPTH}\n{NORM}, when = {{ "model.width" = 8 }} }}'),
+        (
+            *(30, "search.model.layer_norm.when", "'model.width' is not searched"),
+            "did you mean 'model.depth'?",
+        ),
+    ),
+    "a condition that never holds": (
+        (DEPTH, f"{DEPTH}\n{NORM}, when = {{ model.depth = [2, 4] }} }}"),
+        (
+            *(30, "search.model.layer_norm.when", "'model.depth' is never 4"),
+            "write one of 1, 2, 3",
+        ),
+    ),
+    "a condition on a continuum": (
+        (DEPTH, f'{DEPTH}\n{NORM}, when = {{ "optimizer.lr" = 1e-3 }} }}'),
+        (
+            *(30, "search.model.layer_norm.when"),
+            "'optimizer.lr' is drawn from a continuous range",
+            "name one with choices, or with whole numbers",
+        ),
+    ),
+    "no condition": (
+        (DEPTH, f"{DEPTH}\n{NORM}, when = {{}} }}"),
+        (
+            *(30, "search.model.layer_norm.when", "a table is no condition"),
+            'write e.g. { "model.layer_norm" = true }, or an array of values',
+        ),
+    ),
+    "a condition on itself": (
+        (DEPTH, f"{DEPTH}\n{NORM}, when = {{ model.layer_norm = true }} }}"),
+        (
+            *(30, "search.model.layer_norm.when"),
+            "depends on itself, through model.layer_norm",
+            "remove one of the conditions",
+        ),
+    ),
+    "a value beside a range that the setting does not take": (
+        (DEPTH, 'model.dropout = { type = "float", low = 0.1, high = 0.5, or = [1.0] }'),
+        (29, "search.model.dropout.or", "1.0 is too large", "write a number below 1.0"),
+    ),
+    "the same as what is not searched": (
+        (DEPTH, f'{DEPTH}\nmodel.width = {{ same_as = "model.dept" }}'),
+        (
+            *(30, "search.model.width.same_as", "'model.dept' is not searched"),
+            "did you mean 'model.depth'?",
+        ),
+    ),
+    "the same as a value that does not fit": (
+        (DEPTH, f'{DEPTH}\nmodel.layer_norm = {{ same_as = "model.depth" }}'),
+        (
+            *(30, "search.model.layer_norm.same_as"),
+            "int for a setting that takes true or false",
+            "name another, or mend search.model.depth",
+        ),
+    ),
+    "a shared value with a range of its own": (
+        (DEPTH, f'{DEPTH}\nmodel.width = {{ same_as = "model.depth", low = 1 }}'),
+        (30, "search.model.width.low", "no such setting", None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_problem_has_its_line_its_key_and_its_mend(name: str, refused: Refused) -> None:
+    (old, new), told = BROKEN[name]
+    line, key, found, mend = told
+    (problem,) = refused(old, new)
+    assert (problem.where, problem.key, problem.found) == (f"study.toml:{line}", key, found)
+    assert mend in (None, problem.mend)
+
+
+def test_a_setting_that_some_trials_do_not_draw_needs_a_value(refused: Refused) -> None:
+    text = VALID.replace("depth = 1\n", "", 1)
+    conditional = DEPTH.replace(" }", ', when = { "model.layer_norm" = true } }')
+    with pytest.raises(Exception) as refusal:
+        parse(text.replace(DEPTH, f"{conditional}\n{NORM} }}"), Path("study.toml"))
+    assert refusal.value.problems == (  # type: ignore[attr-defined]
+        Problem(
+            "study.toml:13",
+            "model.depth",
+            "missing",
+            "write depth = ... in [model], for trials that do not draw it",
+        ),
+    )
+
+
+def test_a_setting_with_a_default_keeps_it_where_it_is_not_drawn(read: Read) -> None:
+    dropout = (
+        'model.dropout = { type = "float", low = 0.1, high = 0.5, when = { model.depth = 2 } }'
+    )
+    config = read(DEPTH, f"{DEPTH}\n{dropout}")
+    assert config.filled({"depth": 1}).model.dropout == 0.0
+
+
+def test_a_queued_value_that_its_condition_forbids_is_refused(refused: Refused) -> None:
+    norm = f"{DEPTH}\n{NORM}, when = {{ model.depth = 2 }} }}"
+    (problem,) = refused(DEPTH, norm, "study.enqueue=[{depth=1,layer_norm=true}]")
+    assert (problem.key, problem.found) == (
+        "study.enqueue.0.model.layer_norm",
+        "of no use beside model.depth = 1",
+    )
+
+
+def test_a_queue_for_a_grid_is_refused(refused: Refused) -> None:
+    lr = "search.optimizer.lr={type='categorical',choices=[1e-3]}"
+    (problem,) = refused("", "", "study.sampler.name=grid", "study.enqueue=[{depth=2}]", lr)
+    assert problem.found == "values to try first, of a grid that tries all"
+
+
+def test_conditions_may_not_go_round(refused: Refused) -> None:
+    first = f'{NORM}, when = {{ "model.activation" = "relu" }} }}'
+    second = (
+        'model.activation = { type = "categorical", choices = ["relu"], '
+        'when = { "model.layer_norm" = true } }'
+    )
+    (problem,) = refused(DEPTH, f"{DEPTH}\n{first}\n{second}")
+    assert problem.found.startswith("depends on itself, through ")
+
+
+def test_choices_have_no_values_beside_them(refused: Refused) -> None:
+    (problem,) = refused(DEPTH, f"{DEPTH}\n{NORM}, or = [true] }}")
+    assert (problem.key, problem.found) == ("search.model.layer_norm.or", "no such setting")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1.5h", 5400), ("1d", 86400)]
+)
+def test_durations_are_numbers_with_a_unit(text: str, seconds: float, read: Read) -> None:
+    assert read("", "", f"study.timeout='{text}'").study.timeout_s == seconds

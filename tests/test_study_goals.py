@@ -1,0 +1,205 @@
+"""Samplers and pruners by name, several objectives, constraints, a timeout: what studies end with.
+
+Each study runs on the round machine; what a crash changes there is `test_round_machine`'s subject.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sweeper.ranking import best_first, pareto_front
+from sweeper.standing import Standing
+from sweeper.study.ask_tell import Study
+from sweeper.sweep import Sweep
+from tests.round_machine import Crash, CrashingLedger, contents, new_ledger, run, study
+from tests.test_round_machine import CONDITIONAL, GOALS, PRUNERS, QUEUE, SAMPLERS
+
+SEVERAL = GOALS["several"]
+FEW = "study.n_trials=16", "schedule.parallel=5", "schedule.round_epochs=2"
+GRID = "search.optimizer.lr={type='float',low=1e-3,high=9e-3,step=2e-3}"
+
+
+def ended(overrides: tuple[str, ...], diverging: frozenset[int] = frozenset()) -> list[Any]:
+    """The rows of a study that ran to its end."""
+    ledger = new_ledger()
+    run(study([*FEW, *overrides]), ledger, diverging)
+    return ledger.trial_rows()
+
+
+def options(sampler: str, pruner: str) -> tuple[str, ...]:
+    chosen = f"study.sampler={{{SAMPLERS[sampler]}}}", f"study.pruner={{{PRUNERS[pruner]}}}"
+    return (*chosen, GRID) if sampler == "grid" else (*chosen, QUEUE)
+
+
+@pytest.mark.parametrize("pruner", ["median", "asha", "hyperband", "own"])
+@pytest.mark.parametrize("sampler", sorted(SAMPLERS))
+def test_each_sampler_goes_on_with_each_pruner_as_if_nothing_had_happened(
+    sampler: str, pruner: str
+) -> None:
+    config = study([*FEW, *options(sampler, pruner), *CONDITIONAL[:2]])
+    unbroken, broken = new_ledger(), new_ledger()
+    run(config, unbroken)
+
+    for at in range(2, 40, 3):
+        try:
+            run(config, CrashingLedger(broken, at, after=at % 2 == 0))
+        except Crash:
+            continue
+        break
+    else:
+        run(config, broken)
+
+    assert contents(broken) == contents(unbroken)
+
+
+@pytest.mark.parametrize("pruner", sorted(set(PRUNERS) - {"none"}))
+def test_each_pruner_ends_trials_early(pruner: str) -> None:
+    rows = ended((f"study.pruner={{{PRUNERS[pruner]}}}", "study.n_trials=40"))
+    states = {row["state"] for row in rows}
+    assert states == {"COMPLETE", "PRUNED"}
+    assert {row["reason"] for row in rows if row["state"] == "PRUNED"} == {"pruned"}
+    assert all(row["epochs_done"] == 8 for row in rows if row["state"] == "COMPLETE")
+
+
+@pytest.mark.parametrize("sampler", sorted(set(SAMPLERS) - {"grid", "own"}))
+def test_each_sampler_proposes_its_own(sampler: str) -> None:
+    config = study([f"study.sampler={{{SAMPLERS[sampler]}}}", "study.seed=3"])
+    mine = [dict(spec.drawn) for spec in Study(config).ask(6, 0)]
+    other = study([f"study.sampler={{{SAMPLERS[sampler]}}}", "study.seed=4"])
+    assert mine == [dict(spec.drawn) for spec in Study(config).ask(6, 0)]
+    assert mine != [dict(spec.drawn) for spec in Study(other).ask(6, 0)]
+
+
+def test_several_objectives_have_a_column_each() -> None:
+    for row in ended(SEVERAL):
+        assert row["value"] == row["final_val_accuracy"]
+        assert row["value_1"] == 3 * row["params_width"] == row["n_parameters"]
+        assert row["value_2"] == row["final_val_loss"]
+        assert row["best_value"] >= row["value"]
+
+
+def test_an_objective_may_be_the_number_of_parameters_alone() -> None:
+    rows = ended(("study.metric=n_parameters", "study.direction=minimize"))
+    assert [row["value"] for row in rows] == [row["n_parameters"] for row in rows]
+    assert {row["best_epoch"] for row in rows} == {1}
+
+
+def test_a_diverged_trial_has_none_of_several_values() -> None:
+    row = ended(SEVERAL, diverging=frozenset({2}))[2]
+    assert (row["state"], row["reason"], row["value"]) == ("PRUNED", "diverged", None)
+    assert "value_1" not in row
+
+
+class Keeping:
+    """Takes down whose weights are asked for and kept."""
+
+    def __init__(self) -> None:
+        self.kept: set[int] = set()
+
+    def keep_model(self, spec: Any, checkpoint: str, digest: str) -> None:
+        self.kept.add(spec.number)
+
+    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
+        self.kept &= models
+
+
+def test_the_weights_of_the_front_are_kept_first() -> None:
+    store = Keeping()
+    config = study([*FEW, *SEVERAL, "results.keep_models=3"])
+    ledger = new_ledger()
+    run(config, ledger, store=store)
+    rows, ways = ledger.trial_rows(), config.study.directions
+    front = [row["trial_number"] for row in pareto_front(rows, ways)]
+    assert store.kept == {row["trial_number"] for row in best_first(rows, ways, 3)}
+    assert set(front[:3]) <= store.kept
+
+
+def standing(sweep: Sweep, config: Any) -> Any:
+    return Standing(config, "test", 16, 0.0, 0).status(sweep.state, 1.0, "finished")
+
+
+def test_status_tells_the_front() -> None:
+    config, ledger = study([*FEW, *SEVERAL]), new_ledger()
+    status = standing(run(config, ledger), config)
+    front = pareto_front(ledger.trial_rows(), config.study.directions)
+    assert [one["trial_number"] for one in status.front] == [row["trial_number"] for row in front]
+    assert status.front[0]["values"] == [front[0][name] for name in ("value", "value_1", "value_2")]
+    assert status.best == status.front[0]
+
+
+def test_the_best_trial_keeps_the_constraints() -> None:
+    config = study(
+        [*FEW, "study.constraints=[{metric='n_parameters',max=100},{metric='val_loss',min=0.5}]"]
+    )
+    ledger = new_ledger()
+    status = standing(run(config, ledger), config)
+    rows = ledger.trial_rows()
+    for row in rows:
+        assert row["feasible"] is (row["n_parameters"] <= 100 and row["final_val_loss"] >= 0.5)
+    kept = [row for row in rows if row["feasible"]]
+    assert 0 < len(kept) < len(rows) == 16
+    assert status.best["value"] == max(row["value"] for row in kept)
+    assert status.feasible == len(kept)
+    assert status.front == []
+
+
+def test_without_a_feasible_trial_there_is_no_best() -> None:
+    config = study([*FEW, "study.constraints=[{metric='val_loss',max=-1}]"])
+    status = standing(run(config, new_ledger()), config)
+    assert (status.best, status.feasible) == (None, 0)
+
+
+def test_samplers_are_told_what_breaks_a_constraint() -> None:
+    """Only the smallest networks keep it, of which without it nobody would draw many."""
+    tpe = "study.sampler={name='tpe',n_startup_trials=10}"
+    bounded = "study.constraints=[{metric='n_parameters',max=24}]"
+    many = ("study.n_trials=60", "schedule.parallel=4", tpe, "train.epochs=2")
+    free, told = ended(many), ended((*many, bounded))
+    small = [sum(row["params_width"] == 8 for row in rows[20:]) for rows in (free, told)]
+    assert small[1] > 2 * small[0] + 10
+
+
+class Clock:
+    """Every look at it takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_a_study_ends_in_good_order_when_its_time_is_spent() -> None:
+    config = study([*FEW, "study.timeout=10s"])
+    ledger = new_ledger()
+    run(config, ledger, clock=Clock())
+    rows = ledger.trial_rows()
+    assert 5 <= len(rows) < 16
+    cut = [row for row in rows if row["reason"] == "timeout"]
+    assert {(row["state"], row["epochs_done"] < 8) for row in cut} == {("PRUNED", True)}
+    assert all(row["value"] == row["final_val_accuracy"] for row in cut)
+    assert {row["reason"] for row in rows} <= {"timeout", None}
+
+
+def test_the_time_of_all_sessions_counts_and_more_of_it_goes_on() -> None:
+    ledger = new_ledger()
+    short = study([*FEW, "study.timeout=10s"])
+    run(short, ledger, clock=Clock())
+    ended_then = ledger.trial_rows()
+    run(short, ledger, clock=Clock())
+    assert ledger.trial_rows() == ended_then
+
+    run(study([*FEW, "study.timeout=2h"]), ledger, clock=Clock())
+    rows = ledger.trial_rows()
+    assert len(rows) == 16
+    assert rows[: len(ended_then)] == ended_then
+
+
+def test_what_is_spent_is_in_the_ledger() -> None:
+    ledger = new_ledger()
+    run(study([*FEW, "study.timeout=10s"]), ledger, clock=Clock())
+    *_, before, last = [closed.closing.spent_s for closed in ledger.rounds()]
+    assert before < 10 <= last
