@@ -91,7 +91,7 @@ def overrides(history: dict, n_trials: int) -> list[str]:
 
 @given(histories)
 @settings(
-    max_examples=700,
+    max_examples=300,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -138,7 +138,7 @@ def test_a_schedule_is_that_of_optax(name: str, numbers: dict[str, float]) -> No
     np.testing.assert_allclose(rates, expected, rtol=RELATIVE, atol=1e-12)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["exact", pytest.param("padded", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_rate_follows_the_steps_of_each_trial(
     name: str, way: str, bench: Callable[..., Bench]
