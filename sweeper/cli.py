@@ -7,7 +7,6 @@ Progress and errors go to standard error, answers to standard output. What is sl
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 
 from sweeper import answers, wording
+from sweeper.console import console_on, silence
 from sweeper.errors import Problem, SetupError, StudyError, SweeperError
 from sweeper.interrupts import INTERRUPTED, interruptible, leave_on_interrupt
 from sweeper.live import QuietView, View, view_for
@@ -72,7 +71,7 @@ def run(
     Ctrl-C once stops at the end of the round, with everything committed; twice at once.
     """
     loaded = _loaded(study, overrides)
-    view: View = QuietView() if quiet else view_for(_console(sys.stderr))
+    view: View = QuietView() if quiet else view_for(console_on(sys.stderr))
     with view:
         from sweeper import api  # takes seconds, so the view shows already
 
@@ -105,9 +104,7 @@ def init(
     from sweeper.authoring import begin
 
     begin(template, output, data)
-    _console(sys.stdout).print(
-        f"written to {output}; `python -m sweeper run {output}` runs it", soft_wrap=True
-    )
+    _tell_written(output, f"`python -m sweeper run {output}` runs it")
 
 
 @app.command()
@@ -121,7 +118,7 @@ def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = Fa
         _print_json(checked)
     else:
         facts = {name: value for name, value in checked.items() if value is not None}
-        _console(sys.stdout).print(answers.pairs({"study_file": study, **facts}))
+        console_on(sys.stdout).print(answers.pairs({"study_file": study, **facts}))
 
 
 @app.command()
@@ -134,7 +131,7 @@ def plan(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False)
     if as_json:
         _print_json(preview)
     else:
-        _console(sys.stdout).print(*answers.plan(preview), sep="\n")
+        console_on(sys.stdout).print(*answers.plan(preview), sep="\n")
 
 
 @app.command()
@@ -152,9 +149,7 @@ def trial(
     from sweeper.authoring import begin_again
 
     begin_again(directory, None if number == "best" else int(number), output)
-    _console(sys.stdout).print(
-        f"written to {output}; `python -m sweeper run {output}` runs it", soft_wrap=True
-    )
+    _tell_written(output, f"`python -m sweeper run {output}` runs it")
 
 
 @schema.command("study")
@@ -192,15 +187,13 @@ def calibrate(
     """
     from sweeper import calibration
 
-    console = _console(sys.stderr)
+    console = console_on(sys.stderr)
     with console.status("measuring") as shown:
         record = calibration.calibrate(
             lambda done, count: shown.update(f"measured {done} of {count} programs")
         )
     output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    _console(sys.stdout).print(
-        f'written to {output}; a study uses it by [execution] costs = "{output}"', soft_wrap=True
-    )
+    _tell_written(output, f'a study uses it by [execution] costs = "{output}"')
 
 
 @app.command()
@@ -220,7 +213,11 @@ def status(
     if as_json:
         _print_json(_status_record(run_dir, standing))
     else:
-        _console(sys.stdout).print(answers.standing(run_dir, standing))
+        console_on(sys.stdout).print(answers.standing(run_dir, standing))
+
+
+def _tell_written(output: Path, use: str) -> None:
+    console_on(sys.stdout).print(f"written to {output}; {use}", soft_wrap=True)
 
 
 def _refuse_a_file(path: Path) -> None:
@@ -238,7 +235,7 @@ def _loaded(study: Path, overrides: list[str] | None) -> StudyConfig:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        _console(sys.stdout).print(f"sweeper {version('sweeper')}")
+        console_on(sys.stdout).print(f"sweeper {version('sweeper')}")
         raise typer.Exit
 
 
@@ -260,14 +257,14 @@ def main() -> NoReturn:
     except SweeperError as error:
         _refuse(error)
     except BrokenPipeError:  # whoever read the answer has read enough
-        _silence(sys.stdout)
+        silence(sys.stdout)
     except OSError as error:  # what no command foresaw of disks and permissions
         _refuse(SetupError(Problem("", "", str(error), "")))
     sys.exit(0)
 
 
 def _refuse(error: SweeperError) -> NoReturn:
-    _console(sys.stderr).print(str(error), soft_wrap=True)
+    console_on(sys.stderr).print(str(error), soft_wrap=True)
     sys.exit(error.exit_code)
 
 
@@ -276,29 +273,6 @@ def exit_code(status: Status) -> int:
     if status.state == "interrupted":
         return INTERRUPTED
     return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1
-
-
-class _Console(Console):
-    """Says no more once nobody reads it; the study goes on."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        _silence(self.file)
-
-
-def _silence(file: Any) -> None:
-    """Send what is still printed nowhere; closing a broken pipe would raise again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, file.fileno())
-    os.close(nowhere)
-
-
-def _console(file: Any) -> Console:
-    """A console that prints text as it is: names and messages are the user's, not markup."""
-    console = _Console(file=file, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 200  # nothing to fit into, so cut no column off
-    return console
 
 
 def _print_json(record: Mapping[str, Any]) -> None:
@@ -313,15 +287,14 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     """How trials ended, the best of them, and where everything is."""
     from sweeper.results.read import open_results
 
-    console = _console(sys.stdout)
+    console = console_on(sys.stdout)
     console.print(wording.ended(status.counts), "", sep="\n")
     best = open_results(run_dir.root).best(BEST_SHOWN)
     if len(best):
         known = best.astype(object).where(best.notna(), None)  # one None for what is null
         console.print(answers.best_trials(status.metric, known.to_dict("records")), "")
     elif status.state == "finished":
-        why = "no trial completed; the columns reason and error_message tell why"
-        console.print(why, "", sep="\n")
+        console.print("no trial completed; the columns reason and error_message tell why\n")
     console.print(answers.paths(run_dir))
     if status.state == "interrupted":
         console.print(f"stopped after round {status.round}; the same command goes on from there")
