@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig, parse
-from sweeper.config.draft import DISCRIMINATORS
+from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, StudyError
 from sweeper.results.read import Results, open_results

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 
 from sweeper.config import StudyConfig
-from sweeper.config.draft import TABLES, Variants
 from sweeper.config.reading import read_value
 from sweeper.config.space import ENTRIES
 from sweeper.config.table import Table
+from sweeper.config.tables import TABLES, Variants
 from sweeper.config.trial import TRIAL, TrialTable
 
 TESTS = Path(__file__).parent

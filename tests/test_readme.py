@@ -14,7 +14,7 @@ from sweeper.config.optimizer import OPTIMIZERS
 from sweeper.config.reading import settings_within
 from sweeper.config.roles import Role, is_fixed, role_of
 from sweeper.config.table import Table
-from sweeper.config.train import TrainTable
+from sweeper.config.train import SupervisedTable
 from sweeper.rundir import RunDir
 
 ROOT = Path(__file__).parent.parent
@@ -65,7 +65,7 @@ def test_the_table_of_settings_is_what_the_script_would_write() -> None:
     [
         ("`model`", MlpTable),
         *((f"`optimizer`, `{name}`", table) for name, table in OPTIMIZERS.items()),
-        ("`train`", TrainTable),
+        ("`train`", SupervisedTable),
     ],
 )
 def test_what_can_be_searched_is_listed_by_its_role(row: str, table: type[Table]) -> None:

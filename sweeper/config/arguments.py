@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweeper.config.model import PythonTable
+from sweeper.config.named import Named, tables_of
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.table import Table
 
 
 def structural_arguments(table: Table) -> Mapping[str, Any]:
     """What is compiled in: all that a model's function is given, and what is no float."""
+    if isinstance(table, Named):
+        return _of_each(table, structural_arguments)
     if isinstance(table, PythonTable):
         return table.arguments
     if isinstance(table, UserOptimizerTable):
@@ -21,6 +24,13 @@ def structural_arguments(table: Table) -> Mapping[str, Any]:
 
 def traced_arguments(table: Table) -> Mapping[str, float]:
     """The floats among what an optimizer's function is given."""
+    if isinstance(table, Named):
+        return _of_each(table, traced_arguments)
     if isinstance(table, UserOptimizerTable):
         return {k: v for k, v in table.arguments.items() if isinstance(v, float)}
     return {}
+
+
+def _of_each(table: Named, arguments: Callable[[Table], Mapping[str, Any]]) -> dict[str, Any]:
+    inner = tables_of(table).items()
+    return {f"{name}.{key}": value for name, one in inner for key, value in arguments(one).items()}

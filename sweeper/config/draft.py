@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from sweeper.config.agreement import unfit_parts
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.conditions import unfit_conditions
-from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.config.enqueue import read_enqueue
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES
-from sweeper.config.model import MixedTable, MlpTable, PythonTable
-from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
+from sweeper.config.optimizer import MixedOptimizerTable
+from sweeper.config.optimizers import each
 from sweeper.config.reading import (
     RawTable,
     allowed_values,
@@ -21,9 +20,9 @@ from sweeper.config.reading import (
     settings_within,
     with_default,
 )
-from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
-from sweeper.config.results import ResultsTable
+from sweeper.config.refusals import MISSING, shown, unknown_setting
 from sweeper.config.rules import (
+    Measures,
     endless_grid,
     grid_and_queue,
     idle_keys,
@@ -34,8 +33,8 @@ from sweeper.config.rules import (
     unfit_to_stop,
     unreported_metrics,
 )
-from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import SameAs, SearchEntry
+from sweeper.config.settings import TrainTable
 from sweeper.config.space import (
     SEARCHED_TABLES,
     any_value,
@@ -46,46 +45,10 @@ from sweeper.config.space import (
 )
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table, field_of
-from sweeper.config.train import TrainTable
-from sweeper.config.trial import TRIAL, TrialTable
+from sweeper.config.tables import TABLES, Variants, kind_of
+from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable
+from sweeper.config.trial import TrialTable
 
-
-@dataclass(frozen=True, slots=True)
-class Variants:
-    """A table whose settings depend on one of them: `of` is by the value of the setting `by`.
-
-    `default` is the value where none is written, `mixed` the table where it is searched, `own`
-    that of a function of the user's.
-    """
-
-    by: str
-    of: Mapping[str, type[Table]]
-    default: str | None = None
-    mixed: type[Table] | None = None
-    own: type[Table] | None = None
-
-
-TABLES: dict[str, type[Table] | Variants] = {
-    "study": StudyTable,
-    "data": Variants(
-        "source",
-        {
-            "sklearn": SklearnTable,
-            "csv": CsvTable,
-            "parquet": ParquetTable,
-            "npz": NpzTable,
-            "python": FunctionTable,
-        },
-    ),
-    "model": Variants("kind", {"mlp": MlpTable, "python": PythonTable}, "mlp", MixedTable),
-    "optimizer": Variants("name", OPTIMIZERS, None, MixedOptimizerTable, UserOptimizerTable),
-    "train": TrainTable,
-    "schedule": ScheduleTable,
-    "execution": ExecutionTable,
-    "results": ResultsTable,
-    "trial": TRIAL,
-}
-DISCRIMINATORS = {name: kind.by for name, kind in TABLES.items() if isinstance(kind, Variants)}
 _OPTIONAL = ("trial",)  # without it there is no such table, for the others there is one of defaults
 
 
@@ -112,44 +75,61 @@ class Draft:
         self._read_queue(search)
         names = [name for name in TABLES if name in self._raw or name not in _OPTIONAL]
         tables = {name: self._read_table(name, search) for name in names}
-        self._check_between(search)
+        self._check_between(tables, search)
         self._check_trial(tables)
         return {**tables, "version": 1, "search": search, "same_as": self._links}
 
-    def _check_between(self, search: Mapping[str, SearchEntry]) -> None:
+    def _check_between(
+        self, tables: Mapping[str, Table | None], search: Mapping[str, SearchEntry]
+    ) -> None:
         study = allowed_values(StudyTable, self._raw.get("study"))
-        train = allowed_values(TrainTable, self._raw.get("train"))
-        if train.keys() >= {"loss", "metrics"}:
+        measures = self._measures(tables.get("train"))
+        if measures is not None:
             wanted = study.get("metric", ()), study.get("constraints", ())
-            self.faults += unreported_metrics(*wanted, train["loss"], train["metrics"])
-            stop, objectives = train.get("early_stop"), wanted[0]
+            self.faults += unreported_metrics(*wanted, measures)
+            stop, objectives = self._early_stop(), wanted[0]
             own = (objectives,) if isinstance(objectives, str) else objectives
             if stop is not None and stop.metric not in (None, *own):
-                self.faults += unfit_to_stop(stop.metric, train["loss"], train["metrics"])
+                self.faults += unfit_to_stop(stop.metric, measures)
         if "sampler" in study:
             self.faults += endless_grid(study["sampler"], search)
             self.faults += grid_and_queue(study["sampler"], study.get("enqueue", ()))
         self.faults += self._optimizer_faults(search)
+        self.faults += unfit_parts(tables.get("model"), tables.get("train"))
+
+    def _measures(self, table: Table | None) -> Measures | None:
+        """What the program measures, as far as the file says."""
+        if isinstance(table, TrainTable):
+            return Measures(table.loss, table.metrics, table.loss_names)
+        if self._kinds["train"] is not SupervisedTable:
+            return None
+        train = allowed_values(SupervisedTable, self._raw.get("train"))
+        known = train.keys() >= {"loss", "metrics"}
+        return Measures(train["loss"], train["metrics"]) if known else None
+
+    def _early_stop(self) -> EarlyStopTable | None:
+        kind = self._kinds["train"]
+        return kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
 
     def _optimizer_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
         """What does not fit the optimizers and the schedules that trials may have."""
-        raw = self._raw.get("optimizer")
         kind = self._kinds["optimizer"]
-        if kind is None or not is_table(raw):
+        if kind is None:
             return
-        names = _drawn(search, "optimizer.name") or (str(raw.get("name")),)
-        raw = _all_drawn(raw, "optimizer", search)
-        if kind is MixedOptimizerTable:
-            yield from idle_keys(raw, names)
-        schedule = raw.get("schedule", {})
-        if is_table(schedule):
-            chosen = schedule.get("name", "constant")
-            schedules = _drawn(search, "optimizer.schedule.name") or (chosen,)
-            if all(name in SHAPES for name in schedules):
-                yield from idle_schedule(schedule, schedules)
         execution = allowed_values(ExecutionTable, self._raw.get("execution"))
-        if "strategy" in execution:
-            yield from padded_arrays(execution["strategy"], names)
+        for key, raw, own in each(self._raw.get("optimizer"), kind):
+            names = _drawn(search, f"{key}.name") or (str(raw.get("name")),)
+            raw = _all_drawn(raw, key, search)
+            if own is MixedOptimizerTable:
+                yield from idle_keys(raw, names)
+            schedule = raw.get("schedule", {})
+            if is_table(schedule):
+                chosen = schedule.get("name", "constant")
+                schedules = _drawn(search, f"{key}.schedule.name") or (chosen,)
+                if all(name in SHAPES for name in schedules):
+                    yield from idle_schedule(key, schedule, schedules)
+            if "strategy" in execution:
+                yield from padded_arrays(execution["strategy"], names)
 
     def _check_trial(self, tables: Mapping[str, Table | None]) -> None:
         trial, study = tables.get("trial"), tables.get("study")
@@ -158,7 +138,7 @@ class Draft:
         if isinstance(study, StudyTable):
             self.faults += more_than_one_trial(study, bool(self._searched))
         model, train = tables.get("model"), tables.get("train")
-        if isinstance(train, TrainTable):
+        if isinstance(train, EpochsTable):
             width, depth = (getattr(model, name, None) for name in ("width", "depth"))
             self.faults += too_large_for_class(trial, train.epochs, width, depth)
 
@@ -175,27 +155,9 @@ class Draft:
 
     def _kind(self, name: str) -> type[Table] | None:
         """What describes the table `name`; None where it does not say."""
-        kind = TABLES[name]
-        if not isinstance(kind, Variants):
-            return kind
-        raw = self._raw.get(name, {})
-        key, options = f"{name}.{kind.by}", ", ".join(kind.of)
-        options += ', or "module:function"' if kind.own is not None else ""
-        if not is_table(raw):
-            self.faults.append(Fault(name, f"{shown(raw)} is not a table", f"write [{name}]"))
-            return None
-        if kind.mixed is not None and self._searches(key):
-            return kind.mixed
-        chosen = raw.get(kind.by, kind.default)
-        if chosen is None:
-            self.faults.append(Fault(key, MISSING, f"write one of {options}"))
-        elif kind.own is not None and isinstance(chosen, str) and is_function(chosen):
-            return kind.own
-        elif chosen not in tuple(kind.of):
-            self.faults.append(unknown_name(key, chosen, options))
-        else:
-            return kind.of[chosen]
-        return None
+        kind, faults = kind_of(name, self._raw, self._searches)
+        self.faults += faults
+        return kind
 
     def _searches(self, setting: str) -> bool:
         raw = self._raw.get("search", {})
@@ -238,6 +200,8 @@ class Draft:
         raw = self._raw.get(name, {})
         if is_table(raw):
             raw = self._with_drawn(name, kind, raw, search)
+            if name == "optimizer" and self._phases_have_rates:
+                raw = with_default(raw, ["lr"], 1.0)  # which no step is taken with
         table, faults = read_table(kind, raw, name, self._known)
         self.faults += [
             fault
@@ -266,6 +230,23 @@ class Draft:
                 self.faults.append(Fault(key, MISSING, mend))
         return raw
 
+    @property
+    def _phases_have_rates(self) -> bool:
+        """Whether every step has the learning rate of its phase, and none the optimizer's."""
+        train = self._raw.get("train")
+        phases = train.get("phases") if is_table(train) else None
+        kind = self._kinds["train"]
+        return (
+            kind is not None
+            and issubclass(kind, AlternatingTable)
+            and is_table(phases)
+            and all(self._has_rate(name, phase) for name, phase in phases.items())
+        )
+
+    def _has_rate(self, name: str, phase: object) -> bool:
+        written = is_table(phase) and "lr" in phase
+        return written or f"train.phases.{name}.lr" in self._searched
+
     def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
         """Whether one kind of a table of several needs it: the trials of that kind draw it."""
         variants = TABLES[name]
@@ -288,5 +269,5 @@ def _all_drawn(raw: RawTable, name: str, search: Mapping[str, SearchEntry]) -> R
     """The table `name` with a value for all that is searched, whichever trials draw it."""
     for key, entry in search.items():
         if key.startswith(f"{name}."):
-            raw = with_default(raw, key.partition(".")[2].split("."), any_value(entry))
+            raw = with_default(raw, key.removeprefix(f"{name}.").split("."), any_value(entry))
     return raw

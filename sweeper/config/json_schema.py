@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from sweeper.config.draft import TABLES, Variants
 from sweeper.config.roles import is_fixed
 from sweeper.config.space import ENTRIES, SEARCHED_TABLES, types_for
 from sweeper.config.table import Table
+from sweeper.config.tables import TABLES, Variants
 
 Schema = dict[str, Any]
 

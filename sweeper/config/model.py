@@ -12,7 +12,8 @@ from sweeper.config.roles import FIXED, TRACED
 from sweeper.config.table import Table
 from sweeper.trial import Scalar
 
-ModelKind = Literal["mlp", "python"]
+ModelKind = Literal["mlp", "python", "parts"]
+OneKind = Literal["mlp", "python"]
 Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_relu"]
 
 
@@ -68,9 +69,9 @@ class MixedTable(_MlpKeys, _PythonKeys):
 
     model_config = ConfigDict(extra="allow")
 
-    kind: ModelKind = Field(description="which of them")
+    kind: OneKind = Field(description="which of them")
 
-    def own(self) -> ModelTable:
+    def own(self) -> MlpTable | PythonTable:
         """The table of its kind, without the keys of the other."""
         if self.kind == "mlp":
             return MlpTable.model_construct(**_values(self, MlpTable))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
@@ -14,39 +15,45 @@ from sweeper.config.train import column_of, metrics_of, reported
 from sweeper.config.trial import TrialTable
 
 
-def unfit_to_stop(metric: str, loss: str, metrics: tuple[str, ...]) -> Iterator[Fault]:
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a program measures: its loss, what its losses are called, and its metrics."""
+
+    loss: str
+    metrics: tuple[str, ...]
+    losses: tuple[str, ...] = ("loss",)
+
+
+def unfit_to_stop(metric: str, measures: Measures) -> Iterator[Fault]:
     """What ends a trial is reported, and it is known which values of it are better."""
     key = "train.early_stop.metric"
-    own = {f"val_{column_of(name)}" for name in metrics if is_function(name)}
+    own = {f"val_{column_of(name)}" for name in measures.metrics if is_function(name)}
     if metric in own:
         found = f"nobody knows which values of '{metric}' are better"
         yield Fault(key, found, "stop by study.metric, or by a metric of this package")
-    yield from _unreported(key, metric, reported(metrics), loss, metrics)
+    yield from _unreported(key, metric, (), measures)
 
 
 def unreported_metrics(
     objectives: str | tuple[str, ...],
     constraints: Sequence[ConstraintTable],
-    loss: str,
-    metrics: tuple[str, ...],
+    measures: Measures,
 ) -> Iterator[Fault]:
     """What is optimised or bounded is something that the program reports."""
-    known = (*reported(metrics), N_PARAMETERS)
     for name in (objectives,) if isinstance(objectives, str) else objectives:
-        yield from _unreported("study.metric", name, known, loss, metrics)
+        yield from _unreported("study.metric", name, (N_PARAMETERS,), measures)
     for index, constraint in enumerate(constraints):
         place = f"study.constraints.{index}.metric"
-        yield from _unreported(place, constraint.metric, known, loss, metrics)
+        yield from _unreported(place, constraint.metric, (N_PARAMETERS,), measures)
 
 
-def _unreported(
-    key: str, metric: str, known: Sequence[str], loss: str, metrics: tuple[str, ...]
-) -> Iterator[Fault]:
-    if metric in known:
+def _unreported(key: str, metric: str, known: Sequence[str], measures: Measures) -> Iterator[Fault]:
+    if metric in (*reported(measures.metrics, measures.losses), *known):
         return
-    fitting = metrics_of(loss)
-    missing = [name for name in fitting if metric in reported((name,))]
-    names = reported(tuple(name for name in metrics if name in fitting or is_function(name)))
+    fitting = metrics_of(measures.loss)
+    missing = [name for name in fitting if metric in reported((name,), ())]
+    own = (name for name in measures.metrics if name in fitting or is_function(name))
+    names = reported(own, measures.losses)
     mend = f"the program reports {', '.join(names)}"
     if missing:
         mend = f'write train.metrics = ["{missing[0]}"]'
@@ -70,7 +77,9 @@ def endless_grid(sampler: SamplerTable, search: Mapping[str, SearchEntry]) -> It
             yield Fault(f"search.{setting}", found, "write step = ..., or choices")
 
 
-def idle_schedule(schedule: Mapping[str, object], names: Sequence[str]) -> Iterator[Fault]:
+def idle_schedule(
+    optimizer: str, schedule: Mapping[str, object], names: Sequence[str]
+) -> Iterator[Fault]:
     """Every number of a schedule is one that some of the schedules `names` has use for."""
     used = [key for name in names for key in SHAPES[name]]
     for key in schedule:
@@ -78,10 +87,10 @@ def idle_schedule(schedule: Mapping[str, object], names: Sequence[str]) -> Itera
             kind = " or ".join(names)
             mend = f"remove it; it has {', '.join(dict.fromkeys(used))}" if used else "remove it"
             found = f"the schedule {kind} has no use for it"
-            yield Fault(f"optimizer.schedule.{key}", found, mend)
+            yield Fault(f"{optimizer}.schedule.{key}", found, mend)
     if "exponential" in names and schedule.get("end") == 0:
         found = "an exponential decay does not reach 0"
-        yield Fault("optimizer.schedule.end", found, "write a number above 0")
+        yield Fault(f"{optimizer}.schedule.end", found, "write a number above 0")
 
 
 def idle_keys(optimizer: Mapping[str, object], names: Sequence[str]) -> Iterator[Fault]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.arguments import structural_arguments, traced_arguments
 from sweeper.config.model import ModelTable
 from sweeper.config.optimizer import OptimizerTable
+from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.parts import PartsTable
 from sweeper.config.roles import Role, settings_of
 from sweeper.config.table import Table, value_of
-from sweeper.config.train import TrainTable
+from sweeper.config.train import SupervisedTable
 from sweeper.trial import Scalar
 
 # traced hyperparameters whose part of the program is left out where the study has no use for it
@@ -27,6 +30,15 @@ OPTIONAL_PARTS = (
 _NEUTRAL = {"optimizer.clip_norm": math.inf, "optimizer.clip_value": math.inf, "train.ema": 0.0}
 
 
+TrainTable = SupervisedTable | AlternatingTable
+
+
+def general(key: str) -> str:
+    """A dotted key without the name of a part in it: `model.b.dropout` is `model.dropout`."""
+    table, *_, setting = key.split(".")
+    return f"{table}.{setting}"
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """A metric of the epochs of a trial, and which of its values are better."""
@@ -39,15 +51,15 @@ class Judge:
 class Settings:
     """One trial's model, optimizer and training.
 
-    `parts` are those of `OPTIONAL_PARTS` that are compiled in. They are the study's, not the
-    trial's: a searched dropout is compiled in even for the trial that drew 0. So are `keeps`, by
+    `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in. They are the study's, not
+    the trial's: a searched dropout is compiled in even for the trial that drew 0. So are `keeps`, by
     which an epoch's weights are kept instead of the last, and `stops`, by which a trial ends
     early; None where the program does neither. `base_dir` is where the user's modules are looked
     up first.
     """
 
-    model: ModelTable
-    optimizer: OptimizerTable
+    model: ModelTable | PartsTable
+    optimizer: OptimizerTable | OptimizersTable
     train: TrainTable
     parts: frozenset[str]
     base_dir: Path
@@ -58,11 +70,28 @@ class Settings:
         """Whether the optional part with this dotted key is compiled in."""
         return part in self.parts
 
+    @property
+    def sole_optimizer(self) -> OptimizerTable:
+        """The optimizer of a model of one part."""
+        assert not isinstance(self.optimizer, OptimizersTable)
+        return self.optimizer
+
+    def of_part(self, name: str) -> Settings:
+        """The settings of one part of the model, as if it were all of it."""
+        assert isinstance(self.model, PartsTable)
+        tables = f"model.{name}", f"optimizer.{name}"
+        optimizer = self.optimizer
+        if isinstance(optimizer, OptimizersTable):
+            optimizer = optimizer.by_part[name]
+        model = self.model.parts[name]
+        own = {key for key in self.parts if key.rpartition(".")[0] in (*tables, "optimizer")}
+        return replace(self, model=model, optimizer=optimizer, parts=frozenset(map(general, own)))
+
     def structure(self) -> dict[str, Scalar | tuple[str, ...]]:
         """Everything that is compiled into the trial's program, by dotted key."""
         values = self._values(Role.STRUCTURAL)
         traced = self._values(Role.TRACED)
-        parts = {part: self.has(part) for part in OPTIONAL_PARTS if part in traced}
+        parts = {key: self.has(key) for key in traced if general(key) in OPTIONAL_PARTS}
         for name, table in (("model", self.model), ("optimizer", self.optimizer)):
             parts |= {f"{name}.{key}": value for key, value in structural_arguments(table).items()}
         return values | parts
@@ -72,9 +101,9 @@ class Settings:
         own = traced_arguments(self.optimizer)
         values = self._values(Role.TRACED) | {f"optimizer.{key}": own[key] for key in own}
         return {
-            key: float(_NEUTRAL[key] if value is None else value)
+            key: float(_NEUTRAL[general(key)] if value is None else value)
             for key, value in values.items()
-            if (self.has(key) if key in OPTIONAL_PARTS else value is not None)
+            if (self.has(key) if general(key) in OPTIONAL_PARTS else value is not None)
         }
 
     def _values(self, role: Role) -> dict[str, Any]:

@@ -10,21 +10,25 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.conditions import in_order, is_active
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
+from sweeper.config.named import Named, tables_of
 from sweeper.config.optimizer import MixedOptimizerTable, OptimizerTable, UserOptimizerTable
+from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.parts import PartsTable
 from sweeper.config.results import ResultsTable
-from sweeper.config.roles import Role, role_of
+from sweeper.config.roles import Role, role_of, settings_of
 from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
-from sweeper.config.settings import OPTIONAL_PARTS, Judge, Settings
+from sweeper.config.settings import OPTIONAL_PARTS, Judge, Settings, general
 from sweeper.config.source import Source
 from sweeper.config.study import N_PARAMETERS, StudyTable
 from sweeper.config.table import Fault, Table, field_of, filled, value_of
-from sweeper.config.train import TrainTable, better
+from sweeper.config.train import SupervisedTable, better
 from sweeper.config.trial import TrialTable
 from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
@@ -42,9 +46,9 @@ class StudyConfig(Table):
     version: Literal[1] = Field(description="of these settings")
     study: StudyTable
     data: DataTable
-    model: MlpTable | PythonTable | MixedTable
-    optimizer: OptimizerTable | MixedOptimizerTable
-    train: TrainTable
+    model: SerializeAsAny[MlpTable | PythonTable | MixedTable | PartsTable]
+    optimizer: SerializeAsAny[OptimizerTable | MixedOptimizerTable | OptimizersTable]
+    train: SerializeAsAny[SupervisedTable | AlternatingTable]
     search: dict[str, SearchEntry]
     same_as: dict[str, str]
     schedule: ScheduleTable
@@ -155,6 +159,8 @@ class StudyConfig(Table):
         """The kinds of model that trials have."""
         entry = self.search.get("model.kind")
         searched = () if entry is None else entry.values() or ()
+        if isinstance(self.model, PartsTable):
+            return ("parts",)
         return tuple(kind for kind in _KINDS if kind in searched) or (self.model.kind,)
 
     @property
@@ -165,7 +171,8 @@ class StudyConfig(Table):
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting part the trials whose model is of `kind`."""
         table, _, name = key.partition(".")
-        applies = table != "model" or concerns(self.model, name, kind)
+        is_whole = table != "model" or isinstance(self.model, PartsTable)
+        applies = is_whole or concerns(self.model, name, kind)
         return applies and key != "model.kind" and self._role(key) is Role.STRUCTURAL
 
     def n_structures_of(self, kind: ModelKind) -> int | None:
@@ -204,13 +211,16 @@ class StudyConfig(Table):
     @property
     def functions(self) -> dict[str, str]:
         """The functions of the user's own that the study calls, each with the key that names it."""
-        tables = {"model": self.model, "data": self.data}
+        tables = {**self.each("model"), "data": self.data}
         named = {
             getattr(table, "function", ""): f"{name}.function" for name, table in tables.items()
         }
         measures = {name: f"train.{setting}" for name, setting in self.train.functions.items()}
-        optimizer = self.optimizer
-        own = {optimizer.name: "optimizer.name"} if self._optimizes_by_function else {}
+        own = {
+            table.name: f"{key}.name"
+            for key, table in self.each("optimizer").items()
+            if isinstance(table, UserOptimizerTable)
+        }
         proposing = {
             self.study.sampler.name: "study.sampler.name",
             self.study.pruner.name: "study.pruner.name",
@@ -220,7 +230,15 @@ class StudyConfig(Table):
 
     @property
     def _optimizes_by_function(self) -> bool:
-        return isinstance(self.optimizer, UserOptimizerTable)
+        optimizers = self.each("optimizer").values()
+        return any(isinstance(table, UserOptimizerTable) for table in optimizers)
+
+    def each(self, name: Literal["model", "optimizer"]) -> dict[str, Table]:
+        """The table of this name, or those of all parts, by dotted key."""
+        table: Table = getattr(self, name)
+        if not isinstance(table, Named):
+            return {name: table}
+        return {f"{name}.{part}": inner for part, inner in tables_of(table).items()}
 
     def canonical(self) -> dict[str, Any]:
         """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
@@ -230,9 +248,9 @@ class StudyConfig(Table):
 
     @property
     def _guide(self) -> str:
-        """The first objective that epochs differ in; without one the validation loss."""
+        """The first objective that epochs differ in; without one the first validation loss."""
         differing = (name for name in self.study.objectives if name != N_PARAMETERS)
-        return next(differing, "val_loss")
+        return next(differing, f"val_{self.train.loss_names[0]}")
 
     def _judge(self, metric: str) -> Judge:
         ways = dict(zip(self.study.objectives, self.study.directions, strict=True))
@@ -242,14 +260,21 @@ class StudyConfig(Table):
     def _parts(self) -> frozenset[str]:
         if self.trial is not None:
             return frozenset(self.trial.program.parts)
-        return frozenset(part for part in OPTIONAL_PARTS if self._has(part))
-
-    def _has(self, part: str) -> bool:
-        table, _, setting = part.partition(".")
-        values: Table = getattr(self, table)
-        if setting not in type(values).model_fields:  # in a table of the user's own it is its key
-            return False
-        return self.entry(part) is not None or bool(getattr(values, setting))
+        tables: dict[str, Table] = {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "train": self.train,
+        }
+        keys = (
+            (f"{name}.{setting}", value_of(table, setting))
+            for name, table in tables.items()
+            for setting in settings_of(type(table), Role.TRACED)
+        )
+        return frozenset(
+            key
+            for key, value in keys
+            if general(key) in OPTIONAL_PARTS and (value or self.entry(key) is not None)
+        )
 
     def _role(self, key: str) -> Role:
         """What a searched setting is, and those that take its value."""
@@ -258,11 +283,13 @@ class StudyConfig(Table):
         return Role.STRUCTURAL if Role.STRUCTURAL in roles else roles[0]
 
     def _own_role(self, key: str) -> Role:
-        name, _, setting = key.partition(".")
-        table: Table = getattr(self, name)
-        is_own = isinstance(table, UserOptimizerTable) and field_of(type(table), setting) is None
+        holder, _, last = key.rpartition(".")
+        own = self.each("optimizer").get(holder)
+        is_own = isinstance(own, UserOptimizerTable) and field_of(type(own), last) is None
         if is_own and _gives_floats(self.search[key]):
             return Role.TRACED
+        name, _, setting = key.partition(".")
+        table: Table = getattr(self, name)
         return role_of(type(table), setting)
 
 

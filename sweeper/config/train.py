@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
@@ -49,9 +49,10 @@ def column_of(metric: str) -> str:
     return metric.rpartition(":")[2]
 
 
-def reported(metrics: tuple[str, ...]) -> tuple[str, ...]:
+def reported(metrics: Iterable[str], losses: Iterable[str] = ("loss",)) -> tuple[str, ...]:
     """What is reported after every epoch, in the order of the columns."""
-    return ("train_loss", "val_loss", *(f"val_{column_of(metric)}" for metric in metrics))
+    measured = (*losses, *(column_of(metric) for metric in metrics))
+    return (*(f"train_{loss}" for loss in losses), *(f"val_{name}" for name in measured))
 
 
 def metrics_of(loss: str) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ def metrics_of(loss: str) -> tuple[str, ...]:
 def better(reported: str) -> Literal["minimize", "maximize"]:
     """The direction in which what is reported under this name is usually better."""
     name = reported.partition("_")[2]
-    return "minimize" if name == "loss" or name in _ERRORS else "maximize"
+    return "minimize" if name.startswith("loss") or name in _ERRORS else "maximize"
 
 
 def _metric_of_another_task(
@@ -127,8 +128,70 @@ class EarlyStopTable(Table):
     )
 
 
-class TrainTable(Table):
-    """`[train]`; metrics come on top of the loss."""
+class _Measured(Protocol):
+    """What the tables of all programs say of what they report."""
+
+    @property
+    def loss(self) -> str: ...
+    @property
+    def task(self) -> Task | None: ...
+    @property
+    def metrics(self) -> tuple[str, ...]: ...
+    @property
+    def loss_names(self) -> tuple[str, ...]: ...
+
+
+class EpochsTable(Table):
+    """What every program's `[train]` has: how long it trains, and on how many rows at a time."""
+
+    ema: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None,
+        description="decay of a running average of the weights, which is what is measured and "
+        "saved; none where it is not written",
+        examples=[0.99],
+    )
+    early_stop: EarlyStopTable | None = Field(
+        default=None, description="when a trial ends before its last epoch"
+    )
+    epochs: Annotated[Count, BOUND] = Field(
+        description="passes over the training part", examples=[20]
+    )
+    batch_size: Count = Field(
+        description="rows a step; those that fill no batch wait for a later epoch", examples=[64]
+    )
+
+    @property
+    def target(self: _Measured) -> Task:
+        """What is to be predicted: classes or numbers."""
+        target = TASK_OF_LOSS.get(self.loss) or self.task
+        assert target is not None, "a rule of this table"
+        return target
+
+    @property
+    def functions(self: _Measured) -> Mapping[str, str]:
+        """The user's own losses and metrics, each with the setting that names it."""
+        named = [("loss", self.loss), *(("metrics", metric) for metric in self.metrics)]
+        return {name: setting for setting, name in named if is_function(name)}
+
+    @property
+    def loss_names(self) -> tuple[str, ...]:
+        """What losses are called in the results, after the part of the data that they are of."""
+        return ("loss",)
+
+    @property
+    def metric_names(self: _Measured) -> tuple[str, ...]:
+        """What is reported after every epoch, in the order of the columns."""
+        return reported(self.metrics, self.loss_names)
+
+    @property
+    def test_metric_names(self: _Measured) -> tuple[str, ...]:
+        """What is reported once, of the test part."""
+        names = (*self.loss_names, *(column_of(metric) for metric in self.metrics))
+        return tuple(f"test_{name}" for name in names)
+
+
+class SupervisedTable(EpochsTable):
+    """Minimises one loss with one optimizer; metrics come on top of the loss."""
 
     rules = (_untold_task, _metric_of_another_task, _repeated_metric, _setting_of_another_loss)
 
@@ -161,41 +224,3 @@ class TrainTable(Table):
         "rmse and mae of numbers; or functions of yours",
         examples=[["accuracy", "auroc"]],
     )
-    ema: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
-        default=None,
-        description="decay of a running average of the weights, which is what is measured and "
-        "saved; none where it is not written",
-        examples=[0.99],
-    )
-    early_stop: EarlyStopTable | None = Field(
-        default=None, description="when a trial ends before its last epoch"
-    )
-    epochs: Annotated[Count, BOUND] = Field(
-        description="passes over the training part", examples=[20]
-    )
-    batch_size: Count = Field(
-        description="rows a step; those that fill no batch wait for a later epoch", examples=[64]
-    )
-
-    @property
-    def target(self) -> Task:
-        """What is to be predicted: classes or numbers."""
-        target = TASK_OF_LOSS.get(self.loss) or self.task
-        assert target is not None, "a rule of this table"
-        return target
-
-    @property
-    def functions(self) -> Mapping[str, str]:
-        """The user's own loss and metrics, each with the setting that names it."""
-        named = [("loss", self.loss), *(("metrics", metric) for metric in self.metrics)]
-        return {name: setting for setting, name in named if is_function(name)}
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """What is reported after every epoch, in the order of the columns."""
-        return reported(self.metrics)
-
-    @property
-    def test_metric_names(self) -> tuple[str, ...]:
-        """What is reported once, of the test part."""
-        return ("test_loss", *(f"test_{column_of(metric)}" for metric in self.metrics))

@@ -83,7 +83,8 @@ def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[in
 
     Others may be undefined for good reason, as r2 is where the targets do not vary.
     """
-    return [i for i, name in enumerate(metrics) if name.endswith("loss") or name in objectives]
+    losses = ("train_loss", "val_loss")
+    return [i for i, name in enumerate(metrics) if name.startswith(losses) or name in objectives]
 
 
 def result(

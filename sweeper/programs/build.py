@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sweeper.config import Settings
+from sweeper.config.agreement import inputs_of, out_sizes
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.model import MlpTable, PythonTable
+from sweeper.config.parts import PartsTable, in_order
 from sweeper.models.mlp import MlpShape
 from sweeper.models.network import MlpNetwork, Network
+from sweeper.models.part_networks import PartNetworks
 from sweeper.models.user_network import UserNetwork
+from sweeper.programs.alternating import Alternating
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
@@ -28,46 +34,71 @@ class Programs:
         """The program of a class; `settings` are those of any of its trials."""
         class_id = program_class.class_id
         if class_id not in self._known:
-            network = self._network(program_class, settings)
-            self._known[class_id] = Supervised(settings, self._data, network)
+            self._known[class_id] = self._of_class(program_class, settings)
         return self._known[class_id]
+
+    def _of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
+        if isinstance(settings.train, AlternatingTable):
+            return Alternating(settings, self._data, self._parts(settings))
+        return Supervised(settings, self._data, self._network(program_class, settings))
 
     def exact(self, settings: Settings) -> Program:
         """The program that would train a trial with `settings` alone."""
-        return Supervised(settings, self._data, self._exact_network(settings))
+        if isinstance(settings.train, AlternatingTable):
+            return Alternating(settings, self._data, self._parts(settings))
+        return Supervised(settings, self._data, self._exact_network(settings, self._data))
 
     def n_parameters(self, settings: Settings) -> int:
         """How many numbers the model of a trial has, padding left out.
 
         0 where the user's function raises: what it raised is told where the trial is trained.
         """
-        network = self._exact_network(settings)
-        if not isinstance(network, UserNetwork):
-            return network.n_parameters
+        networks: list[Network] = (
+            list(self._parts(settings).by_name.values())
+            if isinstance(settings.model, PartsTable)
+            else [self._exact_network(settings, self._data)]
+        )
         try:
-            return network.n_parameters
+            return sum(network.n_parameters for network in networks)
         except Exception:
-            return 0
+            if any(isinstance(network, UserNetwork) for network in networks):
+                return 0
+            raise
 
-    def _exact_network(self, settings: Settings) -> Network:
+    def _parts(self, settings: Settings) -> PartNetworks:
+        """The networks of a model of parts, each of the sizes that its neighbours tell."""
+        model, train = settings.model, settings.train
+        assert isinstance(model, PartsTable) and isinstance(train, AlternatingTable)
+        inputs = inputs_of(model)
+        sizes = out_sizes(model, train, self._data.out_size)
+        networks: list[tuple[str, Network]] = []
+        for name in in_order(inputs):
+            source, own = inputs[name], model.parts[name].in_size
+            in_size = own or (self._data.in_size if source is None else sizes[source])
+            data = replace(self._data, in_size=in_size, out_size=sizes[name])
+            networks.append((name, self._exact_network(settings.of_part(name), data)))
+        return PartNetworks(tuple(networks), tuple((name, inputs[name]) for name, _ in networks))
+
+    def _exact_network(self, settings: Settings, data: DataSpec) -> Network:
         model = settings.model
         if isinstance(model, PythonTable):
-            return self._user_network(settings, model)
-        return _mlp_network(settings, model, self._data, (model.activation,))
+            return self._user_network(settings, model, data)
+        assert isinstance(model, MlpTable)
+        return _mlp_network(settings, model, data, (model.activation,))
 
     def _network(self, program_class: ProgramClass, settings: Settings) -> Network:
         model = settings.model
         if isinstance(model, PythonTable):
-            return self._user_network(settings, model)
+            return self._user_network(settings, model, self._data)
+        assert isinstance(model, MlpTable)
         compiled_in = json.loads(program_class.settings).get("model.activation")
         traced = isinstance(compiled_in, list)
         activations = compiled_in if traced else (model.activation,)
         size = program_class.padded_width, program_class.padded_depth
         return _mlp_network(settings, model, self._data, activations, size)
 
-    def _user_network(self, settings: Settings, model: PythonTable) -> UserNetwork:
+    def _user_network(self, settings: Settings, model: PythonTable, data: DataSpec) -> UserNetwork:
         """The same one for trials of one structure, for it keeps what it has traced."""
-        data = self._data
         network = UserNetwork(
             function=model.function,
             base_dir=settings.base_dir,

@@ -45,7 +45,7 @@ class Criterion:
         return jnp.mean(jax.vmap(of_target, in_axes=1)(outputs, jnp.asarray(y)) * units)
 
 
-def criterion_of(settings: Settings, data: DataSpec) -> Criterion:
-    """The loss that a study names, over its data."""
-    name = settings.train.loss
-    return Criterion(loss_of(settings, data.class_weights), degree_of(name), data.y_scale)
+def criterion_of(name: str, settings: Settings, data: DataSpec) -> Criterion:
+    """The loss of this name, over the data of a study."""
+    loss = loss_of(name, settings.base_dir, data.class_weights)
+    return Criterion(loss, degree_of(name), data.y_scale)

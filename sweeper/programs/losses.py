@@ -6,13 +6,13 @@ Optional hyperparameters of a loss are in `hparams` where they are compiled in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from sweeper.config import Settings
 from sweeper.programs.program import AnyArray, Hparams
 from sweeper.user_code import load_function
 
@@ -23,19 +23,18 @@ LABEL_SMOOTHING = "train.label_smoothing"
 HUBER_DELTA = "train.huber_delta"
 
 
-def loss_of(settings: Settings, class_weights: Sequence[float] = ()) -> Loss:
-    """The loss that a study names; the user's own is given outputs and targets alone.
+def loss_of(name: str, base_dir: Path, class_weights: Sequence[float] = ()) -> Loss:
+    """The loss of this name; the user's own is given outputs and targets alone.
 
     Of classes with weights, each example counts for that of its class, and the sum is divided by
     the sum of weights: so it is with PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's
     `log_loss`.
     """
-    name = settings.train.loss
     if name in _OF_EXAMPLES and class_weights:
         return _weighted(_OF_EXAMPLES[name], class_weights)
     if name in LOSSES:
         return LOSSES[name]
-    function = load_function(name, settings.base_dir)
+    function = load_function(name, base_dir)
     return lambda outputs, y, hparams: function(outputs, y)
 
 

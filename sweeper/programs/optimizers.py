@@ -32,7 +32,7 @@ def optimizer_of(
 
     `step` counts the updates before this one, for the learning rate.
     """
-    table = settings.optimizer
+    table = settings.sole_optimizer
     clipping = [
         transformation(hparams[key])
         for key, transformation in _CLIPPING.items()

@@ -16,10 +16,14 @@ Hparams = Mapping[str, Float[AnyArray, ""]]
 Metrics = tuple[Float[Array, ""], ...]
 
 
+Parameters = PyTree[Float[AnyArray, " parameters"]]
+"""A vector of parameters, or one for each part of a model."""
+
+
 class Kept(eqx.Module):
     """The parameters after the best epoch so far, and its `score`, of which more is better."""
 
-    model: Float[AnyArray, " parameters"]
+    model: Parameters
     score: Float[AnyArray, ""]
 
 
@@ -33,19 +37,19 @@ class Patience(eqx.Module):
 class State(eqx.Module):
     """What a lane carries from step to step: arrays alone, so that lanes can be stacked.
 
-    `model` is the vector of its parameters; `step` counts updates from 0. The others are there
+    `model` are its parameters; `step` counts updates from 0. The others are there
     where the program has a use for them: `average` is the running average of the parameters.
     """
 
-    model: Float[AnyArray, " parameters"]
+    model: Parameters
     optimizer: PyTree[Array]
     step: Int[Array, ""]
-    average: Float[AnyArray, " parameters"] | None = None
+    average: Parameters | None = None
     kept: Kept | None = None
     patience: Patience | None = None
 
 
-def measured(state: State) -> Float[AnyArray, " parameters"]:
+def measured(state: State) -> Parameters:
     """The parameters that an epoch is measured with."""
     return state.model if state.average is None else state.average
 
@@ -159,8 +163,10 @@ class Program(Protocol):
         """`state` at step 0 with what is made inside the compiled program: optimizer states."""
         ...
 
-    def step(self, state: State, batch: Batch, lane: Lane) -> tuple[State, Metrics]:
-        """One update, and what was measured on the batch before it."""
+    def step(
+        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+    ) -> tuple[State, Metrics]:
+        """One update, and what was measured on the batch before it; epochs count from 0 here."""
         ...
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:

@@ -24,7 +24,7 @@ Schedule = Callable[[Number, Number, Mapping[str, Number]], Rate]
 
 def rate_of(settings: Settings, hparams: Hparams, step: Number) -> Number:
     """The learning rate of the update after `step` others."""
-    lr, name = hparams["optimizer.lr"], settings.optimizer.schedule.name
+    lr, name = hparams["optimizer.lr"], settings.sole_optimizer.schedule.name
     if name == "constant":
         return lr
     shape = {

@@ -117,7 +117,7 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
         state, curve = carry
-        state, trained = _train_epoch(program, state, lane, parts, order[index])
+        state, trained = _train_epoch(program, state, lane, parts, order[index], index)
         row = jnp.stack((*trained, *_validate(program, state, lane, parts)))
         return program.remember(state, row, lane.lane), curve.at[index].set(row)
 
@@ -140,12 +140,17 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
 
 
 def _train_epoch(
-    program: Program, state: State, lane: Lanes, parts: Parts, order: Int[Array, "steps batch"]
+    program: Program,
+    state: State,
+    lane: Lanes,
+    parts: Parts,
+    order: Int[Array, "steps batch"],
+    epoch: Int[Array, ""],
 ) -> tuple[State, tuple[Array, ...]]:
     """One pass over the training part in this `order`, and the means of its steps."""
 
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
-        return program.step(state, parts.rows(rows, lane.member), lane.lane)
+        return program.step(state, parts.rows(rows, lane.member), lane.lane, epoch)
 
     state, measured = lax.scan(step, state, order)
     return state, tuple(jnp.mean(values) for values in measured)

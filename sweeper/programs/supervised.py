@@ -11,18 +11,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from sweeper.config import Settings
-from sweeper.config.settings import Judge
 from sweeper.models.network import Network
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.epochs import begun, has_ended, remembered, stepped
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.program import Batch, Hparams, Kept, Lane, Metrics, Patience, State, measured
-from sweeper.programs.schedules import STEPS
+from sweeper.programs.part_hparams import schedule_steps
+from sweeper.programs.program import Batch, Hparams, Lane, Metrics, State, measured
 from sweeper.randomness import generator, words
 
 
@@ -79,19 +79,11 @@ class Supervised:
 
     def begin(self, state: State, lane: Lane) -> State:
         moments = self._optimizer(lane.hparams, 0).init(state.model)
-        model, dtype = jnp.asarray(state.model), self.data.dtype
-        worst, none_waited = jnp.asarray(-jnp.inf, dtype), jnp.zeros_like(state.step)
-        its = self.settings
-        return State(
-            state.model,
-            moments,
-            state.step,
-            average=model if its.has("train.ema") else None,
-            kept=None if its.keeps is None else Kept(model, worst),
-            patience=None if its.stops is None else Patience(worst, none_waited),
-        )
+        return begun(self.settings, state, moments, self.data.dtype)
 
-    def step(self, state: State, batch: Batch, lane: Lane) -> tuple[State, Metrics]:
+    def step(
+        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+    ) -> tuple[State, Metrics]:
         keys = None
         if self.network.needs_keys:
             key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
@@ -107,11 +99,7 @@ class Supervised:
         optimizer = self._optimizer(lane.hparams, state.step)
         updates, moments = optimizer.update(gradients, state.optimizer, state.model)
         model = eqx.apply_updates(state.model, updates)
-        average = None
-        if state.average is not None:
-            decay = lane.hparams["train.ema"]
-            average = decay * state.average + (1 - decay) * model
-        state = State(model, moments, state.step + 1, average, state.kept, state.patience)
+        state = stepped(state, model, moments, lane)
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
         return state, (self._criterion.told(value, outputs, batch.y, hparams),)
 
@@ -128,42 +116,16 @@ class Supervised:
         return self.settings.stops is not None
 
     def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
-        kept, patience = state.kept, state.patience
-        if kept is not None and self.settings.keeps is not None:
-            score = self._score(row, self.settings.keeps)
-            score = jnp.where(jnp.isfinite(score), score, -jnp.inf)
-            # where nothing was finite so far, the last is as good as any
-            is_best = (score > kept.score) | jnp.isneginf(kept.score)
-            fresh = Kept(jnp.asarray(measured(state)), score)
-            kept = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), fresh, kept)
-        if patience is not None and self.settings.stops is not None:
-            score = self._score(row, self.settings.stops)
-            least = patience.score + lane.hparams["train.early_stop.min_delta"]
-            is_better = jnp.isfinite(score) & (score > least)
-            patience = Patience(
-                jnp.where(is_better, score, patience.score),
-                jnp.where(is_better, 0, patience.waited + 1),
-            )
-        return replace(state, kept=kept, patience=patience)
+        return remembered(self.settings, self.metrics, state, row, lane)
 
     def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
-        assert state.patience is not None, "asked where lanes may end early"
-        return jnp.asarray(state.patience.waited >= lane.hparams["train.early_stop.patience"])
-
-    def _score(self, row: Float[Array, " metrics"], judge: Judge) -> Float[Array, ""]:
-        """What an epoch is worth, of which more is better."""
-        value = row[self.metrics.index(judge.metric)]
-        return value if judge.maximize else -value
+        return has_ended(state, lane)
 
     def _optimizer(self, hparams: Mapping[str, Any], step: Any) -> Any:
         return optimizer_of(self.settings, hparams, self.network, step)
 
     def _hparams(self, settings: Settings) -> dict[str, float]:
-        """What a lane is told; the steps that it trains, where its rate depends on them."""
-        if settings.optimizer.schedule.name == "constant":
-            return settings.traced()
-        steps = self.data.train_rows // settings.train.batch_size
-        return settings.traced() | {STEPS: float(settings.train.epochs * steps)}
+        return settings.traced() | schedule_steps(settings, self.data)
 
     def _over_parameters(self, function: Callable[[Any], Any], state: State) -> State:
         """`state` with `function` of every leaf that has one number a parameter."""
@@ -172,7 +134,7 @@ class Supervised:
 
     @cached_property
     def _criterion(self) -> Criterion:
-        return criterion_of(self.settings, self.data)
+        return criterion_of(self.settings.train.loss, self.settings, self.data)
 
     @cached_property
     def _metrics(self) -> tuple[Metric, ...]:

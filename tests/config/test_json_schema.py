@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sweeper.config import parse
-from sweeper.config.draft import TABLES
 from sweeper.config.json_schema import DIALECT, kinds_of, study_schema
+from sweeper.config.tables import TABLES
 from tests.command_line import STUDY, CommandLine
 from tests.config.conftest import VALID
 from tests.config.schema_checker import faults

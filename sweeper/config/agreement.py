@@ -1,0 +1,81 @@
+"""What a program and the model that it trains must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sweeper.config.alternating import DATA, AlternatingTable, unfit_metrics, unfit_phases
+from sweeper.config.parts import PartsTable, unfit_wiring
+from sweeper.config.refusals import MISSING
+from sweeper.config.table import Fault, Table
+
+
+def unfit_parts(model: Table | None, train: Table | None) -> Iterator[Fault]:
+    """A program of one model is given one, a program of parts those that it names."""
+    if not isinstance(train, AlternatingTable):
+        if isinstance(model, PartsTable) and train is not None:
+            found = "several parts, and the program supervised trains one model"
+            yield Fault("model", found, 'write train.program = "alternating", or one [model]')
+        return
+    if not isinstance(model, PartsTable):
+        if model is not None:
+            found = "one model, and the program alternating trains parts"
+            yield Fault("model", found, "write a table [model.NAME] for each")
+        return
+    inputs = inputs_of(model)
+    faults = [*unfit_wiring(inputs), *unfit_phases(train, inputs)]
+    yield from faults
+    yield from unfit_metrics(train)
+    if not faults:
+        yield from _unfit_sizes(model, train)
+
+
+def inputs_of(model: PartsTable) -> dict[str, str | None]:
+    """The part that feeds each part; None where it is the data."""
+    return {name: part.input for name, part in model.parts.items()}
+
+
+def out_sizes(model: PartsTable, train: AlternatingTable, of_data: int) -> Mapping[str, int]:
+    """How many numbers each part gives out, where the data's targets are `of_data` numbers."""
+    return {name: _size(name, model, train, of_data) or 0 for name in model.parts}
+
+
+def _size(
+    name: str, model: PartsTable, train: AlternatingTable, of_data: int, seen: tuple[str, ...] = ()
+) -> int | None:
+    """Its own, or that of what a loss compares it with; None where nothing tells."""
+    own = model.parts[name].out_size
+    if own is not None or name in seen:
+        return own
+    for loss in train.by_loss.values():
+        if loss.of == name and loss.against == DATA:
+            return of_data
+    others = [loss.against for loss in train.by_loss.values() if loss.of == name]
+    others += [loss.of for loss in train.by_loss.values() if loss.against == name]
+    sizes = (_size(other, model, train, of_data, (*seen, name)) for other in others)
+    return next((size for size in sizes if size is not None), None)
+
+
+def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Fault]:
+    of_data = -1  # no part can write it
+    for name in model.parts:
+        if _size(name, model, train, of_data) is None:
+            found = f"{MISSING}, and no loss tells the size of '{name}'"
+            yield Fault(f"model.{name}.out_size", found, "write out_size = ...")
+    for name, part in model.parts.items():
+        if part.in_size is not None:
+            source = "the data" if part.input is None else f"'{part.input}'"
+            found = f"{part.in_size}, and '{name}' takes in what {source} gives"
+            yield Fault(f"model.{name}.in_size", found, "remove it")
+    for name, loss in train.by_loss.items():
+        own = _size(loss.of, model, train, of_data)
+        other = of_data if loss.against == DATA else _size(loss.against, model, train, of_data)
+        if None in (own, other) or own == other:
+            continue
+        if loss.against == DATA:
+            found = f"{own}, and the loss {name} compares '{loss.of}' with the data"
+            yield Fault(f"model.{loss.of}.out_size", found, "remove it: the data tell")
+        else:
+            sizes = f"'{loss.of}' gives {own} numbers, '{loss.against}' {other}"
+            found = sizes.replace("-1", "those of the data")
+            yield Fault(f"train.losses.{name}", found, "write the same out_size for both")

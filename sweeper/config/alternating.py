@@ -1,0 +1,225 @@
+"""`[train]` of `alternating`: phases, each of which trains some parts of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sweeper.config.kinds import Count, OneOf, is_function
+from sweeper.config.named import Named, Recipe, tables_of, unfit_names
+from sweeper.config.parts import in_order, unknown_part, upstream
+from sweeper.config.reading import RawTable, is_table
+from sweeper.config.refusals import MISSING
+from sweeper.config.roles import FIXED, TRACED
+from sweeper.config.table import Fault, Table
+from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, metrics_of
+
+DATA = "y"  # what a loss compares a part with where it is the data
+
+_Rate = Annotated[float, Field(gt=0, le=1e38)]
+
+
+class LossTable(Table):
+    """`[train.losses.NAME]`: how far the output of a part is from the data, or from another's."""
+
+    of: Annotated[str, FIXED] = Field(description="the part whose output it judges", examples=["b"])
+    against: Annotated[str, FIXED] = Field(
+        default=DATA,
+        description='"y" for the data, or a part, whose output is then taken as given: its '
+        "gradient is stopped",
+        examples=["b"],
+    )
+    kind: Annotated[str, OneOf(tuple(TASK_OF_LOSS)), FIXED] = Field(
+        description="as train.loss of supervised", examples=["mse"]
+    )
+
+
+class PhaseTable(Table):
+    """`[train.phases.NAME]`: epochs in which one loss trains some of the parts."""
+
+    epochs: Annotated[Count, TRACED] = Field(description="in each cycle", examples=[4])
+    loss: Annotated[str, FIXED] = Field(
+        description="one of [train.losses], by name", examples=["data"]
+    )
+    trains: Annotated[tuple[str, ...], Field(strict=False, min_length=1), FIXED] = Field(
+        description="the parts that it moves; the others are frozen, their optimizer state too",
+        examples=[["a", "b"]],
+    )
+    lr: Annotated[_Rate | None, TRACED] = Field(
+        default=None,
+        description="learning rate in this phase; else the optimizer's",
+        examples=[1e-3],
+    )
+
+
+class WarmupTable(Table):
+    """`train.warmup`: epochs of one phase before the first cycle."""
+
+    phase: Annotated[str, FIXED] = Field(description="the phase, by name", examples=["fit"])
+    epochs: Annotated[Count, TRACED] = Field(description="how long it lasts", examples=[10])
+
+
+class Losses(Named):
+    """The losses by name."""
+
+
+class Phases(Named):
+    """The phases by name."""
+
+
+class AlternatingTable(Named, EpochsTable):
+    """Trains the parts of a model in turns."""
+
+    program: Annotated[Literal["alternating"], FIXED] = Field(description="how a model is trained")
+    losses: dict[str, LossTable] = Field(description="what phases minimise, by name")
+    phases: dict[str, PhaseTable] = Field(description="what is trained in turns, by name")
+    warmup: WarmupTable | None = Field(
+        default=None, description="a phase that is trained once, before the first cycle"
+    )
+    cycle: Annotated[tuple[str, ...], Field(strict=False, min_length=1), FIXED] = Field(
+        description="the phases of a cycle in their order", examples=[["fit", "follow"]]
+    )
+    switching: Annotated[Literal["cond", "flag", "separate"], FIXED] = Field(
+        default="cond",
+        description="cond: one program that branches; flag: one program a phase, of one step that "
+        "is told its phase; separate: one program a phase, of a step of its own",
+    )
+    metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
+        default=(),
+        description="reported besides the losses, of the part that the first loss compares with "
+        "the data",
+        examples=[["r2"]],
+    )
+    task: Annotated[Task | None, FIXED] = Field(
+        default=None, description="what the target is; needed where a loss is a function of yours"
+    )
+
+    @property
+    def by_loss(self) -> Mapping[str, LossTable]:
+        """The losses by name."""
+        return tables_of(self.losses)  # type: ignore[arg-type]
+
+    @property
+    def by_phase(self) -> Mapping[str, PhaseTable]:
+        """The phases by name."""
+        return tables_of(self.phases)  # type: ignore[arg-type]
+
+    @property
+    def of_data(self) -> str | None:
+        """The first loss that compares a part with the data; None where none does."""
+        return next((name for name, loss in self.by_loss.items() if loss.against == DATA), None)
+
+    @property
+    def loss(self) -> str:
+        """The kind of that loss."""
+        return self.by_loss[self.of_data].kind if self.of_data is not None else "mse"
+
+    @property
+    def functions(self) -> Mapping[str, str]:
+        own = {
+            loss.kind: f"losses.{name}.kind"
+            for name, loss in self.by_loss.items()
+            if is_function(loss.kind)
+        }
+        return own | {metric: "metrics" for metric in self.metrics if is_function(metric)}
+
+    @property
+    def loss_names(self) -> tuple[str, ...]:
+        return tuple(f"loss_{name}" for name in self.by_loss)
+
+    def phase_at(self, epoch: int) -> str:
+        """The phase of an epoch, which count from 1."""
+        before = epoch - 1
+        if self.warmup is not None:
+            if before < self.warmup.epochs:
+                return self.warmup.phase
+            before -= self.warmup.epochs
+        lengths = [self.by_phase[name].epochs for name in self.cycle]
+        before %= sum(lengths)
+        for name, length in zip(self.cycle, lengths, strict=True):
+            if before < length:
+                return name
+            before -= length
+        raise AssertionError("a place within the cycle")
+
+
+def alternating_recipe(raw: RawTable) -> Recipe:
+    """The table that a raw `[train]` of this program is read by."""
+
+    def named(base: type[Named], name: str, table: type[Table]) -> tuple[str, Recipe]:
+        inner = raw.get(name)
+        names = [*inner] if is_table(inner) else []
+        return name, Recipe(base, tuple((one, table) for one in names))
+
+    tables = named(Losses, "losses", LossTable), named(Phases, "phases", PhaseTable)
+    return Recipe(AlternatingTable, tables)
+
+
+def unfit_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> Iterator[Fault]:
+    """Losses are of parts, phases of losses and of parts that these depend on."""
+    losses, phases = train.by_loss, train.by_phase
+    for name, table in (("losses", losses), ("phases", phases)):
+        if not table:
+            yield Fault(f"train.{name}", MISSING, f"write [train.{name}.NAME]")
+    yield from unfit_names({**losses}, "train.losses")
+    for name, loss in losses.items():
+        if loss.of not in inputs:
+            yield unknown_part(f"train.losses.{name}.of", loss.of, [*inputs])
+        if loss.against not in (DATA, *inputs):
+            yield unknown_part(f"train.losses.{name}.against", loss.against, [DATA, *inputs])
+        if loss.against == loss.of:
+            key = f"train.losses.{name}.against"
+            yield Fault(key, f"'{loss.of}' against itself", f'write "{DATA}", or another part')
+    for name, phase in phases.items():
+        yield from _unfit_phase(f"train.phases.{name}", phase, losses, inputs)
+    wanted = [("train.cycle", name) for name in train.cycle]
+    if train.warmup is not None:
+        wanted.append(("train.warmup.phase", train.warmup.phase))
+    for key, name in wanted:
+        if name not in phases:
+            yield Fault(key, f"no phase '{name}'", f"the phases are {', '.join(phases)}")
+    used = {name for _, name in wanted}
+    for name in phases:
+        if name not in used:
+            yield Fault(f"train.phases.{name}", "in no cycle", "name it in train.cycle")
+
+
+def _unfit_phase(
+    key: str,
+    phase: PhaseTable,
+    losses: Mapping[str, LossTable],
+    inputs: Mapping[str, str | None],
+) -> Iterator[Fault]:
+    loss = losses.get(phase.loss)
+    if loss is None:
+        found = f"no loss '{phase.loss}'"
+        yield Fault(f"{key}.loss", found, f"the losses are {', '.join(losses)}")
+    for part in phase.trains:
+        if part not in inputs:
+            yield unknown_part(f"{key}.trains", part, [*inputs])
+        elif loss is not None and loss.of in inputs and part not in upstream(loss.of, inputs):
+            reached = ", ".join(
+                name for name in in_order(inputs) if name in upstream(loss.of, inputs)
+            )
+            found = f"the loss {phase.loss} does not depend on '{part}'"
+            yield Fault(f"{key}.trains", found, f"write some of {reached}")
+
+
+def unfit_metrics(train: AlternatingTable) -> Iterable[Fault]:
+    """Metrics are of the data, and of its task."""
+    of_data = train.of_data
+    if of_data is None:
+        found = f'no loss is against "{DATA}"'
+        yield Fault("train.losses", found, f'write against = "{DATA}" in one of them')
+        return
+    if TASK_OF_LOSS.get(train.loss, train.task) is None:
+        found = f"missing, and '{train.loss}' does not tell what the target is"
+        yield Fault("train.task", found, 'write task = "classes" or "numbers"')
+        return
+    fitting = metrics_of(train.loss)
+    for metric in train.metrics:
+        if metric not in fitting and not is_function(metric):
+            found = f"{metric} does not go with the loss {train.loss}"
+            yield Fault("train.metrics", found, f"write some of {', '.join(fitting)}")

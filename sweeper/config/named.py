@@ -1,0 +1,72 @@
+"""Tables under names of the user's own, such as `[model.NAME]`: their keys are known with the file.
+
+A table that holds some is made when the file is read, with a field for each name. From there on
+nothing tells it from a table that is written down in this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+from pydantic import Field, create_model
+
+from sweeper.config.refusals import shown
+from sweeper.config.table import Fault, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a table is made: the settings of `base`, and tables at these names beside them."""
+
+    base: type[Named]
+    tables: tuple[tuple[str, type[Table] | Recipe], ...]
+
+    def made(self) -> type[Named]:
+        """The table, the same one for equal recipes."""
+        return _made(self)
+
+
+class Named(Table):
+    """A table that is made of a recipe; it is pickled as such, for its type is in no module."""
+
+    recipe: ClassVar[Recipe]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self).recipe, dict(self))
+
+
+def tables_of(table: Table) -> Mapping[str, Any]:
+    """The tables of `table` by name, in the order of the file."""
+    named = ((name, getattr(table, name)) for name in type(table).model_fields)
+    return {name: inner for name, inner in named if isinstance(inner, Table)}
+
+
+def unfit_names(names: Mapping[str, object], under: str) -> Iterator[Fault]:
+    """Names become parts of columns and keys."""
+    for name in names:
+        key = f"{under}.{name}"
+        if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
+            mend = "write letters, digits and '_' alone, a letter first"
+            yield Fault(key, f"{shown(name)} cannot be a name", mend)
+        elif hasattr(Table, name):
+            yield Fault(key, f"{shown(name)} is a word of this program", "write another name")
+
+
+@cache
+def _made(recipe: Recipe) -> type[Named]:
+    fields: dict[str, Any] = {}
+    for name, table in recipe.tables:
+        kind = table.made() if isinstance(table, Recipe) else table
+        inherited = recipe.base.model_fields.get(name)
+        meaning = inherited.description if inherited else kind.__doc__
+        fields[name] = (kind, Field(description=meaning))
+    made = create_model(recipe.base.__name__, __base__=recipe.base, **fields)
+    made.recipe = recipe
+    return made
+
+
+def _restored(recipe: Recipe, values: Mapping[str, Any]) -> Named:
+    return recipe.made().model_construct(**values)

@@ -1,0 +1,87 @@
+"""`[optimizer.NAME]`: an optimizer for each part of a model, with a state of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sweeper.config.kinds import is_function
+from sweeper.config.named import Named, Recipe, tables_of
+from sweeper.config.optimizer import OPTIMIZERS, OptimizerTable, UserOptimizerTable
+from sweeper.config.parts import unknown_part
+from sweeper.config.reading import RawTable, is_table
+from sweeper.config.refusals import MISSING, unknown_name
+from sweeper.config.table import Fault, Table
+
+# tables that every optimizer has
+_OWN = ("schedule", "decay")
+
+
+class OptimizersTable(Named):
+    """The optimizers by the name of the part that each of them moves."""
+
+    @property
+    def by_part(self) -> Mapping[str, OptimizerTable]:
+        """The optimizers by part."""
+        return tables_of(self)
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether each treats each number by itself."""
+        return all(table.elementwise for table in self.by_part.values())
+
+    @property
+    def slots(self) -> int:
+        """Arrays of the size of a part's parameters that its optimizer keeps, at most."""
+        return max(table.slots for table in self.by_part.values())
+
+
+def has_several(raw: object) -> bool:
+    """Whether a raw `[optimizer]` is one of several: it holds tables under names."""
+    return is_table(raw) and any(is_table(raw[name]) for name in raw if name not in _OWN)
+
+
+def optimizers_recipe(raw: RawTable, parts: Sequence[str]) -> tuple[Recipe, list[Fault]]:
+    """The table that they are read by, and what is wrong with their names."""
+    faults: list[Fault] = []
+    tables: list[tuple[str, type[Table]]] = []
+    for name, own in raw.items():
+        key = f"optimizer.{name}"
+        if not is_table(own):
+            mend = "write it in the table of a part"
+            faults.append(Fault(key, "no optimizer, beside those of parts", mend))
+        elif name not in parts:
+            faults.append(unknown_part(key, name, parts))
+        else:
+            kind, fault = _kind(f"{key}.name", own.get("name"))
+            faults += fault
+            tables += [] if kind is None else [(name, kind)]
+    missing = [name for name in parts if name not in raw]
+    faults += [
+        Fault("optimizer", f"none for '{name}'", f"write [optimizer.{name}]") for name in missing
+    ]
+    return Recipe(OptimizersTable, tuple(tables)), faults
+
+
+def _kind(key: str, name: Any) -> tuple[type[Table] | None, list[Fault]]:
+    options = ", ".join(OPTIMIZERS)
+    if name is None:
+        return None, [Fault(key, MISSING, f"write one of {options}")]
+    if isinstance(name, str) and is_function(name):
+        return UserOptimizerTable, []
+    if not isinstance(name, str) or name not in OPTIMIZERS:
+        return None, [unknown_name(key, name, f'{options}, or "module:function"')]
+    return OPTIMIZERS[name], []
+
+
+def each(raw: object, kind: type[Table]) -> Iterator[tuple[str, RawTable, type[Table]]]:
+    """The raw `[optimizer]`, or each of several, with its key and what describes it."""
+    if not is_table(raw):
+        return
+    if not issubclass(kind, OptimizersTable):
+        yield "optimizer", raw, kind
+        return
+    for name, field in kind.model_fields.items():
+        inner: Any = field.annotation
+        if is_table(raw.get(name)):
+            yield f"optimizer.{name}", raw[name], inner

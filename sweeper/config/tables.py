@@ -1,0 +1,121 @@
+"""The tables of a study file, and which kind of table each of them is in a given file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sweeper.config.alternating import AlternatingTable, alternating_recipe
+from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
+from sweeper.config.execution import ExecutionTable
+from sweeper.config.kinds import is_function
+from sweeper.config.model import MixedTable, MlpTable, PythonTable
+from sweeper.config.named import unfit_names
+from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
+from sweeper.config.optimizers import has_several, optimizers_recipe
+from sweeper.config.parts import has_parts, parts_recipe
+from sweeper.config.reading import RawTable, is_table
+from sweeper.config.refusals import MISSING, shown, unknown_name
+from sweeper.config.results import ResultsTable
+from sweeper.config.schedule import ScheduleTable
+from sweeper.config.study import StudyTable
+from sweeper.config.table import Fault, Table
+from sweeper.config.train import SupervisedTable
+from sweeper.config.trial import TRIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """A table whose settings depend on one of them: `of` is by the value of the setting `by`.
+
+    `default` is the value where none is written, `mixed` the table where it is searched, `own`
+    that of a function of the user's.
+    """
+
+    by: str
+    of: Mapping[str, type[Table]]
+    default: str | None = None
+    mixed: type[Table] | None = None
+    own: type[Table] | None = None
+
+
+TABLES: dict[str, type[Table] | Variants] = {
+    "study": StudyTable,
+    "data": Variants(
+        "source",
+        {
+            "sklearn": SklearnTable,
+            "csv": CsvTable,
+            "parquet": ParquetTable,
+            "npz": NpzTable,
+            "python": FunctionTable,
+        },
+    ),
+    "model": Variants("kind", {"mlp": MlpTable, "python": PythonTable}, "mlp", MixedTable),
+    "optimizer": Variants("name", OPTIMIZERS, None, MixedOptimizerTable, UserOptimizerTable),
+    "train": Variants(
+        "program", {"supervised": SupervisedTable, "alternating": AlternatingTable}, "supervised"
+    ),
+    "schedule": ScheduleTable,
+    "execution": ExecutionTable,
+    "results": ResultsTable,
+    "trial": TRIAL,
+}
+DISCRIMINATORS = {name: kind.by for name, kind in TABLES.items() if isinstance(kind, Variants)}
+
+Kind = tuple[type[Table] | None, list[Fault]]
+
+
+def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
+    """What describes the table `name` of a raw study file, and what is wrong with its kind.
+
+    None where it does not say. `searches` tells whether a dotted key is searched.
+    """
+    own = raw.get(name, {})
+    if not is_table(own):
+        return None, [Fault(name, f"{shown(own)} is not a table", f"write [{name}]")]
+    if name == "model" and has_parts(own):
+        return _parts(own)
+    if name == "optimizer" and has_parts(raw.get("model")) and has_several(own):
+        recipe, faults = optimizers_recipe(own, list(raw["model"]))
+        return (None if faults else recipe.made()), faults
+    kind = TABLES[name]
+    if not isinstance(kind, Variants):
+        return kind, []
+    chosen, faults = _variant(name, kind, own, searches)
+    if chosen is AlternatingTable:
+        faults += _unfit_names_in(own, "losses", "phases")
+        return (None if faults else alternating_recipe(own).made()), faults
+    return chosen, faults
+
+
+def _variant(name: str, kind: Variants, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
+    key, options = f"{name}.{kind.by}", ", ".join(kind.of)
+    options += ', or "module:function"' if kind.own is not None else ""
+    if kind.mixed is not None and searches(key):
+        return kind.mixed, []
+    chosen = raw.get(kind.by, kind.default)
+    if chosen is None:
+        return None, [Fault(key, MISSING, f"write one of {options}")]
+    if kind.own is not None and isinstance(chosen, str) and is_function(chosen):
+        return kind.own, []
+    if not isinstance(chosen, str) or chosen not in kind.of:
+        return None, [unknown_name(key, chosen, options)]
+    return kind.of[chosen], []
+
+
+def _parts(raw: RawTable) -> Kind:
+    faults = [*unfit_names(raw, "model")]
+    recipe, unfit = parts_recipe(raw)
+    faults += unfit
+    return (None if faults else recipe.made()), faults
+
+
+def _unfit_names_in(raw: RawTable, *names: str) -> list[Fault]:
+    inner = {name: raw.get(name) for name in names}
+    return [
+        fault
+        for name, table in inner.items()
+        if is_table(table)
+        for fault in unfit_names(table, f"train.{name}")
+    ]

@@ -1,0 +1,119 @@
+"""A model of several parts as a program sees it: a vector of parameters for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from numpy.typing import NDArray
+
+from sweeper.config import Settings
+from sweeper.models.mlp import AnyArray
+from sweeper.models.network import Network, Traced, Vector
+
+Vectors = Mapping[str, Vector]
+Outputs = Mapping[str, Float[Array, "batch out"]]
+Hparams = Mapping[str, Any]
+
+
+class PartsModel(eqx.Module):
+    """The parts of a model as Equinox has them, and which of them feeds which."""
+
+    parts: dict[str, eqx.Module]
+    inputs: tuple[tuple[str, str | None], ...] = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, " features"]) -> dict[str, Array]:
+        """The outputs of all parts for one example."""
+        outputs: dict[str, Array] = {}
+        for name, source in self.inputs:
+            part: Any = self.parts[name]
+            outputs[name] = part(x if source is None else outputs[source])
+        return outputs
+
+
+@dataclass(frozen=True)
+class PartNetworks:
+    """The networks of all parts by name, and what feeds each of them: None is the data.
+
+    Both are in an order in which a part comes after the one that feeds it.
+    """
+
+    networks: tuple[tuple[str, Network], ...]
+    inputs: tuple[tuple[str, str | None], ...]
+
+    @property
+    def by_name(self) -> dict[str, Network]:
+        """The networks by the name of their part."""
+        return dict(self.networks)
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether outputs take keys in training."""
+        return any(network.needs_keys for _, network in self.networks)
+
+    @property
+    def n_parameters(self) -> int:
+        """The numbers of all parts together."""
+        return sum(network.n_parameters for _, network in self.networks)
+
+    def initial(
+        self, settings: Settings, generator: Callable[[str], np.random.Generator]
+    ) -> dict[str, NDArray[Any]]:
+        """The vectors of a trial before it is trained, each drawn with a generator of its own."""
+        return {
+            name: network.initial(settings.of_part(name), generator(name))
+            for name, network in self.networks
+        }
+
+    def traced(self, settings: Settings) -> dict[str, int]:
+        """What of the trial's structure the compiled program is told, `PART.name` each."""
+        return {
+            f"{name}.{key}": value
+            for name, network in self.networks
+            for key, value in network.traced(settings.of_part(name)).items()
+        }
+
+    def outputs(
+        self,
+        parameters: Vectors,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        key: PRNGKeyArray | None = None,
+        hparams: Hparams | None = None,
+    ) -> dict[str, Float[Array, "batch out"]]:
+        """The outputs of every part for each example; `key` is given in training alone."""
+        outputs: dict[str, Array] = {}
+        sources = dict(self.inputs)
+        for index, (name, network) in enumerate(self.networks):
+            source = sources[name]
+            given = x if source is None else outputs[source]
+            keys = None
+            if key is not None and network.needs_keys:
+                keys = jax.random.split(jax.random.fold_in(key, index), len(given))
+            own = {
+                k.removeprefix(f"{name}."): traced[k] for k in traced if k.startswith(f"{name}.")
+            }
+            dropout = (hparams or {}).get(f"model.{name}.dropout", 0.0)
+            outputs[name] = network.outputs(parameters[name], given, own, keys, dropout)
+        return outputs
+
+    def model(self, parameters: Vectors) -> PartsModel:
+        """The model as Equinox has it."""
+        parts = {name: network.model(parameters[name]) for name, network in self.networks}
+        return PartsModel(parts, self.inputs)
+
+    def over_parameters(self, function: Callable[[Network, str, Any], Any], tree: PyTree) -> PyTree:
+        """`tree` with `function` of every leaf under the name of a part, and of that part."""
+        networks = self.by_name
+
+        def mapped(path: tuple[Any, ...], leaf: Any) -> Any:
+            names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
+            name = next((name for name in names if name in networks), None)
+            return leaf if name is None else function(networks[name], name, leaf)
+
+        return jax.tree_util.tree_map_with_path(mapped, tree)

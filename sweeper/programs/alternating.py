@@ -1,0 +1,266 @@
+"""`alternating`: phases that train some parts of a model and leave the others as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from sweeper.config import Settings
+from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
+from sweeper.config.optimizers import OptimizersTable
+from sweeper.models.part_networks import PartNetworks
+from sweeper.programs.criterion import Criterion, criterion_of
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.metrics import Metric, metric_of
+from sweeper.programs.optimizers import optimizer_of
+from sweeper.programs.part_hparams import hparams_of, schedule_steps
+from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
+from sweeper.randomness import generator, words
+
+
+@dataclass(frozen=True)
+class Alternating:
+    """Minimises the loss of the epoch's phase over the parts that the phase trains; see `Program`.
+
+    Every part has an optimizer state of its own, so that a phase leaves those of the parts that it
+    freezes untouched, as `optax.multi_transform` would. The norm of gradients is clipped over all
+    parts that a phase trains together, where they share an optimizer.
+
+    Phases are told by the epoch: the warm-up, then cycles. Their lengths are traced, and may differ
+    between lanes. In a `map` loop that costs nothing, for a lane takes one branch. Under `vmap` the
+    branch of each lane is its own, so that every lane computes every phase: a step then costs as
+    much as one of each phase together.
+
+    `phase` is the only one that is compiled in, where there is one program a phase.
+    """
+
+    settings: Settings
+    data: DataSpec
+    parts: PartNetworks
+    phase: str | None = None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return self._train.metric_names
+
+    @property
+    def test_metrics(self) -> tuple[str, ...]:
+        return self._train.test_metric_names if self.data.has_test else ()
+
+    def abstract(self) -> State:
+        return self._abstract
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
+
+        def generator_of(part: str) -> np.random.Generator:
+            return generator(self.data.seed, f"weights {part}", number, replicate)
+
+        return replace(blank, model=self.parts.initial(settings, generator_of))
+
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+        key = words(self.data.seed, "dropout", number, replicate)[:2]
+        hparams = settings.traced() | schedule_steps(settings, self.data)
+        return Lane.of(hparams, self.parts.traced(settings), key, self.data.dtype)
+
+    def exact_abstract(self, settings: Settings) -> State:
+        def own(network: Any, part: str, leaf: Any) -> Any:
+            if leaf.shape != (network.n_parameters,):
+                return leaf
+            size = network.own_parameters(settings.of_part(part))
+            return jax.ShapeDtypeStruct((size,), leaf.dtype)
+
+        return self.parts.over_parameters(own, self._abstract)
+
+    def exact(self, state: State, settings: Settings) -> State:
+        def own(network: Any, part: str, leaf: Any) -> Any:
+            is_vector = leaf.shape == (network.n_parameters,)
+            return network.own(leaf, settings.of_part(part)) if is_vector else leaf
+
+        return self.parts.over_parameters(own, state)
+
+    def padded(self, state: State, settings: Settings) -> State:
+        def spread(network: Any, part: str, leaf: Any) -> Any:
+            its = settings.of_part(part)
+            is_vector = leaf.shape == (network.own_parameters(its),)
+            return network.padded_from(leaf, its) if is_vector else leaf
+
+        return self.parts.over_parameters(spread, state)
+
+    def model(self, state: State) -> eqx.Module:
+        assert isinstance(state.model, Mapping)
+        return self.parts.model(state.model)
+
+    def begin(self, state: State, lane: Lane) -> State:
+        assert isinstance(state.model, Mapping)
+        moments = {
+            part: self._optimizer(part, lane.hparams, 0).init(vector)
+            for part, vector in state.model.items()
+        }
+        return begun(self.settings, state, moments, self.data.dtype)
+
+    def step(
+        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+    ) -> tuple[State, Metrics]:
+        if self.phase is not None:
+            return self._step_in(self.phase, state, batch, lane)
+        branches = [partial(self._step_in, name) for name in self._train.by_phase]
+        return lax.switch(self._phase_at(epoch, lane), branches, state, batch, lane)
+
+    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+        outputs = self.parts.outputs(measured(state), data.x, lane.traced)  # type: ignore[arg-type]
+        losses = self._losses(outputs, data.y)
+        judged = self._train.by_loss[self._train.of_data or ""].of
+        return (*losses, *(metric(outputs[judged], data.y) for metric in self._metrics))
+
+    @property
+    def ends_early(self) -> bool:
+        return self.settings.stops is not None
+
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
+        return remembered(self.settings, self.metrics, state, row, lane)
+
+    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
+        return has_ended(state, lane)
+
+    def in_phase(self, name: str) -> Alternating:
+        """The program of one phase alone."""
+        return replace(self, phase=name)
+
+    def _step_in(self, name: str, state: State, batch: Batch, lane: Lane) -> tuple[State, Metrics]:
+        """One update in the phase `name`; every loss is measured, whichever is minimised."""
+        phase = self._train.by_phase[name]
+        assert isinstance(state.model, Mapping)
+        trained = {part: state.model[part] for part in phase.trains}
+        key = None
+        if self.parts.needs_keys:
+            key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
+
+        def loss(trained: Any) -> tuple[Float[Array, ""], Metrics]:
+            vectors = {**state.model, **trained}  # type: ignore[dict-item]
+            outputs = self.parts.outputs(vectors, batch.x, lane.traced, key, lane.hparams)
+            value = self._minimised(phase.loss, outputs, batch.y)
+            return value, self._losses(outputs, batch.y)
+
+        (_, losses), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
+        gradients = self._clipped(gradients, lane.hparams)
+        model, moments = {**state.model}, {**state.optimizer}
+        for part in phase.trains:
+            optimizer = self._optimizer(part, lane.hparams, state.step, phase, name)
+            updates, moments[part] = optimizer.update(
+                gradients[part], state.optimizer[part], state.model[part]
+            )
+            model[part] = eqx.apply_updates(state.model[part], updates)
+        return stepped(state, model, moments, lane), losses
+
+    def _losses(self, outputs: Mapping[str, Array], y: AnyArray) -> Metrics:
+        """Every loss as it is told, in the data's own units where its parts have them."""
+        told: list[Float[Array, ""]] = []
+        for name, criterion in self._criteria.items():
+            of, against = self._compared(name, outputs, y)
+            told.append(criterion.told(criterion.minimised(of, against, {}), of, against, {}))
+        return tuple(told)
+
+    def _minimised(self, name: str, outputs: Mapping[str, Array], y: AnyArray) -> Array:
+        return self._criteria[name].minimised(*self._compared(name, outputs, y), {})
+
+    def _compared(
+        self, name: str, outputs: Mapping[str, Array], y: AnyArray
+    ) -> tuple[Array, AnyArray]:
+        """What a loss compares: a part's output, with what is taken as given."""
+        loss = self._train.by_loss[name]
+        if loss.against == DATA:
+            return outputs[loss.of], y
+        return outputs[loss.of], lax.stop_gradient(outputs[loss.against])
+
+    def _phase_at(self, epoch: Int[Array, ""], lane: Lane) -> Int[Array, ""]:
+        """The index of an epoch's phase; `AlternatingTable.phase_at` is the same for one trial."""
+        train, names = self._train, list(self._train.by_phase)
+
+        def length(key: str) -> Int[Array, ""]:
+            return jnp.asarray(lane.hparams[key]).astype(jnp.int32)
+
+        lengths = [length(f"train.phases.{name}.epochs") for name in train.cycle]
+        warmup = train.warmup
+        before = epoch if warmup is None else epoch - length("train.warmup.epochs")
+        ends = jnp.cumsum(jnp.stack(lengths))
+        place = jnp.sum(before % ends[-1] >= ends)
+        index = jnp.asarray([names.index(name) for name in train.cycle])[place]
+        return index if warmup is None else jnp.where(before < 0, names.index(warmup.phase), index)
+
+    def _clipped(self, gradients: Any, hparams: Hparams) -> Any:
+        if isinstance(self.settings.optimizer, OptimizersTable):
+            return gradients  # each optimizer has a norm of its own
+        if not self.settings.has("optimizer.clip_norm"):
+            return gradients
+        clip = optax.clip_by_global_norm(hparams["optimizer.clip_norm"])  # type: ignore[arg-type]
+        return clip.update(gradients, clip.init(gradients))[0]
+
+    def _optimizer(
+        self,
+        part: str,
+        hparams: Hparams,
+        step: Any,
+        phase: PhaseTable | None = None,
+        name: str = "",
+    ) -> optax.GradientTransformation:
+        its = self.settings.of_part(part)
+        own = hparams_of(part, hparams, self.settings)
+        if phase is not None and f"train.phases.{name}.lr" in hparams:
+            own["optimizer.lr"] = hparams[f"train.phases.{name}.lr"]
+        if not isinstance(self.settings.optimizer, OptimizersTable):
+            its = replace(its, parts=its.parts - {"optimizer.clip_norm"})
+        return optimizer_of(its, own, self.parts.by_name[part], step)
+
+    @property
+    def _train(self) -> AlternatingTable:
+        assert isinstance(self.settings.train, AlternatingTable)
+        return self.settings.train
+
+    @cached_property
+    def _criteria(self) -> Mapping[str, Criterion]:
+        """What each loss is; that of parts which none compares with the data has no unit."""
+        in_units = parts_in_units(self._train)
+        found: dict[str, Criterion] = {}
+        for name, loss in self._train.by_loss.items():
+            criterion = criterion_of(loss.kind, self.settings, self.data)
+            is_in_units = loss.against == DATA or {loss.of, loss.against} <= in_units
+            found[name] = criterion if is_in_units else replace(criterion, degree=0)
+        return found
+
+    @cached_property
+    def _metrics(self) -> Sequence[Metric]:
+        return [metric_of(name, self.settings, self.data) for name in self._train.metrics]
+
+    @cached_property
+    def _abstract(self) -> State:
+        lane = self.lane(0, self.settings)
+        dtype = jnp.dtype(self.data.dtype)
+
+        def fresh(model: Any) -> State:
+            return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
+
+        vectors = {
+            name: jax.ShapeDtypeStruct((network.n_parameters,), dtype)
+            for name, network in self.parts.networks
+        }
+        return eqx.filter_eval_shape(fresh, vectors)
+
+
+def parts_in_units(train: AlternatingTable) -> frozenset[str]:
+    """The parts that give what the data's targets are, or follow one that does."""
+    found = {loss.of for loss in train.by_loss.values() if loss.against == DATA}
+    for _ in train.by_loss:
+        found |= {loss.of for loss in train.by_loss.values() if loss.against in found}
+    return frozenset(found)
