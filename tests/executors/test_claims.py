@@ -57,9 +57,9 @@ def test_data_fit_in_the_share_of_each_worker_that_trains(
     assert memory is not None
     share = int(memory * shares_of(config).worker)
     assert str(refused.value) == (
-        f"study.toml:8: data: the data take {_kib(data.nbytes)}, and the share of this machine's memory "
-        f"that each of 2 workers has is {_kib(share)}; drop columns or rows, or write a larger "
-        "execution.memory_fraction or fewer execution.workers"
+        f"study.toml:8: data: the data take {_kib(data.nbytes)}, and the share of this machine's "
+        f"memory that each of 2 workers has is {_kib(share)}; drop columns or rows, or write a "
+        "larger execution.memory_fraction or fewer execution.workers"
     )
 
 
