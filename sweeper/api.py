@@ -85,7 +85,7 @@ def plan(config: StudyConfig) -> Preview:
     with preparing(config) as prepared:
         import jax
 
-        from sweeper.executors.fleet import check_fits, claim_device, n_threads, n_workers
+        from sweeper.executors.claims import check_fits, claim_device, n_threads, n_workers
         from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, structures
         from sweeper.programs.build import Programs
@@ -136,7 +136,8 @@ def run(
     options.check(config)
     with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
-        from sweeper.executors.fleet import check_fits, claim_device, fleet
+        from sweeper.executors.claims import check_fits, claim_device
+        from sweeper.executors.fleet import fleet
         from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, prepare_classes, read_plan
         from sweeper.programs.user_checks import check_functions

@@ -64,6 +64,9 @@ def opened(
         SetupError: the directory cannot be written, or the ledger is damaged.
     """
     run_dir = RunDir(config.run_dir)
+    check_directory(config, run_dir)
+    # what refuses a new study does so before a file of it is written, or an old one is moved
+    foreseen = foresee(None) if fresh or not run_dir.ledger.exists() else None
     _make(config, run_dir)
     if fresh:
         _move_aside(run_dir)
@@ -78,7 +81,7 @@ def opened(
         try:
             boundaries = _joined(config, ledger, data_digest)
             recorded = _recorded_forecast(ledger)
-            forecast = foresee(recorded)
+            forecast = foreseen if foreseen and recorded is None else foresee(recorded)
             if recorded is not None and forecast != recorded:
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
@@ -130,7 +133,6 @@ def check_directory(config: StudyConfig, run_dir: RunDir) -> None:
 
 
 def _make(config: StudyConfig, run_dir: RunDir) -> None:
-    check_directory(config, run_dir)
     try:
         run_dir.make()
     except OSError as error:

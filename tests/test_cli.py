@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.cli import exit_code, newest_run
+from sweeper.commands.running import exit_code
 from sweeper.errors import StudyError
-from sweeper.results.status import Status, write_status
+from sweeper.results.status import Status, newest_run, write_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.processes import ROOT

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ LAYERS = (
     {"api"},
     {"wording", "interrupts", "console"},
     {"live", "answers"},
+    {"commands"},
     {"cli"},
     {"__init__", "__main__"},
 )
@@ -61,12 +63,12 @@ DOORS = {
     "pyarrow": {"results"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},
-    "rich": {"cli", "console", "live", "answers"},
+    "rich": {"console", "live", "answers", "commands"},
     "safetensors": {"programs"},
     "sklearn": {"data"},
     "sqlite3": {"ledger"},
     "tomllib": {"config"},
-    "typer": {"cli"},
+    "typer": {"cli", "commands"},
 }
 HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn"}
 
@@ -101,8 +103,11 @@ def _room(name: str) -> str:
     return ROOMS.get(name, name)
 
 
-def _modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+@cache
+def _modules() -> dict[Path, ast.Module]:
+    """Every module by its path below the package, parsed once for all tests."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {path.relative_to(PACKAGE): ast.parse(path.read_text("utf-8")) for path in paths}
 
 
 def _imported(node: ast.AST) -> list[str]:
@@ -118,22 +123,24 @@ def _imported(node: ast.AST) -> list[str]:
             return []
 
 
-def _imports() -> Iterator[Import]:
-    for path in _modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            for module in _imported(node):
-                yield Import(path.relative_to(PACKAGE), node.lineno, module)
+@cache
+def _imports() -> tuple[Import, ...]:
+    return tuple(
+        Import(path, node.lineno, module)
+        for path, tree in _modules().items()
+        for node in ast.walk(tree)
+        for module in _imported(node)
+    )
 
 
-def _called_names(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _called_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id, node.lineno
 
 
 def test_every_module_has_its_layer() -> None:
-    found = {_room(path.relative_to(PACKAGE).parts[0].removesuffix(".py")) for path in _modules()}
+    found = {_room(path.parts[0].removesuffix(".py")) for path in _modules()}
     assert found == set(HEIGHT)
 
 
@@ -151,8 +158,8 @@ def test_imports_point_down() -> None:
 def test_no_import_is_relative() -> None:
     nodes = [
         (path.name, node.lineno)
-        for path in _modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in _modules().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert nodes == []
@@ -168,12 +175,12 @@ def test_each_library_comes_in_by_its_door(library: str) -> None:
     assert wrong == []
 
 
-def test_only_the_command_line_prints() -> None:
+def test_only_the_commands_print() -> None:
     wrong = [
-        f"{path.name}:{line}"
-        for path in _modules()
-        if path.name != "cli.py"
-        for name, line in _called_names(path)
+        f"{path}:{line}"
+        for path, tree in _modules().items()
+        if path.parts[0] != "commands"
+        for name, line in _called_names(tree)
         if name == "print"
     ]
     assert wrong == []

@@ -159,6 +159,20 @@ def test_the_directory_of_another_study_is_refused(used: CommandLine) -> None:
     assert contents(used.directory) == there
 
 
+@pytest.mark.parametrize("more", [["--fresh"], settings("results.dir=runs/other")])
+def test_what_a_plan_needs_is_refused_before_a_directory_is_made_or_moved(
+    more: list[str], used: CommandLine
+) -> None:
+    there = contents(used.directory)
+
+    refused(
+        used("run", "study.toml", *more, *settings("execution.costs=none.json")),
+        3,
+        "--set: execution.costs: no file 'none.json' in ",
+    )
+    assert contents(used.directory) == there
+
+
 def test_a_directory_with_other_files_is_refused_and_never_moved(command: CommandLine) -> None:
     command.write()
     command.run_dir.root.mkdir(parents=True)

@@ -26,14 +26,18 @@ def check_host(config: StudyConfig, data_bytes: int) -> None:
         check_share(config, data_bytes, share, "of this machine's memory")
 
 
-def check_share(config: StudyConfig, data_bytes: int, share_bytes: int, whose: str) -> None:
+def check_share(
+    config: StudyConfig, data_bytes: int, share_bytes: int, whose: str, mend: str = ""
+) -> None:
     """Refuse data that take more than a share of memory; `whose` tells where it comes from.
+
+    `mend` is another way to enlarge it than those that always are.
 
     Raises:
         DataError: with both numbers.
     """
     if data_bytes > share_bytes:
-        raise DataError(_too_large(config, data_bytes, share_bytes, whose))
+        raise DataError(_too_large(config, data_bytes, share_bytes, whose, mend))
 
 
 def physical_bytes() -> int | None:
@@ -46,10 +50,12 @@ def physical_bytes() -> int | None:
     return None
 
 
-def _too_large(config: StudyConfig, data_bytes: int, share_bytes: int, whose: str) -> Problem:
+def _too_large(
+    config: StudyConfig, data_bytes: int, share_bytes: int, whose: str, mend: str
+) -> Problem:
     found = f"the data take {_size(data_bytes)}, and the share {whose} is {_size(share_bytes)}"
-    mend = "drop columns or rows, or write a larger execution.memory_fraction"
-    return config.problem("data", found, mend)
+    larger = " or ".join(filter(None, ("a larger execution.memory_fraction", mend)))
+    return config.problem("data", found, f"drop columns or rows, or write {larger}")
 
 
 def _size(count: float) -> str:

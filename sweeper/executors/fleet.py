@@ -9,22 +9,23 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-import jax
-
 from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.memory import check_share
-from sweeper.executors.compiling import configure_jax
+from sweeper.executors.claims import (
+    check_fits_workers,
+    claim_device,
+    n_threads,
+    n_workers,
+    shares_of,
+)
 from sweeper.executors.devices import visible_gpus
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
 from sweeper.executors.memory import (
     PREALLOCATE,
-    Shares,
     carried_fraction,
     fraction_variable,
-    shares,
 )
 from sweeper.executors.trainer import Trainer
 from sweeper.progress import Observer
@@ -107,50 +108,6 @@ def _completed(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
             future.cancel()
 
 
-def n_threads(config: StudyConfig) -> int:
-    """How many threads of this process train."""
-    threads = config.execution.threads
-    return len(usable_cpus()) if threads == "auto" else threads
-
-
-def n_workers(config: StudyConfig) -> int:
-    """How many worker processes there may be; they start when they are first needed.
-
-    By default one a core, or one a GPU, whose memory they share with this process.
-    """
-    workers = config.execution.workers
-    if workers != "auto":
-        return workers
-    return len(visible_gpus(os.environ)) or len(usable_cpus())
-
-
-def claim_device(config: StudyConfig) -> None:
-    """Set this process's memory share and JAX's settings; JAX must not have opened a device yet."""
-    if n_threads(config):
-        memory = _shares(config)
-        os.environ.setdefault(fraction_variable(os.environ), f"{memory.parent:.4f}")
-    else:  # this process opens the device to see what it is, and leaves its memory to the workers
-        os.environ.setdefault(PREALLOCATE, "false")
-    configure_jax(config.execution.precision, config.execution.matmul_precision)
-
-
-def check_fits(config: StudyConfig, data: Dataset) -> None:
-    """Refuse data that are larger than what the device grants this process.
-
-    Where it does not tell, its memory is this machine's, and that has been asked already.
-
-    Raises:
-        DataError: with both numbers.
-    """
-    granted = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-    if granted is not None:
-        check_share(config, data.nbytes, granted, "of the device that this process has")
-
-
-def _shares(config: StudyConfig) -> Shares:
-    return shares(config.execution.memory_fraction, n_threads(config), n_workers(config))
-
-
 @contextmanager
 def fleet(
     config: StudyConfig, data: Dataset, run_dir: RunDir, observer: Observer
@@ -161,11 +118,10 @@ def fleet(
     """
     claim_device(config)
     threads, workers = n_threads(config), n_workers(config)
-    memory = _shares(config)
     built = Fleet(
         data,
         _inline(config, data, run_dir, observer, threads) if threads else None,
-        partial(_process, config, run_dir, observer, memory, workers) if workers else None,
+        partial(_process, config, run_dir, observer, workers) if workers else None,
     )
     try:
         yield built
@@ -184,15 +140,15 @@ def _process(
     config: StudyConfig,
     run_dir: RunDir,
     observer: Observer,
-    memory: Shares,
     workers: int,
     data: Dataset,
 ) -> Queue:
+    check_fits_workers(config, data)
     from sweeper.executors.process import ProcessExecutor, Slot  # loky takes a while to import
 
     with replacing(run_dir.data, run_dir.staging / "data") as staged:
         data.save(staged)
-    gpus = visible_gpus(os.environ)
+    gpus, worker_fraction = visible_gpus(os.environ), shares_of(config).worker
     slots = [
         Slot(
             index,
@@ -203,7 +159,7 @@ def _process(
                 cpus=worker_cpus(index, gpus, usable_cpus()),
                 parent=os.getpid(),
             ),
-            worker_environment(index, memory.worker, gpus, os.environ),
+            worker_environment(index, worker_fraction, gpus, os.environ),
         )
         for index in range(workers)
     ]

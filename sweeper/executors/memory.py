@@ -8,6 +8,8 @@ from dataclasses import dataclass
 # Exactly one of the two may be set when JAX starts: both together are a ValueError.
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+# what a process may take that sets no fraction
+UNCLAIMED = 0.75
 _NEWER_FRACTION = "XLA_CLIENT_MEM_FRACTION"
 
 

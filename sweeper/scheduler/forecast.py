@@ -65,18 +65,19 @@ class Forecast:
         return family.classes[place(structure.width, structure.depth, family.classes, lane_s)]
 
     def epoch_s(
-        self, structure: Structure, width: int | None, depth: int | None, lane_loop: LaneLoop
+        self, structure: Structure, width: int | None, depth: int | None, capacity: int
     ) -> float | None:
         """Seconds that a trial trains for one epoch in a class of this size, or of its own.
 
+        Under `vmap` it shares with others what is done once for all lanes, `capacity` of them.
         None where nothing is known of such trials.
         """
         family = self.families.get(structure.family or "")
         if family is None or structure.width is None or structure.depth is None:
             return None
-        work, capacity = family.workload, self.capacity if lane_loop == "vmap" else 1
-        size = width or structure.width, depth or structure.depth
-        return self.costs.lane_s(*size, structure.depth, work, lane_loop, capacity) / work.epochs
+        work, size = family.workload, (width or structure.width, depth or structure.depth)
+        lane_s = self.costs.lane_s(*size, structure.depth, work, self.lane_loop, capacity)
+        return lane_s / work.epochs
 
     def compile_s(self, structure: Structure, depth: int | None) -> float | None:
         """Seconds to compile the class of such a trial, with nothing in the compile cache."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeper.scheduler.buckets import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
-from sweeper.scheduler.capacity import LaneLoop, capacity_for
+from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 
 # seconds an epoch and parameter, to order buckets of models that no cost model knows
@@ -117,12 +117,11 @@ def _program(
     padded_to: tuple[int | None, int | None] = (None, None),
 ) -> ProgramClass:
     settings = structure.program if padded_to[0] is None else (structure.family or "")
-    loop: LaneLoop = "map" if strategy == "process" else policy.lane_loop
     return ProgramClass(
         class_id="",
         settings=settings,
         strategy=strategy,
-        lane_loop=loop,
+        lane_loop=policy.lane_loop,
         capacity=1,
         precision=policy.precision,
         padded_width=padded_to[0],
@@ -186,8 +185,8 @@ def _predicted(
     size = program.padded_width, program.padded_depth
     spent_s, useful_s = 0.0, 0.0
     for member, count in zip(members, epochs, strict=True):
-        padded_s = policy.forecast.epoch_s(member.structure, *size, program.lane_loop)
-        own_s = policy.forecast.epoch_s(member.structure, None, None, program.lane_loop)
+        padded_s = policy.forecast.epoch_s(member.structure, *size, program.capacity)
+        own_s = policy.forecast.epoch_s(member.structure, None, None, program.capacity)
         if padded_s is None or own_s is None:
             return None, None
         spent_s += padded_s * (count if program.lane_loop == "map" else max(epochs))

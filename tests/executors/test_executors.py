@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import jax
 import pytest
@@ -59,11 +60,13 @@ def executor(
         yield opened
 
 
-def work(bucket: int, *numbers: int, lr: float = 1e-3) -> Work:
+def work(
+    bucket: int, *numbers: int, lr: float = 1e-3, side: Literal["inline", "process"] = "inline"
+) -> Work:
     specs = tuple(TrialSpec(n, {"depth": 1, "width": 8, "lr": lr}, {}, 0) for n in numbers)
     lanes = tuple(Lane(n, 0, 2, "") for n in numbers)
     program = ProgramClass("contract", "{}", "exact", "map", 4, "float32")
-    return Work(1, Bucket(bucket, "contract", "inline", lanes), program, specs, {})
+    return Work(1, Bucket(bucket, "contract", side, lanes), program, specs, {})
 
 
 def by_bucket(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:

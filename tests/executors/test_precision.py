@@ -17,7 +17,7 @@ from sweeper.config import parse
 
 config = parse(Path("study.toml").read_text(), Path("study.toml"), sys.argv[2:])
 if sys.argv[1] == "here":
-    from sweeper.executors.fleet import claim_device
+    from sweeper.executors.claims import claim_device
     claim_device(config)
 else:
     from sweeper import worker

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, mean_squared_error, r2_score
 
+from sweeper.config.writing import toml_value
 from sweeper.data.order import epoch_order
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -26,7 +27,6 @@ TRIAL = spec(5, depth=2, width=16, activation="relu", lr=1e-3, weight_decay=0.3)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 TARGETS = np.stack([X[:, 0] * X[:, 1], 1000 * np.sin(X[:, 2]) + 7], axis=1)
-WEIGHTS = {"3": 4.0, "0": 0.5}
 Loss = Callable[[jax.Array, jax.Array], jax.Array]
 
 
@@ -70,7 +70,7 @@ def plain_run(bench: Bench, trial: TrialSpec, loss: Loss) -> tuple[list[float], 
 
 def told_of(bench: Bench, value, outputs, y) -> float:
     """What is reported of a batch: the loss itself, or errors in the data's own units."""
-    if bench.config.train.loss == "cross_entropy":
+    if bench.config.train.target == "classes":
         return float(value)
     data = bench.data
     unit, mean = np.array(data.y_scale), np.array(data.y_mean)
@@ -109,33 +109,55 @@ def test_each_target_counts_the_same_and_is_told_in_its_own_unit(
     assert unit[1] > 100 * unit[0]
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
-@pytest.mark.parametrize("weights", ["balanced", "{ 3 = 4.0, 0 = 0.5 }"])
+@pytest.mark.parametrize(
+    ("loss", "weights", "how"),
+    [
+        ("cross_entropy", "balanced", {"lane_loop": "map"}),
+        ("cross_entropy", {"3": 4.0, "0": 0.5}, {"lane_loop": "vmap"}),
+        ("binary_cross_entropy", "balanced", {"lane_loop": "vmap"}),
+        ("binary_cross_entropy", {"malignant": 4.0}, {"padded_to": (24, 3)}),
+    ],
+    ids=str,
+)
 def test_classes_count_for_their_weights(
-    weights: str, lane_loop: str, bench: Callable[..., Bench]
+    loss: str,
+    weights: str | dict[str, float],
+    how: dict[str, object],
+    bench: Callable[..., Bench],
 ) -> None:
-    text = f'"{weights}"' if weights == "balanced" else weights
-    study = bench(f"data.class_weights={text}", "train.batch_size=64")
+    by_one_logit = loss == "binary_cross_entropy"
+    study = bench(
+        f"data.name={'breast_cancer' if by_one_logit else 'digits'}",
+        f"train.loss={loss}",
+        f"data.class_weights={toml_value(weights)}",
+    )
     data = study.data
-    counts = np.bincount(data.y_train)
-    by_class = np.array([WEIGHTS.get(name, 1.0) for name in data.class_names])
-    if weights == "balanced":
-        by_class = len(data.y_train) / (10 * counts)
+    by_class = len(data.y_train) / (len(data.class_names) * np.bincount(data.y_train))
+    if isinstance(weights, dict):
+        assert weights.keys() <= set(data.class_names)
+        by_class = np.array([weights.get(name, 1.0) for name in data.class_names])
 
-    def loss(outputs, y):
-        losses = optax.softmax_cross_entropy_with_integer_labels(outputs, y)
-        weights = jnp.asarray(by_class)[y]
-        return jnp.sum(weights * losses) / jnp.sum(weights)
+    def weighted(outputs: jax.Array, y: jax.Array) -> jax.Array:
+        if by_one_logit:
+            losses = optax.sigmoid_binary_cross_entropy(outputs[:, 0], y)
+        else:
+            losses = optax.softmax_cross_entropy_with_integer_labels(outputs, y)
+        each = jnp.asarray(by_class)[y]
+        return jnp.sum(each * losses) / jnp.sum(each)
 
-    (lane,) = study.train([TRIAL], lane_loop=lane_loop).lanes
+    (lane,) = study.train([TRIAL], **how).lanes
 
-    means, val, test = plain_run(study, TRIAL, loss)
+    means, val, test = plain_run(study, TRIAL, weighted)
+    assert val.shape[1] == (1 if by_one_logit else 10)
     np.testing.assert_allclose(lane.curve.values[:, 0], means, rtol=RELATIVE)
     for scores, outputs, y in (
         (lane.curve.values[-1, 1:], val, data.y_val),
         (lane.test, test, data.y_test),
     ):
-        shares = np.asarray(jax.nn.softmax(outputs))
-        weighted = log_loss(y, shares, sample_weight=by_class[y], labels=range(10))
-        accuracy = np.mean(np.argmax(np.asarray(outputs), 1) == y)  # which weighs nothing
-        np.testing.assert_allclose(scores, [weighted, accuracy], rtol=RELATIVE)
+        # one logit is that of the second class, beside a first one of 0
+        logits = np.asarray(outputs)
+        both = np.hstack([np.zeros_like(logits), logits]) if by_one_logit else logits
+        shares = np.asarray(jax.nn.softmax(both))
+        expected = log_loss(y, shares, sample_weight=by_class[y], labels=range(shares.shape[1]))
+        accuracy = np.mean(np.argmax(both, 1) == y)  # which weighs nothing
+        np.testing.assert_allclose(scores, [expected, accuracy], rtol=RELATIVE)

@@ -116,8 +116,8 @@ def test_predicted_seconds_and_waste_are_those_of_the_cost_model() -> None:
 
     best = made.best_class(structure)
     assert best is not None
-    padded_s = made.epoch_s(structure, best.width, best.depth, "map")
-    own_s = made.epoch_s(structure, None, None, "map")
+    padded_s = made.epoch_s(structure, best.width, best.depth, 4)
+    own_s = made.epoch_s(structure, None, None, 4)
     assert padded_s is not None and own_s is not None
     epochs = bucket.lanes[0].epoch_to
     assert bucket.predicted_train_s == pytest.approx(epochs * padded_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,15 @@ def test_what_matches_nothing_goes_to_a_process() -> None:
     sides = {bucket.numbers: bucket.side for bucket in found.buckets}
     assert sides == {(0, 1): "inline", (2,): "process"}
     assert {program.strategy for program in found.classes} == {"exact", "process"}
+
+
+@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+def test_a_class_of_a_process_runs_its_lanes_as_all_do(lane_loop: Literal["map", "vmap"]) -> None:
+    policy = replace(POLICY, lane_loop=lane_loop, members=3)
+
+    (program,) = plan([trial(0, 16)], (), structure_of, policy).classes
+
+    assert (program.strategy, program.lane_loop, program.capacity) == ("process", lane_loop, 3)
 
 
 def test_a_structure_that_will_have_company_is_not_sent_away() -> None:

@@ -1,0 +1,33 @@
+"""Commands that look at a run directory and change nothing: status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper import answers
+from sweeper.commands.arguments import AsJson, refuse_a_file
+from sweeper.commands.printing import print_json, print_shown, status_record
+from sweeper.results.status import newest_run, read_status
+from sweeper.rundir import RunDir
+
+
+def status(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="A run directory; the newest under runs/ if left out."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a study stands, while it runs or afterwards."""
+    run_dir = RunDir(directory or newest_run(Path("runs")))
+    refuse_a_file(run_dir.root)
+    standing = read_status(run_dir)
+    if as_json:
+        print_json(status_record(run_dir, standing))
+    else:
+        print_shown(answers.standing(run_dir, standing))

@@ -1,0 +1,101 @@
+"""Commands that take a study file: run, validate, plan."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper import answers, wording
+from sweeper.commands.arguments import AsJson, Overrides, StudyFile, loaded
+from sweeper.commands.printing import print_json, print_shown, status_record
+from sweeper.console import console_on
+from sweeper.interrupts import INTERRUPTED, interruptible
+from sweeper.live import QuietView, View, view_for
+from sweeper.results.status import Status
+from sweeper.rundir import RunDir
+
+BEST_SHOWN = 10
+
+
+def run(
+    study: StudyFile,
+    overrides: Overrides = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
+    ] = False,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Go by the lattice that `plan --json` wrote."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study, or go on with it where it was left.
+
+    Ctrl-C once stops at the end of the round, with everything committed; twice at once.
+    """
+    config = loaded(study, overrides)
+    view: View = QuietView() if quiet else view_for(console_on(sys.stderr))
+    with view:
+        from sweeper import api  # takes seconds, so the view shows already
+
+        with interruptible(view.say) as stop:
+            status = api.run(config, fresh=fresh, plan_file=plan_file, observer=view, stop=stop)
+    run_dir = RunDir(config.run_dir)
+    if as_json:
+        print_json(status_record(run_dir, status))
+    elif not quiet:
+        _print_results(run_dir, status)
+    raise typer.Exit(exit_code(status))
+
+
+def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check a study file, its data and its run directory; train nothing."""
+    config = loaded(study, overrides)
+    from sweeper import api
+
+    checked = asdict(api.check(config))
+    if as_json:
+        print_json(checked)
+    else:
+        facts = {name: value for name, value in checked.items() if value is not None}
+        print_shown(answers.pairs({"study_file": study, **facts}))
+
+
+def plan(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show how the trials of a study would be placed; train nothing."""
+    config = loaded(study, overrides)
+    from sweeper import api
+
+    preview = api.plan(config).as_dict()
+    if as_json:
+        print_json(preview)
+    else:
+        print_shown(*answers.plan(preview))
+
+
+def exit_code(status: Status) -> int:
+    """What a run that ended as `status` says ends the program with."""
+    if status.state == "interrupted":
+        return INTERRUPTED
+    return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1
+
+
+def _print_results(run_dir: RunDir, status: Status) -> None:
+    """How trials ended, the best of them, and where everything is."""
+    from sweeper.results.read import open_results
+
+    print_shown(wording.ended(status.counts), "")
+    best = open_results(run_dir.root).best(BEST_SHOWN)
+    if len(best):
+        known = best.astype(object).where(best.notna(), None)  # one None for what is null
+        print_shown(answers.best_trials(status.metric, known.to_dict("records")), "")
+    elif status.state == "finished":
+        print_shown("no trial completed; the columns reason and error_message tell why", "")
+    print_shown(answers.paths(run_dir))
+    if status.state == "interrupted":
+        print_shown(f"stopped after round {status.round}; the same command goes on from there")

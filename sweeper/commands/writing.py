@@ -1,0 +1,50 @@
+"""Commands that write study files: init, trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper.commands.arguments import RunDirectory, refuse_a_file
+from sweeper.commands.printing import print_written
+from sweeper.errors import Problem, StudyError
+
+
+def init(
+    template: Annotated[
+        str | None, typer.Argument(metavar="[digits|csv|regression]", help="Which study.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the study file.")
+    ] = Path("study.toml"),
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FILE", help="The table to fill in.")
+    ] = None,
+) -> None:
+    """Write a study file to begin with: of a table of your own, or of the digits.
+
+    Beside it `study.schema.json` is written, by which editors complete and check study files.
+    """
+    from sweeper.authoring import begin
+
+    begin(template, output, data)
+    print_written(output, f"`python -m sweeper run {output}` runs it")
+
+
+def trial(
+    directory: RunDirectory,
+    number: Annotated[str, typer.Argument(metavar="NUMBER", help="The trial's number, or best.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the study file.")
+    ] = Path("trial.toml"),
+) -> None:
+    """Write a study file that runs one trial of a study again, bit for bit."""
+    refuse_a_file(directory)
+    if number != "best" and not number.isdecimal():
+        raise StudyError(Problem("", "NUMBER", f"'{number}' is no number", "write one, or best"))
+    from sweeper.authoring import begin_again
+
+    begin_again(directory, None if number == "best" else int(number), output)
+    print_written(output, f"`python -m sweeper run {output}` runs it")

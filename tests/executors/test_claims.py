@@ -1,0 +1,77 @@
+"""Data must fit in the memory of whoever trains on them: of this process, or of each worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import StudyConfig, parse
+from sweeper.data.memory import physical_bytes
+from sweeper.data.preparation import prepare
+from sweeper.errors import DataError
+from sweeper.executors.claims import check_fits, shares_of
+from sweeper.executors.fleet import fleet
+from sweeper.rundir import RunDir
+from tests.executors.test_executors import work
+from tests.round_machine import STUDY
+
+AUTO = ("execution.threads=1", "execution.workers=2")
+
+
+def study(times_the_data: float, *settings: str) -> StudyConfig:
+    """A study whose processes may have so many times the memory that its data take."""
+    memory = physical_bytes()
+    assert memory is not None
+    fraction = times_the_data * prepare(parse(STUDY, Path("study.toml"), [])).nbytes / memory
+    overrides = [f"execution.memory_fraction={fraction}", *settings]
+    return parse(STUDY, Path("study.toml"), overrides)
+
+
+def _kib(n_bytes: int) -> str:
+    return f"{n_bytes / 1024:.3g} KiB"
+
+
+@pytest.mark.parametrize(
+    ("times", "settings", "fit"),
+    [
+        (4.1, ("execution.strategy=process", *AUTO), True),  # half to this process
+        (3.9, ("execution.strategy=process", *AUTO), False),
+        (2.1, ("execution.threads=0", "execution.workers=2"), True),
+        (1.9, ("execution.threads=0", "execution.workers=2"), False),
+        (3.9, ("execution.strategy=exact", *AUTO), True),  # no trial goes to a worker
+    ],
+)
+def test_data_fit_in_the_share_of_each_worker_that_trains(
+    times: float, settings: tuple[str, ...], fit: bool
+) -> None:
+    config = study(times, *settings)
+    data = prepare(config)
+    if fit:
+        check_fits(config, data)
+        return
+    with pytest.raises(DataError) as refused:
+        check_fits(config, data)
+
+    memory = physical_bytes()
+    assert memory is not None
+    share = int(memory * shares_of(config).worker)
+    assert str(refused.value) == (
+        f"study.toml:8: data: the data take {_kib(data.nbytes)}, and the share of this machine's "
+        f"memory that each of 2 workers has is {_kib(share)}; drop columns or rows, or write a "
+        "larger execution.memory_fraction or fewer execution.workers"
+    )
+
+
+def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path: Path) -> None:
+    config = study(3.9, *AUTO)
+    data = prepare(config)
+    check_fits(config, data)  # no trial has to go to a worker, but one may
+    run_dir = RunDir(tmp_path)
+    run_dir.make()
+
+    with fleet(config, data, run_dir, lambda event: None) as executor:
+        alone = work(0, 0, side="process")
+        with pytest.raises(DataError, match="that each of 2 workers has is"):
+            list(executor.train([alone]))
+        assert executor.process is None
