@@ -6,14 +6,15 @@ settings must agree on between them is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from sweeper.config.draft import TABLES, Variants
 from sweeper.config.roles import is_fixed
+from sweeper.config.search import SameAs
 from sweeper.config.space import ENTRIES, SEARCHED_TABLES, types_for
-from sweeper.config.table import Table
+from sweeper.config.table import Table, table_in
 
 Schema = dict[str, Any]
 
@@ -39,22 +40,23 @@ def study_schema() -> Schema:
         "properties": {"version": _VERSION, **tables, "search": _search()},
         "required": ["version", *needed],
         "additionalProperties": False,
-        "allOf": list(_unless_searched()),
+        "allOf": [*_unless_searched(), *_unless_own()],
     }
 
 
 def kinds_of(name: str) -> tuple[type[Table], ...]:
     """The tables that a table of a study file may be, that for a searched kind the last."""
     kind = TABLES[name]
-    if isinstance(kind, Variants) and kind.mixed is not None:
-        return (*kind.of.values(), kind.mixed)
-    return _written(name)
+    mixed = kind.mixed if isinstance(kind, Variants) else None
+    return _written(name) if mixed is None else (*_written(name), mixed)
 
 
 def _written(name: str) -> tuple[type[Table], ...]:
     """Those of them that it may be where its kind is written down."""
     kind = TABLES[name]
-    return tuple(kind.of.values()) if isinstance(kind, Variants) else (kind,)
+    if not isinstance(kind, Variants):
+        return (kind,)
+    return (*kind.of.values(), *(() if kind.own is None else (kind.own,)))
 
 
 def _form(name: str, kind: type[Table]) -> Schema:
@@ -77,37 +79,80 @@ def _unless_searched() -> Iterator[Schema]:
             yield {"if": searched, "else": {"properties": {name: only}}}
 
 
+def _unless_own() -> Iterator[Schema]:
+    """Keys that no table has are searched only where a function of the user's is given them."""
+    for name, kind in TABLES.items():
+        if name not in SEARCHED_TABLES or not isinstance(kind, Variants):
+            continue
+        own = [
+            _within(name, {"properties": {kind.by: _plain(one)["properties"][kind.by]}})
+            for one in _written(name)
+            if _is_open(one)
+        ]
+        if kind.mixed is not None and _is_open(kind.mixed):
+            own.append(_within("search", _within(name, {"required": [kind.by]})))
+        known = {**_search()["properties"][name], "additionalProperties": False}
+        if own:
+            yield {
+                "if": _any(own),
+                "else": {"properties": {"search": {"properties": {name: known}}}},
+            }
+
+
+def _is_open(kind: type[Table]) -> bool:
+    """Whether it has keys of the user's own."""
+    return kind.model_config.get("extra") == "allow"
+
+
 def _within(name: str, schema: Schema) -> Schema:
     return {"properties": {name: schema}, "required": [name]}
 
 
 def _search() -> Schema:
     """The schema of `[search]`, by dotted keys or by tables in it."""
-    anything = _any(_plain(entry) for entry in ENTRIES.values())
-    tables = {name: _searched(name, anything) for name in SEARCHED_TABLES}
-    in_quotes = f"^({'|'.join(SEARCHED_TABLES)})\\."
+    tables = {
+        name: _searched(kinds_of(name), any(map(_is_open, kinds_of(name))))
+        for name in SEARCHED_TABLES
+    }
+    described = {"description": "what trials fill in: entries by the dotted key of a setting"}
+    return _entry_tables(tables, tables) | described
+
+
+def _searched(kinds: Sequence[type[Table]], is_open: bool = False) -> Schema:
+    """The schema of the entries for the settings of one table, which is one of `kinds`."""
+    entries: dict[str, list[Schema]] = {}
+    inner: dict[str, list[type[Table]]] = {}
+    for kind in kinds:
+        for setting, field in kind.model_fields.items():
+            table = table_in(field.annotation)
+            if table is not None:
+                inner.setdefault(setting, []).append(table)
+            elif not is_fixed(kind, setting):
+                entries.setdefault(setting, []).extend(_entries(kind, setting))
+    link = _plain(SameAs)
+    found = {setting: _any([*forms, link]) for setting, forms in entries.items()}
+    tables = {setting: _searched(of) for setting, of in inner.items()}
+    return _entry_tables(found | tables, tables) | {
+        "additionalProperties": _any_entry() if is_open else False
+    }
+
+
+def _entry_tables(properties: Mapping[str, Schema], tables: Iterable[str] = ()) -> Schema:
+    """The schema of a table of entries; those in `tables` may be met in dotted keys in quotes."""
+    names = [*tables]
+    in_quotes = f"^({'|'.join(names)})\\."
+    by_dots = {"patternProperties": {in_quotes: _any_entry()}} if names else {}
     return {
         "type": "object",
-        "description": "what trials fill in: entries by the dotted key of a setting",
-        "properties": tables,
-        "patternProperties": {in_quotes: anything},
+        "properties": dict(properties),
+        **by_dots,
         "additionalProperties": False,
     }
 
 
-def _searched(name: str, anything: Schema) -> Schema:
-    """The schema of the entries for the settings of one table."""
-    entries: dict[str, list[Schema]] = {}
-    for kind in kinds_of(name):
-        for setting in kind.model_fields:
-            if not is_fixed(kind, setting):
-                entries.setdefault(setting, []).extend(_entries(kind, setting))
-    is_open = any(kind.model_config.get("extra") == "allow" for kind in kinds_of(name))
-    return {
-        "type": "object",
-        "properties": {setting: _any(found) for setting, found in entries.items()},
-        "additionalProperties": anything if is_open else False,
-    }
+def _any_entry() -> Schema:
+    """The schema of an entry for a setting that nothing is known of."""
+    return _any(_plain(entry) for entry in (*ENTRIES.values(), SameAs))
 
 
 def _entries(kind: type[Table], setting: str) -> Iterator[Schema]:

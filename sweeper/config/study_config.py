@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,13 +14,19 @@ from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
-from sweeper.config.optimizer import MixedOptimizerTable, OptimizerTable, UserOptimizerTable
+from sweeper.config.optimizer import (
+    MixedOptimizerTable,
+    OptimizerTable,
+    UserOptimizerTable,
+    takes,
+)
 from sweeper.config.results import ResultsTable
 from sweeper.config.roles import Role, role_of
 from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
 from sweeper.config.settings import OPTIONAL_PARTS, Judge, Settings
 from sweeper.config.source import Source
+from sweeper.config.structures import Spread, Wanted
 from sweeper.config.study import N_PARAMETERS, StudyTable
 from sweeper.config.table import Fault, Table, field_of, filled, value_of
 from sweeper.config.train import TrainTable, better
@@ -113,10 +118,7 @@ class StudyConfig(Table):
 
     def drawn_values(self, key: str) -> tuple[Scalar, ...] | None:
         """All values that trials have of a setting, searched or not; None for a continuum."""
-        table, _, setting = key.partition(".")
-        entry = self.entry(key)
-        holder: Table = getattr(self, table)
-        own = None if field_of(type(holder), setting) is None else value_of(holder, setting)
+        entry, own = self.entry(key), self._kept(key)
         kept = () if own is None else (own,)
         if entry is None:
             return kept
@@ -153,9 +155,8 @@ class StudyConfig(Table):
     @property
     def kinds(self) -> tuple[ModelKind, ...]:
         """The kinds of model that trials have."""
-        entry = self.search.get("model.kind")
-        searched = () if entry is None else entry.values() or ()
-        return tuple(kind for kind in _KINDS if kind in searched) or (self.model.kind,)
+        drawn = self.drawn_values("model.kind") or ()
+        return tuple(kind for kind in _KINDS if kind in drawn)
 
     @property
     def names_functions(self) -> bool:
@@ -170,8 +171,9 @@ class StudyConfig(Table):
 
     def n_structures_of(self, kind: ModelKind) -> int | None:
         """How many of them models of `kind` have."""
-        counts = [entry.count() for key, entry in self.search.items() if self.splits(key, kind)]
-        return None if None in counts else prod(count for count in counts if count is not None)
+        splitting = [key for key in self.search if self.splits(key, kind)]
+        only = {"model.kind": kind}
+        return Spread(self.search, splitting, self._kept, self._uses, only).count()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -227,6 +229,23 @@ class StudyConfig(Table):
         settings = self.model_dump(mode="json")
         links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
         return {**settings, "search": {**settings["search"], **links}}
+
+    @property
+    def _uses(self) -> dict[str, Wanted]:
+        """The searched settings that some of the drawn optimizers alone have use for."""
+        names = tuple(str(name) for name in self.drawn_values("optimizer.name") or ())
+        taking = {
+            key: tuple(name for name in names if takes(name, key.partition(".")[2]))
+            for key in self.search
+            if key.startswith("optimizer.") and isinstance(self.optimizer, MixedOptimizerTable)
+        }
+        return {key: ("optimizer.name", those) for key, those in taking.items() if those != names}
+
+    def _kept(self, key: str) -> Scalar | None:
+        """The file's own value of a setting; None where it has none."""
+        table, _, setting = key.partition(".")
+        holder: Table = getattr(self, table)
+        return None if field_of(type(holder), setting) is None else value_of(holder, setting)
 
     @property
     def _guide(self) -> str:

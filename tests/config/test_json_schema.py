@@ -19,6 +19,9 @@ from tests.config.schema_checker import faults
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted((ROOT / "studies").glob("*.toml"))
 SCHEMA = study_schema()
+OWN_OPTIMIZER = 'name = "moves:gentle"\nbeta = 0.9'
+COSINE = VALID.replace("lr = 1e-3", 'lr = 1e-3\nschedule.name = "cosine"')
+NESTED = '{} = {{ type = "float", low = 0.0, high = 0.5 }}\n'
 OWN_MODEL = 'kind = "python"\nfunction = "nets:build"\nlayers = 3'
 
 
@@ -55,6 +58,20 @@ def test_the_line_that_names_the_schema_disturbs_nothing(path: Path) -> None:
         VALID.replace("model.depth =", '"model.depth" ='),
         VALID.replace('name = "iris"', 'name = "iris"\nsplit.val = 0.5'),
         VALID + '[execution]\nthreads = 0\nworkers = "auto"\n',
+        VALID + 'model.width = { same_as = "model.depth" }\n',
+        VALID.replace('name = "adamw"', OWN_OPTIMIZER),
+        VALID.replace('name = "adamw"', OWN_OPTIMIZER)
+        + 'optimizer.beta = { type = "float", low = 0.5, high = 0.9 }\n'
+        'optimizer.gamma = { same_as = "optimizer.beta" }\n',
+        VALID.replace('name = "adamw"', "")
+        + 'optimizer.name = { type = "categorical", choices = ["adam", "sgd"] }\n',
+        VALID
+        + 'optimizer.schedule.name = { type = "categorical", choices = ["constant", "cosine"] }\n',
+        COSINE + NESTED.format("optimizer.schedule.end"),
+        COSINE + NESTED.format('"optimizer.schedule.end"'),
+        COSINE.replace(
+            "[search]", "[search.optimizer]\n" + NESTED.format('"schedule.end"') + "[search]"
+        ).replace("optimizer.lr =", "# optimizer.lr ="),
     ],
 )
 def test_what_loads_is_valid(text: str) -> None:
@@ -80,6 +97,28 @@ def test_what_loads_is_valid(text: str) -> None:
         ("high = 3 }", "high = 1001 }", ".search.model.depth: anyOf"),
         ('type = "float"', 'type = "flaot"', ".search.optimizer.lr: anyOf"),
         ("optimizer.lr =", "optimizer.rl =", ".search.optimizer.rl: not allowed"),
+        ('"adamw"', '"nets:"', ".optimizer: anyOf"),
+        ("high = 3 }", "high = 3 }\nmodel.width = { same_as = 1 }", ".search.model.width: anyOf"),
+        (
+            "high = 3 }",
+            'high = 3 }\nmodel.width = { same_as = "model.depth", low = 1 }',
+            ".search.model.width: anyOf",
+        ),
+        (
+            "high = 3 }",
+            'high = 3 }\noptimizer.schedule.ned = { type = "float", low = 0, high = 1 }',
+            ".search.optimizer.schedule.ned: not allowed",
+        ),
+        (
+            "high = 3 }",
+            'high = 3 }\noptimizer.schedule.end = { type = "float", low = 0, high = 2 }',
+            ".search.optimizer.schedule.end: anyOf",
+        ),
+        (
+            "high = 3 }",
+            'high = 3 }\ntrain.early_stop.metric = { type = "categorical", choices = ["a"] }',
+            ".search.train.early_stop.metric: not allowed",
+        ),
     ],
 )
 def test_what_an_editor_can_see_is_said_where_it_stands(old: str, new: str, expected: str) -> None:
