@@ -6,14 +6,16 @@ settings must agree on between them is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from sweeper.config.named import named_in
 from sweeper.config.roles import is_fixed
+from sweeper.config.search import SameAs
 from sweeper.config.space import ENTRIES, SEARCHED_TABLES, types_for
-from sweeper.config.table import Table
-from sweeper.config.tables import TABLES, Variants
+from sweeper.config.table import Table, table_in
+from sweeper.config.tables import TABLES, UNDER_NAMES, Variants
 
 Schema = dict[str, Any]
 
@@ -21,12 +23,13 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _LEFT_OUT = ("title", "$ref", "$defs")
 _OF_A_SCHEMA = ("items", "additionalProperties")
+_SCALARS: tuple[Schema, ...] = ({"type": "string"}, {"type": "number"}, {"type": "boolean"})
 _VERSION: Schema = {"const": 1, "description": "of these settings"}
 
 
 def study_schema() -> Schema:
     """The JSON Schema of a study file."""
-    tables = {name: _any(_form(name, kind) for kind in kinds_of(name)) for name in TABLES}
+    tables = {name: _table(name) for name in TABLES}
     needed = [
         name
         for name in TABLES
@@ -39,22 +42,47 @@ def study_schema() -> Schema:
         "properties": {"version": _VERSION, **tables, "search": _search()},
         "required": ["version", *needed],
         "additionalProperties": False,
-        "allOf": list(_unless_searched()),
+        "allOf": [*_unless_searched(), *_unless_own()],
     }
 
 
 def kinds_of(name: str) -> tuple[type[Table], ...]:
     """The tables that a table of a study file may be, that for a searched kind the last."""
     kind = TABLES[name]
-    if isinstance(kind, Variants) and kind.mixed is not None:
-        return (*kind.of.values(), kind.mixed)
-    return _written(name)
+    mixed = kind.mixed if isinstance(kind, Variants) else None
+    return _written(name) if mixed is None else (*_written(name), mixed)
 
 
 def _written(name: str) -> tuple[type[Table], ...]:
     """Those of them that it may be where its kind is written down."""
     kind = TABLES[name]
-    return tuple(kind.of.values()) if isinstance(kind, Variants) else (kind,)
+    if not isinstance(kind, Variants):
+        return (kind,)
+    return (*kind.of.values(), *(() if kind.own is None else (kind.own,)))
+
+
+def _table(name: str) -> Schema:
+    """The schema of a table, by its kind where one is usual: then editors have more to say."""
+    kind = TABLES[name]
+    if not isinstance(kind, Variants) or kind.default is None or kind.mixed is not None:
+        return _any(_forms(name, kinds_of(name)))
+    schema = _form(name, kind.of[kind.default])
+    for value, table in kind.of.items():
+        if value != kind.default:
+            told = {"properties": {kind.by: {"const": value}}, "required": [kind.by]}
+            schema = {"if": told, "then": _form(name, table), "else": schema}
+    return {"type": "object", **schema}
+
+
+def _forms(name: str, kinds: Iterable[type[Table]]) -> Iterator[Schema]:
+    """The schemas of a table of these kinds, and of one that holds them under names."""
+    yield from (_form(name, kind) for kind in kinds)
+    if name in UNDER_NAMES:
+        yield {
+            "type": "object",
+            "additionalProperties": _any(_form(name, kind) for kind in UNDER_NAMES[name]),
+            "minProperties": 1,
+        }
 
 
 def _form(name: str, kind: type[Table]) -> Schema:
@@ -73,8 +101,40 @@ def _unless_searched() -> Iterator[Schema]:
     for name, kind in TABLES.items():
         if isinstance(kind, Variants) and kind.mixed is not None:
             searched = _within("search", _within(name, {"required": [kind.by]}))
-            only = _any(_form(name, variant) for variant in _written(name))
+            only = _any(_forms(name, _written(name)))
             yield {"if": searched, "else": {"properties": {name: only}}}
+
+
+def _unless_own() -> Iterator[Schema]:
+    """Keys that no table has are searched only where a function of the user's is given them."""
+    for name, kind in TABLES.items():
+        if name not in SEARCHED_TABLES or not isinstance(kind, Variants):
+            continue
+        own = [
+            _within(name, {"properties": {kind.by: _plain(one)["properties"][kind.by]}})
+            for one in _written(name)
+            if _is_open(one)
+        ]
+        if kind.mixed is not None and _is_open(kind.mixed):
+            own.append(_within("search", _within(name, {"required": [kind.by]})))
+        if own:
+            yield {"if": _any(own), "else": _only_known(name)}
+
+
+def _only_known(name: str) -> Schema:
+    """What a file says whose search has no other settings of a table, but under names of parts."""
+
+    def searched(beside: Iterable[Schema]) -> Schema:
+        known = _search()["properties"][name] | _beside(beside)
+        return {"properties": {"search": {"properties": {name: known}}}}
+
+    tables = {"properties": {"model": {"additionalProperties": _any(_SCALARS)}}}
+    return {"if": tables, "then": searched(()), "else": searched(_named_entries(name))}
+
+
+def _is_open(kind: type[Table]) -> bool:
+    """Whether it has keys of the user's own."""
+    return kind.model_config.get("extra") == "allow"
 
 
 def _within(name: str, schema: Schema) -> Schema:
@@ -83,31 +143,72 @@ def _within(name: str, schema: Schema) -> Schema:
 
 def _search() -> Schema:
     """The schema of `[search]`, by dotted keys or by tables in it."""
-    anything = _any(_plain(entry) for entry in ENTRIES.values())
-    tables = {name: _searched(name, anything) for name in SEARCHED_TABLES}
-    in_quotes = f"^({'|'.join(SEARCHED_TABLES)})\\."
+    tables = {
+        name: _searched(kinds_of(name)) | _beside((*_own_entries(name), *_named_entries(name)))
+        for name in SEARCHED_TABLES
+    }
+    described = {"description": "what trials fill in: entries by the dotted key of a setting"}
+    return _entry_tables(tables, tables) | described
+
+
+def _own_entries(name: str) -> Iterator[Schema]:
+    """The entries for keys of the user's own, where a table may have them."""
+    if any(map(_is_open, kinds_of(name))):
+        yield _any_entry()
+
+
+def _named_entries(name: str) -> Iterator[Schema]:
+    """The tables of entries under names of the user's own, where a table may have them."""
+    if name in UNDER_NAMES:
+        yield _searched(UNDER_NAMES[name]) | _beside([_any_entry()])
+
+
+def _beside(schemas: Iterable[Schema]) -> Schema:
+    """What else a table may hold besides what it names."""
+    forms = [*schemas]
+    return {"additionalProperties": _any(forms) if forms else False}
+
+
+def _searched(kinds: Sequence[type[Table]]) -> Schema:
+    """The schema of the entries for the settings of one table, which is one of `kinds`."""
+    entries: dict[str, list[Schema]] = {}
+    inner: dict[str, list[type[Table]]] = {}
+    named: dict[str, type[Table]] = {}
+    for kind in kinds:
+        for setting, field in kind.model_fields.items():
+            table = table_in(field.annotation)
+            if table is not None:
+                inner.setdefault(setting, []).append(table)
+            elif under := named_in(field.annotation):
+                named[setting] = under
+            elif not is_fixed(kind, setting):
+                entries.setdefault(setting, []).extend(_entries(kind, setting))
+    link = _plain(SameAs)
+    found = {setting: _any([*forms, link]) for setting, forms in entries.items()}
+    tables = {setting: _searched(of) for setting, of in inner.items()}
+    tables |= {
+        setting: {"type": "object", "additionalProperties": _searched([of])}
+        for setting, of in named.items()
+    }
+    return _entry_tables(found | tables, tables)
+
+
+def _entry_tables(properties: Mapping[str, Schema], tables: Iterable[str] = ()) -> Schema:
+    """The schema of a table of entries; those in `tables` may be met in dotted keys in quotes."""
+    names = [*tables]
+    in_quotes = f"^({'|'.join(names)})\\."
+    by_dots = {"patternProperties": {in_quotes: _any_entry()}} if names else {}
     return {
         "type": "object",
-        "description": "what trials fill in: entries by the dotted key of a setting",
-        "properties": tables,
-        "patternProperties": {in_quotes: anything},
+        "properties": dict(properties),
+        **by_dots,
         "additionalProperties": False,
     }
 
 
-def _searched(name: str, anything: Schema) -> Schema:
-    """The schema of the entries for the settings of one table."""
-    entries: dict[str, list[Schema]] = {}
-    for kind in kinds_of(name):
-        for setting in kind.model_fields:
-            if not is_fixed(kind, setting):
-                entries.setdefault(setting, []).extend(_entries(kind, setting))
-    is_open = any(kind.model_config.get("extra") == "allow" for kind in kinds_of(name))
-    return {
-        "type": "object",
-        "properties": {setting: _any(found) for setting, found in entries.items()},
-        "additionalProperties": anything if is_open else False,
-    }
+def _any_entry() -> Schema:
+    """The schema of an entry for a setting that nothing is known of."""
+    return _any(_plain(entry) for entry in (*ENTRIES.values(), SameAs))
 
 
 def _entries(kind: type[Table], setting: str) -> Iterator[Schema]:

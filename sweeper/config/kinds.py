@@ -14,6 +14,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
+    WithJsonSchema,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -38,6 +39,10 @@ def _argument(value: object) -> object:
     if isinstance(value, float) and not isfinite(value):
         raise PydanticCustomError("finite_number", "not finite")
     return value
+
+
+# as JSON Schema has it; which letters a name may have is left to `is_function`
+_FUNCTION_FORM: Mapping[str, Any] = {"type": "string", "pattern": r"^[^\s:]+:[^\s:]+$"}
 
 
 def is_function(name: str) -> bool:
@@ -69,7 +74,7 @@ class OneOf:
     def __get_pydantic_json_schema__(
         self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return {"anyOf": [{"enum": [*self.options]}, {"type": "string", "pattern": ":"}]}
+        return {"anyOf": [{"enum": [*self.options]}, dict(_FUNCTION_FORM)]}
 
     def _checked(self, text: str) -> str:
         if text in self.options or is_function(text):
@@ -156,7 +161,9 @@ def _flat(value: object, under: str = "") -> list[tuple[str, object]]:
     return [pair for key, one in inner for pair in _flat(one, key)]
 
 
-FunctionName = Annotated[str, AfterValidator(_function_name)]
+FunctionName = Annotated[
+    str, AfterValidator(_function_name), WithJsonSchema({**_FUNCTION_FORM}, mode="validation")
+]
 Duration = Annotated[str, Checked(_duration, {"type": "string", "pattern": _DURATION.pattern})]
 Names = Annotated[str | tuple[str, ...], Checked(_one_or_more, one_or_more({"type": "string"}))]
 Conditions = Annotated[

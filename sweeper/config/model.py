@@ -82,11 +82,11 @@ class MixedTable(_MlpKeys, _PythonKeys):
 ModelTable = MlpTable | PythonTable
 
 
-def concerns(table: ModelTable | MixedTable, name: str, kind: ModelKind) -> bool:
+def concerns(table: Table, name: str, kind: ModelKind) -> bool:
     """Whether a key of this `[model]` is of use for models of `kind`."""
     if isinstance(table, MixedTable):
         return (name in _MlpKeys.model_fields) is (kind == "mlp")
-    return table.kind == kind
+    return getattr(table, "kind", None) == kind
 
 
 def _values(table: Table, like: type[Table]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args, get_origin
 
 from pydantic import Field, create_model
 
@@ -42,6 +42,13 @@ def tables_of(table: Table) -> Mapping[str, Any]:
     """The tables of `table` by name, in the order of the file."""
     named = ((name, getattr(table, name)) for name in type(table).model_fields)
     return {name: inner for name, inner in named if isinstance(inner, Table)}
+
+
+def named_in(annotation: object) -> type[Table] | None:
+    """What each table is that a setting holds under names of the user's own; None for others."""
+    arguments = get_args(annotation)
+    holds = get_origin(annotation) is dict and isinstance(arguments[1], type)
+    return arguments[1] if holds and issubclass(arguments[1], Table) else None
 
 
 def unfit_names(names: Mapping[str, object], under: str) -> Iterator[Fault]:

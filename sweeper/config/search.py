@@ -73,7 +73,8 @@ def _log_of_nothing(low: float, log: bool) -> Iterable[Fault]:
 
 
 def _steps_in_log(step: float | None, log: bool) -> Iterable[Fault]:
-    if log and step not in (None, 1):
+    # whole numbers lie 1 apart anyway, numbers do not
+    if log and step is not None and (isinstance(step, float) or step != 1):
         yield Fault("step", f"log with step {step}", "remove one of the two")
 
 

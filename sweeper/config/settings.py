@@ -52,8 +52,8 @@ class Settings:
     """One trial's model, optimizer and training.
 
     `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in. They are the study's, not
-    the trial's: a searched dropout is compiled in even for the trial that drew 0. So are `keeps`, by
-    which an epoch's weights are kept instead of the last, and `stops`, by which a trial ends
+    the trial's: a searched dropout is compiled in even for the trial that drew 0. So are `keeps`,
+    by which an epoch's weights are kept instead of the last, and `stops`, by which a trial ends
     early; None where the program does neither. `base_dir` is where the user's modules are looked
     up first.
     """

@@ -70,6 +70,7 @@ class _KeyReader:
 
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
+        self.around: dict[str, int] = {}  # of tables that only headers of tables in them name
         self.table: _Path = ()
         self.open: list[tuple[str, _Path]] = []  # brackets, each with the key that it is value of
         self.counts: dict[_Path, int] = {}  # tables in each array so far
@@ -89,7 +90,7 @@ class _KeyReader:
                 self.key += (word.strip("\"'"),)
             line += word.count("\n")
         self._mark("\n", line)
-        return self.lines
+        return self.around | self.lines
 
     def _mark(self, mark: str, line: int) -> None:
         if mark == "\n":
@@ -116,6 +117,8 @@ class _KeyReader:
         if self.in_header:
             self.table = self._next_in(self.key, line) if self.in_array else self.key
             self._note(self.table, line)
+            for n in range(1, len(self.table)):
+                self.around.setdefault(".".join(self.table[:n]), line)
             self.in_header = self.in_array = False
         if not self.open:
             self.in_key, self.key = True, ()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,7 +17,12 @@ from sweeper.config.execution import ExecutionTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
 from sweeper.config.named import Named, tables_of
-from sweeper.config.optimizer import MixedOptimizerTable, OptimizerTable, UserOptimizerTable
+from sweeper.config.optimizer import (
+    MixedOptimizerTable,
+    OptimizerTable,
+    UserOptimizerTable,
+    takes,
+)
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.parts import PartsTable
 from sweeper.config.results import ResultsTable
@@ -26,6 +31,7 @@ from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
 from sweeper.config.settings import OPTIONAL_PARTS, Judge, Settings, general
 from sweeper.config.source import Source
+from sweeper.config.structures import Spread, Wanted
 from sweeper.config.study import N_PARAMETERS, StudyTable
 from sweeper.config.table import Fault, Table, field_of, filled, value_of
 from sweeper.config.train import SupervisedTable, better
@@ -117,10 +123,7 @@ class StudyConfig(Table):
 
     def drawn_values(self, key: str) -> tuple[Scalar, ...] | None:
         """All values that trials have of a setting, searched or not; None for a continuum."""
-        table, _, setting = key.partition(".")
-        entry = self.entry(key)
-        holder: Table = getattr(self, table)
-        own = None if field_of(type(holder), setting) is None else value_of(holder, setting)
+        entry, own = self.entry(key), self._kept(key)
         kept = () if own is None else (own,)
         if entry is None:
             return kept
@@ -157,11 +160,10 @@ class StudyConfig(Table):
     @property
     def kinds(self) -> tuple[ModelKind, ...]:
         """The kinds of model that trials have."""
-        entry = self.search.get("model.kind")
-        searched = () if entry is None else entry.values() or ()
         if isinstance(self.model, PartsTable):
             return ("parts",)
-        return tuple(kind for kind in _KINDS if kind in searched) or (self.model.kind,)
+        drawn = self.drawn_values("model.kind") or ()
+        return tuple(kind for kind in _KINDS if kind in drawn)
 
     @property
     def names_functions(self) -> bool:
@@ -171,14 +173,14 @@ class StudyConfig(Table):
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting part the trials whose model is of `kind`."""
         table, _, name = key.partition(".")
-        is_whole = table != "model" or isinstance(self.model, PartsTable)
-        applies = is_whole or concerns(self.model, name, kind)
+        applies = table != "model" or concerns(self.model, name, kind)
         return applies and key != "model.kind" and self._role(key) is Role.STRUCTURAL
 
     def n_structures_of(self, kind: ModelKind) -> int | None:
         """How many of them models of `kind` have."""
-        counts = [entry.count() for key, entry in self.search.items() if self.splits(key, kind)]
-        return None if None in counts else prod(count for count in counts if count is not None)
+        splitting = [key for key in self.search if self.splits(key, kind)]
+        only = {"model.kind": kind}
+        return Spread(self.search, splitting, self._kept, self._uses, only).count()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -247,6 +249,23 @@ class StudyConfig(Table):
         return {**settings, "search": {**settings["search"], **links}}
 
     @property
+    def _uses(self) -> dict[str, Wanted]:
+        """The searched settings that some of the drawn optimizers alone have use for."""
+        names = tuple(str(name) for name in self.drawn_values("optimizer.name") or ())
+        taking = {
+            key: tuple(name for name in names if takes(name, key.partition(".")[2]))
+            for key in self.search
+            if key.startswith("optimizer.") and isinstance(self.optimizer, MixedOptimizerTable)
+        }
+        return {key: ("optimizer.name", those) for key, those in taking.items() if those != names}
+
+    def _kept(self, key: str) -> Scalar | None:
+        """The file's own value of a setting; None where it has none."""
+        table, _, setting = key.partition(".")
+        holder: Table = getattr(self, table)
+        return None if field_of(type(holder), setting) is None else value_of(holder, setting)
+
+    @property
     def _guide(self) -> str:
         """The first objective that epochs differ in; without one the first validation loss."""
         differing = (name for name in self.study.objectives if name != N_PARAMETERS)
@@ -256,7 +275,7 @@ class StudyConfig(Table):
         ways = dict(zip(self.study.objectives, self.study.directions, strict=True))
         return Judge(metric, ways.get(metric, better(metric)) == "maximize")
 
-    @property
+    @cached_property
     def _parts(self) -> frozenset[str]:
         if self.trial is not None:
             return frozenset(self.trial.program.parts)

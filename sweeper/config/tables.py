@@ -13,7 +13,7 @@ from sweeper.config.model import MixedTable, MlpTable, PythonTable
 from sweeper.config.named import unfit_names
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import has_several, optimizers_recipe
-from sweeper.config.parts import has_parts, parts_recipe
+from sweeper.config.parts import PARTS, has_parts, parts_recipe
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.refusals import MISSING, shown, unknown_name
 from sweeper.config.results import ResultsTable
@@ -62,6 +62,12 @@ TABLES: dict[str, type[Table] | Variants] = {
     "trial": TRIAL,
 }
 DISCRIMINATORS = {name: kind.by for name, kind in TABLES.items() if isinstance(kind, Variants)}
+
+# what stands under names of the user's own where a model has several parts
+UNDER_NAMES: Mapping[str, tuple[type[Table], ...]] = {
+    "model": tuple(PARTS.values()),
+    "optimizer": (*OPTIMIZERS.values(), UserOptimizerTable),
+}
 
 Kind = tuple[type[Table] | None, list[Fault]]
 

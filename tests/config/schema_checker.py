@@ -25,6 +25,7 @@ _SIZES: dict[str, Callable[[int, int], bool]] = {
     "maxLength": lambda size, limit: size <= limit,
     "minItems": lambda size, limit: size >= limit,
     "maxItems": lambda size, limit: size <= limit,
+    "minProperties": lambda size, limit: size >= limit,
 }
 _SAYS_NOTHING = {"$schema", "title", "description", "default", "examples"}
 _OF_OBJECTS = {"properties", "patternProperties", "additionalProperties", "required"}
@@ -60,7 +61,9 @@ def _by_value(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
         if _TYPES["number"](value) and not _LIMITS[keyword](value, schema[keyword]):
             yield f"{path}: {keyword}"
     for keyword in schema.keys() & _SIZES.keys():
-        if isinstance(value, str | list) and not _SIZES[keyword](len(value), schema[keyword]):
+        if isinstance(value, str | list | dict) and not _SIZES[keyword](
+            len(value), schema[keyword]
+        ):
             yield f"{path}: {keyword}"
     if "pattern" in schema and isinstance(value, str) and not re.search(schema["pattern"], value):
         yield f"{path}: pattern"

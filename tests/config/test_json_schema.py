@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.config.json_schema import DIALECT, kinds_of, study_schema
-from sweeper.config.tables import TABLES
+from sweeper.config.tables import TABLES, UNDER_NAMES
 from tests.command_line import STUDY, CommandLine
 from tests.config.conftest import VALID
 from tests.config.schema_checker import faults
@@ -19,6 +19,9 @@ from tests.config.schema_checker import faults
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted((ROOT / "studies").glob("*.toml"))
 SCHEMA = study_schema()
+OWN_OPTIMIZER = 'name = "moves:gentle"\nbeta = 0.9'
+COSINE = VALID.replace("lr = 1e-3", 'lr = 1e-3\nschedule.name = "cosine"')
+NESTED = '{} = {{ type = "float", low = 0.0, high = 0.5 }}\n'
 OWN_MODEL = 'kind = "python"\nfunction = "nets:build"\nlayers = 3'
 
 
@@ -55,6 +58,20 @@ def test_the_line_that_names_the_schema_disturbs_nothing(path: Path) -> None:
         VALID.replace("model.depth =", '"model.depth" ='),
         VALID.replace('name = "iris"', 'name = "iris"\nsplit.val = 0.5'),
         VALID + '[execution]\nthreads = 0\nworkers = "auto"\n',
+        VALID + 'model.width = { same_as = "model.depth" }\n',
+        VALID.replace('name = "adamw"', OWN_OPTIMIZER),
+        VALID.replace('name = "adamw"', OWN_OPTIMIZER)
+        + 'optimizer.beta = { type = "float", low = 0.5, high = 0.9 }\n'
+        'optimizer.gamma = { same_as = "optimizer.beta" }\n',
+        VALID.replace('name = "adamw"', "")
+        + 'optimizer.name = { type = "categorical", choices = ["adam", "sgd"] }\n',
+        VALID
+        + 'optimizer.schedule.name = { type = "categorical", choices = ["constant", "cosine"] }\n',
+        COSINE + NESTED.format("optimizer.schedule.end"),
+        COSINE + NESTED.format('"optimizer.schedule.end"'),
+        COSINE.replace(
+            "[search]", "[search.optimizer]\n" + NESTED.format('"schedule.end"') + "[search]"
+        ).replace("optimizer.lr =", "# optimizer.lr ="),
     ],
 )
 def test_what_loads_is_valid(text: str) -> None:
@@ -80,6 +97,28 @@ def test_what_loads_is_valid(text: str) -> None:
         ("high = 3 }", "high = 1001 }", ".search.model.depth: anyOf"),
         ('type = "float"', 'type = "flaot"', ".search.optimizer.lr: anyOf"),
         ("optimizer.lr =", "optimizer.rl =", ".search.optimizer.rl: not allowed"),
+        ('"adamw"', '"nets:"', ".optimizer: anyOf"),
+        ("high = 3 }", "high = 3 }\nmodel.width = { same_as = 1 }", ".search.model.width: anyOf"),
+        (
+            "high = 3 }",
+            'high = 3 }\nmodel.width = { same_as = "model.depth", low = 1 }',
+            ".search.model.width: anyOf",
+        ),
+        (
+            "high = 3 }",
+            'high = 3 }\noptimizer.schedule.ned = { type = "float", low = 0, high = 1 }',
+            ".search.optimizer.schedule.ned: not allowed",
+        ),
+        (
+            "high = 3 }",
+            'high = 3 }\noptimizer.schedule.end = { type = "float", low = 0, high = 2 }',
+            ".search.optimizer.schedule.end: anyOf",
+        ),
+        (
+            "high = 3 }",
+            'high = 3 }\ntrain.early_stop.metric = { type = "categorical", choices = ["a"] }',
+            ".search.train.early_stop.metric: not allowed",
+        ),
     ],
 )
 def test_what_an_editor_can_see_is_said_where_it_stands(old: str, new: str, expected: str) -> None:
@@ -88,19 +127,30 @@ def test_what_an_editor_can_see_is_said_where_it_stands(old: str, new: str, expe
 
 
 def settings(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
-    """The schema of each setting in that of a table."""
+    """The schema of each setting in that of a table, under names of the user's own too."""
     found = []
+    if "properties" not in schema:
+        inner = forms_of(schema["additionalProperties"])
+        return [setting for form in inner for setting in settings(form, f"{path}.NAME")]
     for name, inner in schema["properties"].items():
-        is_table = "properties" in inner
+        is_table = "properties" in inner or "properties" in (
+            inner.get("additionalProperties") or {}
+        )
         found += settings(inner, f"{path}.{name}") if is_table else [(f"{path}.{name}", inner)]
     return found
 
 
+def forms_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """The schemas of the kinds of a table."""
+    if "if" in schema:
+        return [schema["then"], *forms_of(schema["else"])]
+    return schema.get("anyOf", [schema])
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_every_setting_says_what_it_takes_and_what_it_is(name: str) -> None:
-    form = SCHEMA["properties"][name]
-    forms = form.get("anyOf", [form])
-    assert len(forms) == len(kinds_of(name))
+    forms = forms_of(SCHEMA["properties"][name])
+    assert len(forms) == len(kinds_of(name)) + (name in UNDER_NAMES)
     for table in forms:
         for key, schema in settings(table, name):
             assert schema.keys() & {"type", "const", "enum", "anyOf"}, key

@@ -424,6 +424,10 @@ BROKEN_SEARCH = {
         'optimizer.b1 = { type = "float", low = 0.1, high = 0.9, log = true, step = 0.1 }',
         ("optimizer.b1.step", "log with step 0.1", "remove one of the two"),
     ),
+    "log in steps of one": (
+        'optimizer.clip_norm = { type = "float", low = 1.0, high = 9.0, log = true, step = 1.0 }',
+        ("optimizer.clip_norm.step", "log with step 1.0", "remove one of the two"),
+    ),
     "steps finer than floats": (
         'optimizer.b1 = { type = "float", low = 0.1, high = 0.9, step = 1e-300 }',
         ("optimizer.b1.step", "step 1e-300 from 0.1 to 0.9", "write a larger one, or none"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import timeit
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -147,9 +146,3 @@ def test_choices_are_of_the_kind_of_their_setting() -> None:
 def test_an_unknown_column_is_not_taken_for_a_setting(read: Read) -> None:
     with pytest.raises(KeyError):
         read().filled({"model.depth": 2})
-
-
-def test_filling_in_is_quick_enough_for_ten_thousand_trials(read: Read) -> None:
-    config, params = read(), {"depth": 2, "lr": 1e-3}
-    seconds = min(timeit.repeat(lambda: config.filled(params), number=200, repeat=5)) / 200
-    assert seconds < 50e-6

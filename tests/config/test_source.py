@@ -77,6 +77,14 @@ def test_a_missing_setting_is_found_at_the_table_around_it(key: str, line: int |
     assert Source(Path("study.toml"), TEXT).line(key) == line
 
 
+def test_a_table_without_a_header_is_found_at_that_of_a_table_in_it() -> None:
+    source = Source(Path("study.toml"), "[study.sampler]\n[data.split]\n\n[study]\n[search.a.b]\n")
+    lines = {
+        key: source.line(key) for key in ("study", "data", "data.source", "search", "search.a")
+    }
+    assert lines == {"study": 4, "data": 2, "data.source": 2, "search": 5, "search.a": 5}
+
+
 def test_windows_line_ends_count_once() -> None:
     assert Source(Path("study.toml"), TEXT.replace("\n", "\r\n")).line("phase.first") == 30
 
