@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.programs.program import only_model
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
-from sweeper.trial import CurveBlock, TrialSpec
+from sweeper.trial import CurveBlock, Scalar, TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,10 @@ class Published:
     def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
         """What the rounds from the first to the last measured."""
         return self.ledger.curves(first_round, last_round)
+
+    def params(self) -> Mapping[int, Mapping[str, Scalar]]:
+        """The parameters of every trial, by number."""
+        return self.ledger.params()
 
     def _with_model(self, row: dict[str, Any]) -> dict[str, Any]:
         path = self.run_dir.model(row["trial_number"])

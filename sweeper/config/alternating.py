@@ -39,7 +39,7 @@ class LossTable(Table):
 class PhaseTable(Table):
     """`[train.phases.NAME]`: epochs in which one loss trains some of the parts."""
 
-    epochs: Annotated[Count, TRACED] = Field(description="in each cycle", examples=[4])
+    epochs: Count = Field(description="in each cycle", examples=[4])
     loss: Annotated[str, FIXED] = Field(
         description="one of [train.losses], by name", examples=["data"]
     )
@@ -58,7 +58,7 @@ class WarmupTable(Table):
     """`train.warmup`: epochs of one phase before the first cycle."""
 
     phase: Annotated[str, FIXED] = Field(description="the phase, by name", examples=["fit"])
-    epochs: Annotated[Count, TRACED] = Field(description="how long it lasts", examples=[10])
+    epochs: Count = Field(description="how long it lasts", examples=[10])
 
 
 class Losses(Named):
@@ -72,7 +72,9 @@ class Phases(Named):
 class AlternatingTable(Named, EpochsTable):
     """Trains the parts of a model in turns."""
 
-    program: Annotated[Literal["alternating"], FIXED] = Field(description="how a model is trained")
+    program: Annotated[Literal["alternating"], FIXED] = Field(
+        description="parts of a model in turns"
+    )
     losses: dict[str, LossTable] = Field(description="what phases minimise, by name")
     phases: dict[str, PhaseTable] = Field(description="what is trained in turns, by name")
     warmup: WarmupTable | None = Field(
@@ -124,6 +126,12 @@ class AlternatingTable(Named, EpochsTable):
             if is_function(loss.kind)
         }
         return own | {metric: "metrics" for metric in self.metrics if is_function(metric)}
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The epochs of the warm-up and of each phase, by dotted key of `[train]`."""
+        found = {f"phases.{name}.epochs": phase.epochs for name, phase in self.by_phase.items()}
+        return found | ({} if self.warmup is None else {"warmup.epochs": self.warmup.epochs})
 
     @property
     def loss_names(self) -> tuple[str, ...]:

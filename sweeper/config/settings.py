@@ -87,6 +87,10 @@ class Settings:
         own = {key for key in self.parts if key.rpartition(".")[0] in (*tables, "optimizer")}
         return replace(self, model=model, optimizer=optimizer, parts=frozenset(map(general, own)))
 
+    def phase_at(self, epoch: int) -> str:
+        """The phase that an epoch is trained in, counted from 1; the same for all without any."""
+        return self.train.phase_at(epoch) if isinstance(self.train, AlternatingTable) else ""
+
     def structure(self) -> dict[str, Scalar | tuple[str, ...]]:
         """Everything that is compiled into the trial's program, by dotted key."""
         values = self._values(Role.STRUCTURAL)

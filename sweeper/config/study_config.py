@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -176,9 +176,9 @@ class StudyConfig(Table):
         applies = table != "model" or concerns(self.model, name, kind)
         return applies and key != "model.kind" and self._role(key) is Role.STRUCTURAL
 
-    def n_structures_of(self, kind: ModelKind) -> int | None:
-        """How many of them models of `kind` have."""
-        splitting = [key for key in self.search if self.splits(key, kind)]
+    def n_structures_of(self, kind: ModelKind, traced: Container[str] = ()) -> int | None:
+        """How many of them models of `kind` have, where programs are told `traced` settings."""
+        splitting = [k for k in self.search if self.splits(k, kind) and k not in traced]
         only = {"model.kind": kind}
         return Spread(self.search, splitting, self._kept, self._uses, only).count()
 

@@ -196,7 +196,7 @@ class SupervisedTable(EpochsTable):
     rules = (_untold_task, _metric_of_another_task, _repeated_metric, _setting_of_another_loss)
 
     program: Annotated[Literal["supervised"], FIXED] = Field(
-        default="supervised", description="how a model is trained"
+        default="supervised", description="one model, one loss, one optimizer"
     )
     loss: Annotated[Loss, FIXED] = Field(
         description="what training minimises: of classes, numbers, or a function of yours "

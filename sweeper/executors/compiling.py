@@ -7,7 +7,7 @@ import platform
 import re
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from sweeper.cachedir import cache_root
+from sweeper.executors.phased import PhaseAt, Run, run_phases
 from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
 from sweeper.scheduler.buckets import ProgramClass
@@ -22,19 +23,27 @@ from sweeper.scheduler.signature import short_hash
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 _DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
+_WHOLE = ""  # the one program of a class without phases
 _log = logging.getLogger("sweeper")
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A class's program; `cache_hit` where it came from disk.
+    """A class's program, or those of its phases by name; `cache_hit` where all came from disk.
 
-    `memory_bytes` is what it needs with all it is given and gives; None where XLA does not say.
+    `memory_bytes` is what the largest needs with all it is given and gives; None where XLA does
+    not say.
     """
 
-    run: Callable[[Lanes, Parts], Segment]
+    programs: Mapping[str, Run]
     cache_hit: bool
     memory_bytes: int | None
+
+    def run(self, lanes: Lanes, parts: Parts, phases: Sequence[PhaseAt] = ()) -> Segment:
+        """What came of the lanes; `phases` are those of each, where there is a program a phase."""
+        if _WHOLE in self.programs:
+            return self.programs[_WHOLE](lanes, parts)
+        return run_phases(self.programs, lanes, parts, phases)
 
 
 class _CacheHits(threading.local):
@@ -108,11 +117,16 @@ def compile_class(
     program_class: ProgramClass, program: Program, lanes: Lanes, parts: Parts
 ) -> Compiled:
     """Compile `program` for a class; the function is named for it, as profilers show it."""
-    function = segment(program, program_class.lane_loop)
-    function.__name__ = function.__qualname__ = f"segment_{program_class.class_id}"
-    hits = _cache_hits.count
-    run = jax.jit(function).lower(lanes, parts).compile()
-    return Compiled(run, _cache_hits.count > hits, _memory_bytes(run))
+    wanted = {phase: program.in_phase(phase) for phase in program.phases} or {_WHOLE: program}
+    hits, runs = _cache_hits.count, dict[str, jax.stages.Compiled]()
+    for phase, own in wanted.items():
+        function = segment(own, program_class.lane_loop)
+        name = "_".join(filter(None, ("segment", program_class.class_id, phase)))
+        function.__name__ = function.__qualname__ = name
+        runs[phase] = jax.jit(function).lower(lanes, parts).compile()
+    memory = [_memory_bytes(run) for run in runs.values()]
+    largest = None if None in memory else max(size for size in memory if size is not None)
+    return Compiled(runs, _cache_hits.count - hits == len(runs), largest)
 
 
 def _memory_bytes(run: jax.stages.Compiled) -> int | None:

@@ -111,7 +111,9 @@ class Trainer:
         lanes = stack(work, starts, settings, program, members)
         compiled, compile_s = self._compiled_for(work)
         before = time.perf_counter()
-        segment: Segment = jax.device_get(compiled.run(lanes, parts))
+        phases = [its.phase_at for its in settings for _ in members]
+        spare = [phases[0]] * (work.program.capacity - len(phases))
+        segment: Segment = jax.device_get(compiled.run(lanes, parts, [*phases, *spare]))
         train_s = time.perf_counter() - before
 
         def lanes_of(index: int) -> slice:

@@ -20,7 +20,7 @@ from typing import Any
 from sweeper.errors import LedgerError
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
-from sweeper.trial import CurveBlock, Memory, TrialSpec
+from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec
 
 SCHEMA_VERSION = 2
 
@@ -140,6 +140,11 @@ class Ledger:
                 tuple(curve for (packed,) in rows for curve in unpack(packed)),
                 closing.elapsed_s,
             )
+
+    def params(self) -> dict[int, Mapping[str, Scalar]]:
+        """The parameters of every trial that a round was opened with, by number."""
+        specs = (spec for added in self._specs().values() for spec in added)
+        return {spec.number: spec.params for spec in specs}
 
     # -- what is written ----------------------------------------------------------------------
 

@@ -37,10 +37,11 @@ class Alternating:
     freezes untouched, as `optax.multi_transform` would. The norm of gradients is clipped over all
     parts that a phase trains together, where they share an optimizer.
 
-    Phases are told by the epoch: the warm-up, then cycles. Their lengths are traced, and may differ
-    between lanes. In a `map` loop that costs nothing, for a lane takes one branch. Under `vmap` the
-    branch of each lane is its own, so that every lane computes every phase: a step then costs as
-    much as one of each phase together.
+    Phases are told by the epoch: the warm-up, then cycles. In a `map` loop their lengths may differ
+    between lanes, which costs nothing: a lane takes one branch, and `traced` names the lengths that
+    it is told. Under `vmap` a branch that differed between lanes would be computed for all of them.
+    So there lanes are in one epoch at a time (`has_clock`), and lengths part trials: a searched
+    length costs a program for each of its values.
 
     `phase` is the only one that is compiled in, where there is one program a phase.
     """
@@ -48,6 +49,7 @@ class Alternating:
     settings: Settings
     data: DataSpec
     parts: PartNetworks
+    traced: frozenset[str] = frozenset()
     phase: str | None = None
 
     @property
@@ -72,7 +74,9 @@ class Alternating:
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
         hparams = settings.traced() | schedule_steps(settings, self.data)
-        return Lane.of(hparams, self.parts.traced(settings), key, self.data.dtype)
+        assert isinstance(settings.train, AlternatingTable)
+        lengths = {k: v for k, v in settings.train.lengths.items() if k in self.traced}
+        return Lane.of(hparams, self.parts.traced(settings) | lengths, key, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
         def own(network: Any, part: str, leaf: Any) -> Any:
@@ -134,6 +138,16 @@ class Alternating:
     def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
         return has_ended(state, lane)
 
+    @property
+    def has_clock(self) -> bool:
+        return self.phase is None
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        if self._train.switching == "cond":
+            return ()
+        return tuple(self._train.by_phase)
+
     def in_phase(self, name: str) -> Alternating:
         """The program of one phase alone."""
         return replace(self, phase=name)
@@ -189,11 +203,11 @@ class Alternating:
         train, names = self._train, list(self._train.by_phase)
 
         def length(key: str) -> Int[Array, ""]:
-            return jnp.asarray(lane.hparams[key]).astype(jnp.int32)
+            return jnp.asarray(lane.traced.get(key, train.lengths[key]))
 
-        lengths = [length(f"train.phases.{name}.epochs") for name in train.cycle]
+        lengths = [length(f"phases.{name}.epochs") for name in train.cycle]
         warmup = train.warmup
-        before = epoch if warmup is None else epoch - length("train.warmup.epochs")
+        before = epoch if warmup is None else epoch - length("warmup.epochs")
         ends = jnp.cumsum(jnp.stack(lengths))
         place = jnp.sum(before % ends[-1] >= ends)
         index = jnp.asarray([names.index(name) for name in train.cycle])[place]

@@ -39,7 +39,10 @@ class Programs:
 
     def _of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
         if isinstance(settings.train, AlternatingTable):
-            return Alternating(settings, self._data, self._parts(settings))
+            compiled_in = json.loads(program_class.settings)
+            lengths = (key for key in settings.train.lengths)
+            traced = (key for key in lengths if isinstance(compiled_in.get(f"train.{key}"), list))
+            return Alternating(settings, self._data, self._parts(settings), frozenset(traced))
         return Supervised(settings, self._data, self._network(program_class, settings))
 
     def exact(self, settings: Settings) -> Program:

@@ -174,6 +174,20 @@ class Program(Protocol):
         ...
 
     @property
+    def has_clock(self) -> bool:
+        """Whether what a step does depends on its epoch, which lanes side by side then share."""
+        ...
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The phases that have a compiled program each; empty where one program serves all."""
+        ...
+
+    def in_phase(self, name: str) -> Program:
+        """The program of one of these phases alone."""
+        ...
+
+    @property
     def ends_early(self) -> bool:
         """Whether a lane may end before its last epoch."""
         ...

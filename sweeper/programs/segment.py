@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -97,8 +97,12 @@ def segment(
     """The function to be compiled for a class: it trains every lane of a bucket.
 
     `map` trains one lane after the other in the same compiled loop: an empty lane costs nothing
-    and a lane's bits are those of the trial alone. `vmap` trains them side by side.
+    and a lane's bits are those of the trial alone. `vmap` trains them side by side, in a program
+    with a clock all in the same epoch.
     """
+
+    if lane_loop == "vmap" and program.has_clock:
+        return lambda lanes, parts: train_together(program, lanes, parts)
 
     def lanes(lanes: Lanes, parts: Parts) -> Segment:
         def one(lane: Lanes) -> Segment:
@@ -137,6 +141,44 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
     )
     ended = program.has_ended(state, lane.lane)
     return Segment(state, curve, _test(program, state, lane, parts), last, ended)
+
+
+def train_together(program: Program, lanes: Lanes, parts: Parts) -> Segment:
+    """All lanes side by side, in one epoch at a time.
+
+    What a step does in an epoch is thereby the same for all of them, and a branch by the epoch is
+    one. A lane that does not train in an epoch stays as it is.
+    """
+    order = jnp.asarray(parts.order)
+    n_lanes, n_epochs = len(lanes.start), order.shape[1]
+    curves = jnp.zeros((n_lanes, n_epochs, len(program.metrics)), parts.train.x.dtype)
+
+    def epoch(index: Int[Array, ""], carry: tuple[State, Array, Array]) -> Any:
+        def one(lane: Lanes, state: State, curve: Array, last: Array) -> Any:
+            is_on = (lane.start <= index) & (index < lane.stop)
+            if program.ends_early:
+                is_on &= ~program.has_ended(state, lane.lane)
+            rows = order[lane.member, index]
+            fresh, trained = _train_epoch(program, state, lane, parts, rows, index)
+            row = jnp.stack((*trained, *_validate(program, fresh, lane, parts)))
+            fresh = program.remember(fresh, row, lane.lane)
+            new = fresh, curve.at[index].set(row), index + 1
+            return jax.tree.map(
+                lambda new, old: jnp.where(is_on, new, old), new, (state, curve, last)
+            )
+
+        return jax.vmap(one)(lanes, *carry)
+
+    state = jax.vmap(partial(_begun, program))(lanes)
+    is_live = jnp.asarray(lanes.start < lanes.stop)
+    first = jnp.min(jnp.where(is_live, lanes.start, n_epochs))
+    start = state, curves, jnp.asarray(lanes.start)
+    state, curves, last = lax.fori_loop(first, jnp.max(lanes.stop), epoch, start)
+    test = jax.vmap(lambda lane, state: _test(program, state, lane, parts))(lanes, state)
+    if not program.ends_early:
+        return Segment(state, curves, test)
+    ended = jax.vmap(program.has_ended)(state, lanes.lane)
+    return Segment(state, curves, test, last, ended)
 
 
 def _train_epoch(

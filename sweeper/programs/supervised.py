@@ -112,6 +112,17 @@ class Supervised:
         return (loss, *(metric(outputs, data.y) for metric in self._metrics))
 
     @property
+    def has_clock(self) -> bool:
+        return False
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return ()
+
+    def in_phase(self, name: str) -> Supervised:
+        raise AssertionError("there are no phases")
+
+    @property
     def ends_early(self) -> bool:
         return self.settings.stops is not None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +18,13 @@ from pyarrow import parquet
 
 from sweeper.config import StudyConfig
 from sweeper.results.columns import SCHEMA_VERSION
+from sweeper.results.phases import phase_of
 from sweeper.results.replace import replacing
 from sweeper.results.schema import buckets_schema, metrics_schema, trials_schema
 from sweeper.results.table_file import TableFile
 from sweeper.results.tables import metrics_table, n_values, rows_table
 from sweeper.rundir import RunDir
-from sweeper.trial import CurveBlock
+from sweeper.trial import CurveBlock, Scalar
 
 _PART_ROWS = 64 * 1024
 _PART_AGE_S = 30.0
@@ -53,6 +54,10 @@ class Committed(Protocol):
         """What the rounds from the first to the last measured, in order."""
         ...
 
+    def params(self) -> Mapping[int, Mapping[str, Scalar]]:
+        """The parameters of every trial of an open or closed round, by number."""
+        ...
+
 
 class Publisher:
     """Writes the Parquet files of one study; one thread of one process may use it."""
@@ -65,6 +70,7 @@ class Publisher:
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
+        self._config = config
         self._study = config.study.name
         self._folds = config.study.folds or 1
         self._trials_schema = trials_schema(config)
@@ -107,9 +113,9 @@ class Publisher:
         for block in ledger.curves(self._published_rounds + len(self._waiting) + 1, closed):
             self._waiting.append(block)
             if sum(map(n_values, self._waiting)) >= _PART_ROWS:
-                self._write_part()
+                self._write_part(ledger)
         if self._waiting and (final or self._clock() - self._part_at >= _PART_AGE_S):
-            self._write_part()
+            self._write_part(ledger)
 
     def _find_published(self, closed: int) -> int:
         """The last round that parts hold, after parts that fit no ledger of `closed` rounds went.
@@ -125,9 +131,15 @@ class Publisher:
         self._write_once(self._metrics_schema.empty_table(), self._part(0, 0))
         return 0
 
-    def _write_part(self) -> None:
+    def _write_part(self, ledger: Committed) -> None:
         first, last = self._waiting[0].round, self._waiting[-1].round
-        values = metrics_table(self._waiting, self._study, self._metrics_schema, self._folds)
+        values = metrics_table(
+            self._waiting,
+            self._study,
+            self._metrics_schema,
+            self._folds,
+            phase_of(self._config, ledger.params),
+        )
         self._write_once(values, self._part(first, last))
         self._published_rounds = last
         self._waiting.clear()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sweeper.results.columns import DOUBLE, STRING, TIME
+from sweeper.results.phases import PhaseOf
 from sweeper.trial import CurveBlock
 
 
@@ -23,10 +24,14 @@ def rows_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table
 
 
 def metrics_table(
-    blocks: Iterable[CurveBlock], study: str, schema: pa.Schema, folds: int = 1
+    blocks: Iterable[CurveBlock],
+    study: str,
+    schema: pa.Schema,
+    folds: int = 1,
+    phase_of: PhaseOf | None = None,
 ) -> pa.Table:
     """One row a value of the curves, by round, trial, replicate, fold, epoch and metric."""
-    tables = [_block_table(block, study, schema, folds) for block in blocks]
+    tables = [_block_table(block, study, schema, folds, phase_of) for block in blocks]
     return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
 
 
@@ -58,7 +63,9 @@ _CONVERSIONS: dict[pa.DataType, Callable[[Any], Any]] = {
 }
 
 
-def _block_table(block: CurveBlock, study: str, schema: pa.Schema, folds: int) -> pa.Table:
+def _block_table(
+    block: CurveBlock, study: str, schema: pa.Schema, folds: int, phase_of: PhaseOf | None
+) -> pa.Table:
     curves = [curve for curve in block.curves if curve.values.size]
     if not curves:
         return schema.empty_table()
@@ -82,5 +89,8 @@ def _block_table(block: CurveBlock, study: str, schema: pa.Schema, folds: int) -
         "value": pa.array(values.ravel(), mask=~np.isfinite(values).ravel()),
         "elapsed_s": np.full(values.size, block.elapsed_s),
     }
+    if phase_of is not None:
+        phases = map(phase_of, trials.tolist(), epochs.tolist())
+        columns["phase"] = np.repeat([*phases], n_metrics)
     arrays = [pa.array(columns[field.name], field.type) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)

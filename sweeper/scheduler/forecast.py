@@ -6,11 +6,12 @@ recorded. Trials are expected where a sampler that knows nothing yet would draw 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload
@@ -172,10 +173,19 @@ def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequ
     """
     if config.trial is not None:
         return dict(config.trial.program.traced)
-    entry = config.entry("model.activation")
-    if lane_loop != "map" or not isinstance(entry, CategoricalSearch) or "mlp" not in config.kinds:
+    if lane_loop != "map":
         return {}
-    return {"model.activation": config.drawn_values("model.activation") or ()}
+    keys = [key for key in _lengths(config) if config.entry(key) is not None]
+    activation = config.entry("model.activation")
+    if isinstance(activation, CategoricalSearch) and "mlp" in config.kinds:
+        keys.append("model.activation")
+    return {key: config.drawn_values(key) or () for key in keys}
+
+
+def _lengths(config: StudyConfig) -> Iterator[str]:
+    """The settings that tell how long phases are."""
+    if isinstance(config.train, AlternatingTable):
+        yield from (f"train.{key}" for key in config.train.lengths)
 
 
 def workload_of(

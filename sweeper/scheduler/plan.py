@@ -6,6 +6,7 @@ decides *which program* a trial gets; threads and workers only take buckets from
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from sweeper.scheduler.buckets import Bucket, Lane, LiveTrial, Plan, Policy, Pro
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 
+# what only a program with phases compiles in
+_PHASES = "train.cycle"
 # seconds an epoch and parameter, to order buckets of models that no cost model knows
 _UNKNOWN_S = 1e-7
 
@@ -159,14 +162,26 @@ def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bu
     """
     program = members[0].program
     side = "process" if program.strategy == "process" else "inline"
-    members = sorted(members, key=lambda member: member.trial.spec.number)
-    trials = program.capacity // policy.members
-    for start in range(0, len(members), trials):
-        some = members[start : start + trials]
+    for some in _together(members, program.capacity // policy.members):
         lanes = tuple(_lane(member.trial, policy) for member in some)
         predicted_s, waste = _predicted(some, lanes, policy)
         weight = _guess(some, lanes) if predicted_s is None else predicted_s
         yield weight, Bucket(0, program.class_id, side, lanes, predicted_s, waste)
+
+
+def _together(members: Sequence[_Placed], most: int) -> Iterable[Sequence[_Placed]]:
+    """The members of a class in parts of `most` at most.
+
+    Lanes side by side that depend on the epoch go through it together: those of one part have
+    trained equally long, for else they would wait for each other.
+    """
+    program = members[0].program
+    has_clock = program.lane_loop == "vmap" and _PHASES in json.loads(program.settings)
+    ages = Counter(member.trial.epochs_done * has_clock for member in members)
+    for age in sorted(ages, reverse=True):
+        some = [member for member in members if member.trial.epochs_done * has_clock == age]
+        some.sort(key=lambda member: member.trial.spec.number)
+        yield from (some[start : start + most] for start in range(0, len(some), most))
 
 
 def _lane(trial: LiveTrial, policy: Policy) -> Lane:

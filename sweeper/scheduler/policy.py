@@ -8,7 +8,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.model import ModelKind
 from sweeper.scheduler.buckets import Policy
 from sweeper.scheduler.capacity import LaneLoop
-from sweeper.scheduler.forecast import Forecast
+from sweeper.scheduler.forecast import Forecast, traced_structure
 
 # rounds of a trial, and how many seconds of training a round is worth, in all threads together
 _ROUNDS = 4
@@ -26,7 +26,9 @@ def policy_of(
         strategy=config.execution.strategy,
         lane_loop=forecast.lane_loop,
         precision=config.execution.precision,
-        trials_a_structure={kind: _expected(config, kind, n_trials) for kind in config.kinds},
+        trials_a_structure={
+            kind: _expected(config, kind, n_trials, forecast.lane_loop) for kind in config.kinds
+        },
         forecast=forecast,
         stops=_stops(config, tuple(rungs), forecast),
         members=len(config.members),
@@ -34,8 +36,8 @@ def policy_of(
     )
 
 
-def _expected(config: StudyConfig, kind: ModelKind, n_trials: int) -> float:
-    structures = config.n_structures_of(kind)
+def _expected(config: StudyConfig, kind: ModelKind, n_trials: int, lane_loop: LaneLoop) -> float:
+    structures = config.n_structures_of(kind, traced_structure(config, lane_loop))
     return n_trials / len(config.kinds) / structures if structures else 0.0
 
 

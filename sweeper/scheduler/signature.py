@@ -87,11 +87,10 @@ class Structures:
 
 def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> dict[str, object]:
     """What a program compiles in that trains trials of this PyTree alone, by dotted key."""
-    if settings.model.kind != "mlp":
-        return dict[str, object](settings.structure())
     several = {name: list(values) for name, values in traced.items()}
-    everything: dict[str, object] = {**settings.structure(), **several}
-    if settings.model.depth == 0:
+    own = settings.structure()
+    everything: dict[str, object] = {**own, **{k: v for k, v in several.items() if k in own}}
+    if settings.model.kind == "mlp" and settings.model.depth == 0:
         return {key: value for key, value in everything.items() if key not in _HIDDEN}
     return everything
 
