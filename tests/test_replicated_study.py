@@ -44,7 +44,14 @@ round_epochs = 2
 dir = "run"
 keep_models = 2
 """
-MEMBERS = ("study.replicates=2", "study.folds=2")
+# on a grid, so that a sampler is killed that no other study in a golden digest has
+MEMBERS = (
+    "study.replicates=2",
+    "study.folds=2",
+    "study.sampler={name='grid'}",
+    "search.optimizer.lr={type='float',low=1e-3,high=1e-2,step=3e-3}",
+    "search.optimizer.weight_decay={same_as='optimizer.lr'}",
+)
 
 
 @pytest.fixture
