@@ -18,10 +18,12 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.randomness import words
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
+from tests.programs.plain import compiled_hastily
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 
 
+@compiled_hastily()
 def plain_curve(bench: Bench, trial: TrialSpec, replicate: int = 0) -> NDArray[np.float64]:
     """The trial in plain Equinox and Optax: same initial weights, same data, same order."""
     config, data = bench.config, bench.data
