@@ -14,6 +14,7 @@ import pytest
 import sweeper
 from sweeper.models.mlp import MLP
 from sweeper.results.read import Results
+from tests.in_process import study_in, trained
 
 STUDY = """\
 version = 1
@@ -52,13 +53,7 @@ workers = 1
 
 
 def run(directory: Path, *overrides: str) -> Results:
-    directory.mkdir(exist_ok=True)
-    (directory / "study.toml").write_text(STUDY, encoding="utf-8")
-    config = sweeper.load_study(
-        directory / "study.toml", [f"results.dir={directory / 'run'}", *overrides]
-    )
-    sweeper.run(config)
-    return sweeper.open_results(config.run_dir)
+    return trained(study_in(directory, STUDY, *overrides))
 
 
 @pytest.fixture(scope="module")

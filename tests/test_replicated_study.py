@@ -10,6 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.config import parse
+from sweeper.data.preparation import prepare
+from sweeper.errors import DataError
 from tests.command_line import CommandLine, settings
 from tests.test_golden_digest import Golden, Study, run_golden
 
@@ -44,15 +47,29 @@ round_epochs = 2
 dir = "run"
 keep_models = 2
 """
-MEMBERS = ("study.replicates=2", "study.folds=2")
+# on a grid, so that a sampler is killed that no other study in a golden digest has
+MEMBERS = (
+    "study.replicates=2",
+    "study.folds=2",
+    "study.sampler={name='grid'}",
+    "search.optimizer.lr={type='float',low=1e-3,high=1e-2,step=3e-3}",
+    "search.optimizer.weight_decay={same_as='optimizer.lr'}",
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> CommandLine:
+    """The study, trained; no test changes its files."""
+    command = CommandLine(tmp_path_factory.mktemp("replicated"), compile_cache)
+    command.write(STUDY)
+    assert command("run", "study.toml", "--quiet").returncode == 0
+    return command
 
 
 @pytest.fixture
-def run(command: CommandLine) -> Path:
-    """The run directory of the study, trained."""
-    command.write(STUDY)
-    assert command("run", "study.toml", "--quiet").returncode == 0
-    return command.directory / "run"
+def run(trained: CommandLine) -> Path:
+    """Its run directory."""
+    return trained.directory / "run"
 
 
 def test_value_is_the_mean_and_value_std_the_spread(run: Path) -> None:
@@ -108,21 +125,19 @@ def test_metrics_name_replicate_and_fold(command: CommandLine) -> None:
         ("train.batch_size=9", "a batch of 9 rows, and a fold trains on 6; write 6 at most"),
     ],
 )
-def test_folds_that_cannot_be_are_refused(setting: str, refusal: str, command: CommandLine) -> None:
-    command.write(STUDY)
+def test_folds_that_cannot_be_are_refused(setting: str, refusal: str) -> None:
     split = "data.split={val=0.01, test=0.94}"
-    overrides = settings("study.folds=3", split, "train.batch_size=2", setting)
+    overrides = ["study.folds=3", split, "train.batch_size=2", setting]
 
-    refused = command("validate", "study.toml", *overrides)
+    with pytest.raises(DataError) as refused:
+        prepare(parse(STUDY, Path("study.toml"), overrides))
 
-    assert refused.returncode == 3
-    assert refusal in refused.stderr
+    assert refused.value.exit_code == 3
+    assert refusal in str(refused.value)
 
 
-def test_a_study_goes_on_with_no_other_number_of_replicates(
-    run: Path, command: CommandLine
-) -> None:
-    refused = command("run", "study.toml", "--set", "study.replicates=4")
+def test_a_study_goes_on_with_no_other_number_of_replicates(trained: CommandLine) -> None:
+    refused = trained("run", "study.toml", "--set", "study.replicates=4")
 
     assert refused.returncode == 2
     assert "study.replicates: was 3 when the study in run began, now 4" in refused.stderr
@@ -133,7 +148,9 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     return run_golden(tmp_path_factory, 10, "auto", MEMBERS)
 
 
-@pytest.mark.parametrize("place", ["two threads", "two workers"])
+@pytest.mark.parametrize(
+    "place", ["two threads", pytest.param("two workers", marks=pytest.mark.slow)]
+)
 def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
     digest, warm = golden
     study = Study(tmp_path, warm, place, strategy="auto", more=MEMBERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from importlib.util import find_spec
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -89,14 +90,7 @@ def overrides(history: dict, n_trials: int) -> list[str]:
     ]
 
 
-@given(histories)
-@settings(
-    max_examples=300,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
+def crashed_gives_the_rows_of_unbroken(history: dict) -> None:
     faults = history["diverging"], history["killing"], history["ahead_after"]
     sizes = sorted({history["n_trials"], max(history["n_trials"], history["grown_to"])})
     studies = [study(overrides(history, size)) for size in sizes]
@@ -119,8 +113,28 @@ def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
     assert contents(broken) == contents(unbroken)
 
 
+def histories_tried(count: int) -> settings:
+    unhurried = [HealthCheck.too_slow]
+    return settings(
+        max_examples=count, deadline=None, derandomize=True, suppress_health_check=unhurried
+    )
+
+
 @given(histories)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@histories_tried(120)
+def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
+    crashed_gives_the_rows_of_unbroken(history)
+
+
+@pytest.mark.slow
+@given(histories)
+@histories_tried(600)
+def test_no_crash_of_many_changes_a_row(history: dict) -> None:
+    crashed_gives_the_rows_of_unbroken(history)
+
+
+@given(histories)
+@histories_tried(50)
 def test_each_live_trial_is_in_exactly_one_bucket_a_round(history: dict) -> None:
     ledger = new_ledger()
     config = study(overrides(history, history["n_trials"]))

@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import sweeper
-from sweeper.config import StudyConfig
+from tests.in_process import study_in, trained
 
 STUDY = """\
 version = 1
@@ -16,7 +15,7 @@ version = 1
 name = "searched"
 metric = "val_loss"
 direction = "minimize"
-n_trials = 10
+n_trials = 6
 seed = 2
 sampler = { name = "random" }
 [data]
@@ -51,24 +50,17 @@ workers = 1
 """
 
 
-def study(directory: Path, *overrides: str) -> StudyConfig:
-    directory.mkdir(exist_ok=True)
-    (directory / "study.toml").write_text(STUDY, encoding="utf-8")
-    run_dir = f"results.dir={directory / 'run'}"
-    return sweeper.load_study(directory / "study.toml", [run_dir, *overrides])
-
-
-def trained(config: StudyConfig) -> pd.DataFrame:
-    sweeper.run(config)
-    trials = sweeper.open_results(config.run_dir).trials()
+def run(directory: Path, strategy: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The trials of the study, all complete, and their curves."""
+    results = trained(study_in(directory, STUDY, f"execution.strategy={strategy}"))
+    trials = results.trials()
     assert (trials["state"] == "COMPLETE").all(), trials["error_message"].to_list()
-    return trials
+    return trials, results.metrics()
 
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame]:
-    config = study(tmp_path_factory.mktemp("exact"), "execution.strategy=exact")
-    return trained(config), sweeper.open_results(config.run_dir).metrics()
+    return run(tmp_path_factory.mktemp("exact"), "exact")
 
 
 def test_every_kind_of_trial_was_drawn(exact: tuple[pd.DataFrame, pd.DataFrame]) -> None:
@@ -89,7 +81,7 @@ def test_a_batch_size_is_rows_a_step(exact: tuple[pd.DataFrame, pd.DataFrame]) -
 def test_no_strategy_changes_a_trial(
     strategy: str, exact: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
 ) -> None:
-    trials = trained(study(tmp_path, f"execution.strategy={strategy}"))
+    trials, _ = run(tmp_path, strategy)
 
     pd.testing.assert_series_equal(trials["value"], exact[0]["value"], rtol=1e-4)
     padded = trials["strategy"] == "padded"

@@ -19,7 +19,12 @@ SETTINGS = (
     "schedule.parallel=64",
 )
 SPACES = {
-    "sixteen structures, a program each": ("execution.strategy=exact",),
+    "six structures, a program each": (
+        "execution.strategy=exact",
+        "study.n_trials=32",
+        "search.model.depth.high=2",
+        "search.model.width.high=64",
+    ),
     "forty structures": ("search.model.width={type='int',low=12,high=30,step=2}",),
 }
 
@@ -64,7 +69,7 @@ def test_trials_of_one_class_shared_one_compiled_program(
     if space == "forty structures":
         assert len(classes) < structures / 8
     else:
-        assert structures == len(classes) == 16
+        assert structures == len(classes) == 6
     assert segments == {f"jit(segment_{class_id})": 1 for class_id in classes}
 
 

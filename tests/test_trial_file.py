@@ -18,6 +18,7 @@ from sweeper.errors import StudyError
 from sweeper.results.schema import deterministic_columns
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings
+from tests.in_process import study_in, trained
 
 # Shapes, a traced part and an activation that a padded class is told at run time: whatever a
 # class compiles in because its study searches it.
@@ -55,16 +56,8 @@ def curves(run_dir: Path, number: int) -> pd.DataFrame:
     return found.sort_values(order).reset_index(drop=True)
 
 
-def run_again(command: CommandLine, number: int) -> Path:
-    """The run directory of trial `number`, run again."""
-    root = command.directory
-    begin_again(command.run_dir.root, number, root / "again.toml")
-    directory = root / "again"
-    done = command("run", "again.toml", "--quiet", *settings(f"results.dir={directory}"))
-    assert (done.returncode, done.stderr) == (0, "")
-    return directory
-
-
+STRICT = "study.pruner={name='percentile', percentile=20.0, n_startup_trials=2}"
+SMALLER = ("search.model.depth.high=1", "study.n_trials=4")
 ENDING = (
     "train.ema=0.9",
     "train.early_stop={patience=1}",
@@ -81,33 +74,29 @@ CONDITIONAL = (
 @pytest.mark.parametrize(
     ("strategy", "state", "more"),
     [
-        ("exact", "PRUNED", ()),
-        ("exact", "COMPLETE", ("execution.lane_loop=vmap", "study.replicates=2")),
-        ("padded", "COMPLETE", ()),
+        ("exact", "PRUNED", ("search.model.depth.high=1", STRICT)),
+        ("exact", "COMPLETE", ("execution.lane_loop=vmap", "study.replicates=2", *SMALLER)),
+        ("padded", "COMPLETE", (*ENDING, *CONDITIONAL)),
+        ("process", "COMPLETE", ("execution.workers=1", *SMALLER)),
+        pytest.param("exact", "COMPLETE", ENDING, marks=pytest.mark.slow),
         pytest.param("padded", "PRUNED", ("execution.lane_loop=vmap",), marks=pytest.mark.slow),
-        ("process", "COMPLETE", ("execution.workers=1",)),
         pytest.param("auto", "PRUNED", ("study.folds=2",), marks=pytest.mark.slow),
-        ("exact", "COMPLETE", ENDING),
-        ("padded", "COMPLETE", CONDITIONAL),
     ],
 )
 def test_a_trial_is_run_again_bit_for_bit(
-    strategy: str, state: str, more: tuple[str, ...], command: CommandLine
+    strategy: str, state: str, more: tuple[str, ...], tmp_path: Path
 ) -> None:
-    command.write()
-    forced = settings(*SPACE, f"execution.strategy={strategy}", *more)
-    done = command("run", "study.toml", "--quiet", *forced)
-    assert (done.returncode, done.stderr) == (0, "")
-    trials = open_results(command.run_dir.root).trials().set_index("trial_number")
+    forced = (*SPACE, f"execution.strategy={strategy}", *more)
+    trials = trained(study_in(tmp_path, STUDY, *forced)).trials().set_index("trial_number")
     number = int(trials.index[trials["state"] == state][-1])
+    first, again = tmp_path / "run", tmp_path / "again"
 
-    again = run_again(command, number)
+    begin_again(first, number, tmp_path / "again.toml")
+    results = trained(load(tmp_path / "again.toml", [f"results.dir={again}"]))
 
-    assert outcome(command.run_dir.root, number) == outcome(again, number)
-    assert set(open_results(again).trials()["state"]) == {"COMPLETE"}
-    pd.testing.assert_frame_equal(
-        curves(command.run_dir.root, number), curves(again, number), check_exact=True
-    )
+    assert outcome(first, number) == outcome(again, number)
+    assert set(results.trials()["state"]) == {"COMPLETE"}
+    pd.testing.assert_frame_equal(curves(first, number), curves(again, number), check_exact=True)
 
 
 def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:
@@ -151,16 +140,12 @@ def test_a_trial_finds_data_and_model_of_its_study(command: CommandLine) -> None
     (studies / "own.toml").write_text(own, encoding="utf-8")
     few = settings("study.n_trials=1", "train.batch_size=8")
     for name in ("mlp", "own"):
-        assert (
-            command(
-                "run", f"studies/{name}.toml", "--quiet", *few, "--set", f"results.dir={name}"
-            ).returncode
-            == 0
-        )
+        arguments = ("--quiet", *few, *settings(f"results.dir={name}"))
+        assert command("run", f"studies/{name}.toml", *arguments).returncode == 0
 
     far = str(elsewhere / "trial.toml")
     assert command("trial", "mlp", "0", "-o", far).returncode == 0
-    assert command("run", far, "--quiet").returncode == 0
+    assert command("validate", far).returncode == 0
 
     lost = command("trial", "own", "0", "-o", far.replace("trial", "own"))
     assert lost.returncode == 2

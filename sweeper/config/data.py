@@ -12,6 +12,9 @@ from sweeper.config.kinds import Argument, FunctionName
 from sweeper.config.table import Fault, Table
 
 _Text = Annotated[str, Field(min_length=1)]
+_Target = Annotated[
+    Names, Field(description="the column to predict; several for mse", examples=["price"])
+]
 
 
 class SplitTable(Table):
@@ -119,7 +122,7 @@ class CsvTable(_ColumnsTable):
         description="the file, seen from the study file, else from the current directory",
         examples=["houses.csv"],
     )
-    target: Names = Field(description="the column to predict; several for mse", examples=["price"])
+    target: _Target
 
 
 class ParquetTable(_ColumnsTable):
@@ -130,7 +133,7 @@ class ParquetTable(_ColumnsTable):
         description="the file or a pattern of files, *.parquet, looked up as that of csv",
         examples=["houses/*.parquet"],
     )
-    target: Names = Field(description="the column to predict; several for mse", examples=["price"])
+    target: _Target
 
 
 class NpzTable(_RowsTable):

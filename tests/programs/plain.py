@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,19 @@ from tests.programs.conftest import Bench
 
 Measure = Callable[[Any, Any], Any]
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
+
+
+@contextmanager
+def compiled_hastily() -> Iterator[None]:
+    """Code is compiled without being optimized: what is compared against runs only once.
+
+    Never what is tested: that is compiled as a user has it.
+    """
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
 
 
 class Net(eqx.Module):
@@ -62,6 +76,7 @@ def weights_only(net: Net) -> Any:
     return jax.tree.map(lambda leaf: leaf.ndim == 2, eqx.filter(net, eqx.is_inexact_array))
 
 
+@compiled_hastily()
 def train(
     bench: Bench,
     trial: TrialSpec,

@@ -20,6 +20,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
+from tests.programs.plain import compiled_hastily
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 BATCH = 64
@@ -30,6 +31,7 @@ TARGETS = np.stack([X[:, 0] * X[:, 1], 1000 * np.sin(X[:, 2]) + 7], axis=1)
 Loss = Callable[[jax.Array, jax.Array], jax.Array]
 
 
+@compiled_hastily()
 def plain_run(bench: Bench, trial: TrialSpec, loss: Loss) -> tuple[list[float], NDArray, NDArray]:
     """The mean of `loss` over each epoch's steps, and the outputs after the last of them."""
     config, data = bench.config, bench.data

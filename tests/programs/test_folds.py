@@ -20,6 +20,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
+from tests.programs.plain import compiled_hastily
 
 RELATIVE = 1e-9  # float64; features are scaled in two steps instead of one
 SEED = 3
@@ -30,6 +31,7 @@ DIABETES = (*COMMON, "data.name=diabetes", "train.loss=mse", "train.metrics=[]",
 IRIS = (*COMMON, "data.name=iris", "train.metrics=[]", "study.folds=4")
 
 
+@compiled_hastily()
 def plain_losses(
     study: Bench,
     trial: TrialSpec,

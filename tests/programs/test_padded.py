@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sweeper.executors.compiling import compile_class
 from sweeper.executors.lanes import Start, stack
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, MlpShape
 from sweeper.models.network import MlpNetwork
@@ -33,7 +32,7 @@ EVERYTHING = (
 TOLD = {"model.activation": ("relu", "tanh")}
 
 
-def random_trials(lr: tuple[float, float], count: int = 20) -> list[TrialSpec]:
+def random_trials(lr: tuple[float, float], count: int) -> list[TrialSpec]:
     """Trials of random shapes within the class, with rates up to the larger `lr`."""
     rng = np.random.default_rng(5)
     return [
@@ -67,7 +66,7 @@ def segment(
         ]
     lanes = stack(work, [Start((state,), 0) for state in states], settings, program)
     parts = study.trainer._parts_for(settings[0].train.batch_size)
-    compiled = compile_class(work.program, program, lanes, parts)
+    compiled, _ = study.trainer._compiled_for(work)
     found: Segment = jax.device_get(compiled.run(lanes, parts))
     own = [
         program.exact(jax.tree.map(lambda leaf, i=i: leaf[i], found.state), its)
@@ -87,10 +86,15 @@ def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray
     return curves
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
-def test_a_padded_lane_is_the_trial_alone(lane_loop: str, bench: Callable[..., Bench]) -> None:
+@pytest.mark.parametrize(
+    ("lane_loop", "count"),
+    [("map", 4), ("vmap", 2), pytest.param("map", 20, marks=pytest.mark.slow)],
+)
+def test_a_padded_lane_is_the_trial_alone(
+    lane_loop: str, count: int, bench: Callable[..., Bench]
+) -> None:
     study = bench(*EVERYTHING)
-    specs = random_trials((1e-4, 1e-3), 20 if lane_loop == "map" else 5)
+    specs = random_trials((1e-4, 1e-3), count)
 
     padded, own = segment(study, specs, lane_loop=lane_loop, padded_to=CLASS)
 

@@ -24,6 +24,7 @@ from sweeper.scheduler.signature import Structures
 from sweeper.trial import TrialSpec
 from sweeper.user_code import load_function
 from tests.programs.conftest import STUDY, Bench, spec
+from tests.programs.plain import compiled_hastily
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 
@@ -101,6 +102,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(study(tmp_path), tmp_path)
 
 
+@compiled_hastily()
 def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
     """The trial in plain Equinox and Optax: same initial weights, same data, same order."""
     config, data = bench.config, bench.data

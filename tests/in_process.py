@@ -1,0 +1,23 @@
+"""A study that is trained in the process of its test: quicker, where no test is of the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sweeper
+from sweeper.config import StudyConfig
+from sweeper.results.read import Results
+
+
+def study_in(directory: Path, text: str, *overrides: str) -> StudyConfig:
+    """The study of the file `text`, written to `directory`; its results are `run` beside it."""
+    directory.mkdir(exist_ok=True)
+    (directory / "study.toml").write_text(text, encoding="utf-8")
+    run_dir = f"results.dir={directory / 'run'}"
+    return sweeper.load_study(directory / "study.toml", [run_dir, *overrides])
+
+
+def trained(config: StudyConfig) -> Results:
+    """The results of a study, trained to its end."""
+    sweeper.run(config)
+    return sweeper.open_results(config.run_dir)
