@@ -176,14 +176,18 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
     return rows(
         "lattice: the programs of the whole study",
         (
-            *("strategy", "width", "depth", "for widths", "for depths"),
+            *("strategy", "width", "depth", "for widths", "for depths", "parts"),
             *(name.rpartition(".")[2] for name in differing),
             *("trials", "compile s", "train s", "waste", "why"),
         ),
         [
             (
                 *(block["strategy"], block["width"], block["depth"]),
-                *(wording.span(*block[name]) for name in ("for_widths", "for_depths")),
+                *(
+                    wording.span(*block[name]) if name in block else ""
+                    for name in ("for_widths", "for_depths")
+                ),
+                block.get("parts", ""),
                 *(str(block["settings"].get(name)) for name in differing),
                 *(block["trials"], block["compile_s"], block["train_s"]),
                 *(wording.percent(block["waste_fraction"]), block["why"]),

@@ -121,16 +121,24 @@ def _likely_classes(
     """
     if policy.strategy not in ("auto", "padded") or policy.lane_loop != "map":
         return
+    ready = [
+        (block.train_s, block.example)
+        for family in policy.forecast.parts.values()
+        for block in family.classes
+        if block.trials >= _LIKELY
+    ]
     blocks = [
         (family.example, block)
         for family in policy.forecast.families.values()
         for block in family.classes
         if block.trials >= _LIKELY
     ]
-    for example, block in sorted(blocks, key=lambda pair: -pair[1].train_s):
+    for example, block in blocks:
         shape = {"model.width": block.width, "model.depth": block.depth}
         searched = [key for key in shape if key in config.search]
         params = {**example, **{config.search[key].column(key): shape[key] for key in searched}}
+        ready.append((block.train_s, params))
+    for _, params in sorted(ready, key=lambda pair: -pair[0]):
         trial = LiveTrial(TrialSpec(0, params, {}, 0), 1)
         for program_class in scheduler.plan([trial], (), structure_of, policy).classes:
             yield program_class, params

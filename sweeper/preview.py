@@ -14,8 +14,9 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import n_parameters
-from sweeper.scheduler.forecast import Family, Forecast, traced_structure
+from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass
+from sweeper.scheduler.parts_lattice import PartsClass, Room, shown
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.options import n_proposals
 
@@ -109,6 +110,7 @@ class Preview:
     def _lattice(self) -> Iterator[dict[str, Any]]:
         if not self._is_padding:
             return
+        yield from self._parts_lattice()
         for name, family in self.forecast.families.items():
             for block in family.classes:
                 yield {
@@ -122,30 +124,46 @@ class Preview:
                     "compile_s": block.compile_s,
                     "train_s": block.train_s,
                     "waste_fraction": block.waste_fraction,
-                    "why": self._why(family, block),
+                    "why": why(block, self.forecast.costs.compile_s(block.depth, family.workload)),
                     "settings": json.loads(name),
                 }
 
-    def _why(self, family: Family, block: LatticeClass) -> str:
-        if block.structures == 1:
-            return "one structure, with trials enough for a program of its own"
-        others = min(block.structures, round(block.trials)) - 1
-        if others < 1:
-            return "too few trials to tell; it has room for what the sampler may draw"
-        more_s = others * self.forecast.costs.compile_s(block.depth, family.workload)
-        less_s = block.train_s - block.exact_train_s
-        return f"{others} programs more would compile {more_s:.1f} s to train {less_s:.1f} s less"
+    def _parts_lattice(self) -> Iterator[dict[str, Any]]:
+        for name, family in self.forecast.parts.items():
+            for block in family.classes:
+                room = Room.of_parts(block.sizes)
+                yield {
+                    "strategy": "exact" if block.structures == 1 else "padded",
+                    "width": room.width,
+                    "depth": room.depth,
+                    "parts": shown(block.sizes),
+                    "trials": block.trials,
+                    "structures": block.structures,
+                    "compile_s": block.compile_s,
+                    "train_s": block.train_s,
+                    "waste_fraction": block.waste_fraction,
+                    "why": why(block, family.compile_s(block.sizes, self.forecast.costs)),
+                    "settings": json.loads(name),
+                }
 
     def _predicted(self) -> dict[str, float]:
         """Seconds, each a sum over threads but `total_s`; the forced strategies beside `auto`."""
-        blocks = [(f, block) for f in self.forecast.families.values() for block in f.classes]
-        compile_s = sum(block.compile_s for _, block in blocks)
-        train_s = sum(block.train_s for _, block in blocks)
-        exact_train_s = sum(block.exact_train_s for _, block in blocks)
+        costs = self.forecast.costs
+        blocks: list[tuple[LatticeClass | PartsClass, float]] = [
+            (block, costs.compile_s(block.depth, family.workload))
+            for family in self.forecast.families.values()
+            for block in family.classes
+        ]
+        blocks += [
+            (block, family.compile_s(block.sizes, costs))
+            for family in self.forecast.parts.values()
+            for block in family.classes
+        ]
+        compile_s = sum(block.compile_s for block, _ in blocks)
+        train_s = sum(block.train_s for block, _ in blocks)
+        exact_train_s = sum(block.exact_train_s for block, _ in blocks)
         exact_compile_s = sum(
-            min(block.structures, block.trials)
-            * self.forecast.costs.compile_s(block.depth, family.workload)
-            for family, block in blocks
+            min(block.structures, block.trials) * each_s for block, each_s in blocks
         )
         if not self._is_padding:
             compile_s, train_s = exact_compile_s, exact_train_s
@@ -206,6 +224,17 @@ class Preview:
         arrays = (data.x_train, data.y_train, data.x_val, data.y_val, data.x_test, data.y_test)
         order = 4 * self.config.max_epochs * work.steps * work.batch_size
         return numbers * work.bytes_per_number + sum(a.nbytes for a in arrays) + order
+
+
+def why(block: LatticeClass | PartsClass, compile_s: float) -> str:
+    """Why the lattice has this class, which takes `compile_s` seconds to compile."""
+    if block.structures == 1:
+        return "one structure, with trials enough for a program of its own"
+    others = min(block.structures, round(block.trials)) - 1
+    if others < 1:
+        return "too few trials to tell; it has room for what the sampler may draw"
+    more_s, less_s = others * compile_s, block.train_s - block.exact_train_s
+    return f"{others} programs more would compile {more_s:.1f} s to train {less_s:.1f} s less"
 
 
 def _targets(data: Dataset) -> Iterator[dict[str, Any]]:

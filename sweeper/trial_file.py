@@ -14,6 +14,7 @@ from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, StudyError
 from sweeper.results.read import Results, open_results
 from sweeper.scheduler.forecast import traced_structure
+from sweeper.scheduler.parts_lattice import sizes_in
 from sweeper.scheduler.policy import lane_loop_of
 
 # what says how trials are proposed, placed and cut into rounds: of one given trial nothing depends
@@ -106,6 +107,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
             "capacity": row["capacity"],
             "width": row["padded_width"],
             "depth": row["padded_depth"],
+            "sizes": {name: [w, d] for name, w, d in sizes_in(row.get("padded_parts") or "")},
             "epochs": config.max_epochs,
             "parts": sorted(config.filled({}).parts),
             "traced": dict(traced_structure(config, lane_loop)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -15,8 +15,15 @@ ClassStrategy = Literal["exact", "padded", "process"]
 
 
 def _size_and_strategy(
-    strategy: ClassStrategy, width: int | None, depth: int | None
+    strategy: ClassStrategy,
+    width: int | None,
+    depth: int | None,
+    sizes: Mapping[str, tuple[int, int]],
 ) -> Iterable[Fault]:
+    if sizes and strategy != "padded":
+        yield Fault("sizes", "room for parts, in a class that pads nothing", "remove it")
+    if sizes:
+        return
     for name, value in (("width", width), ("depth", depth)):
         if strategy == "padded" and value is None:
             yield Fault(name, "missing", "write the size that the class is padded to")
@@ -46,6 +53,11 @@ class ClassTable(Table):
     )
     depth: Count | None = Field(
         default=None, description="to which a padded class pads", examples=[4]
+    )
+    sizes: dict[str, Annotated[tuple[Count, Count], Field(strict=False)]] = Field(
+        default={},
+        description="width and depth to which a padded class pads each part of a model",
+        examples=[{"a": [64, 2]}],
     )
     parts: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),

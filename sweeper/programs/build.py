@@ -20,6 +20,7 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
 from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.parts_lattice import Sizes, sizes_in
 
 
 class Programs:
@@ -42,7 +43,8 @@ class Programs:
             compiled_in = json.loads(program_class.settings)
             lengths = (key for key in settings.train.lengths)
             traced = (key for key in lengths if isinstance(compiled_in.get(f"train.{key}"), list))
-            return Alternating(settings, self._data, self._parts(settings), frozenset(traced))
+            parts = self._parts(settings, sizes_in(program_class.padded_parts))
+            return Alternating(settings, self._data, parts, frozenset(traced))
         return Supervised(settings, self._data, self._network(program_class, settings))
 
     def exact(self, settings: Settings) -> Program:
@@ -68,8 +70,9 @@ class Programs:
                 return 0
             raise
 
-    def _parts(self, settings: Settings) -> PartNetworks:
+    def _parts(self, settings: Settings, padded_to: Sizes = ()) -> PartNetworks:
         """The networks of a model of parts, each of the sizes that its neighbours tell."""
+        room = {name: (width, depth) for name, width, depth in padded_to}
         model, train = settings.model, settings.train
         assert isinstance(model, PartsTable) and isinstance(train, AlternatingTable)
         inputs = inputs_of(model)
@@ -79,7 +82,13 @@ class Programs:
             source, own = inputs[name], model.parts[name].in_size
             in_size = own or (self._data.in_size if source is None else sizes[source])
             data = replace(self._data, in_size=in_size, out_size=sizes[name])
-            networks.append((name, self._exact_network(settings.of_part(name), data)))
+            its = settings.of_part(name)
+            if name in room and isinstance(its.model, MlpTable):
+                activations = (its.model.activation,)
+                network = _mlp_network(its, its.model, data, activations, room[name])
+            else:
+                network = self._exact_network(its, data)
+            networks.append((name, network))
         return PartNetworks(tuple(networks), tuple((name, inputs[name]) for name, _ in networks))
 
     def _exact_network(self, settings: Settings, data: DataSpec) -> Network:

@@ -117,6 +117,9 @@ CIRCUMSTANCES = (
     Column("model_path", STRING, "its weights, relative to the run directory"),
 )
 
+PADDED_PARTS = Column(
+    "padded_parts", STRING, "width and depth of each part of the class, where it is padded", D
+)
 FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
 
 METRICS = (

@@ -24,6 +24,7 @@ from sweeper.results.columns import (
     INT64,
     METRICS,
     OUTCOME,
+    PADDED_PARTS,
     PARAMS_JSON,
     SCHEMA_VERSION,
     STRING,
@@ -135,11 +136,13 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     names = value_columns(len(config.study.objectives))
     objectives = list(zip(names, config.study.objectives, strict=True))[1:]
     metrics, test_metrics = config.train.metric_names, config.train.test_metric_names
-    return _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
+    columns = _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
+    return (*columns, PADDED_PARTS) if "parts" in config.kinds else columns
 
 
 def _columns_of_any() -> tuple[Column, ...]:
-    return _trials_of({"<name>": "that of its values"}, ("<metric>",), ("test_<metric>",))
+    named = {"<name>": "that of its values"}
+    return (*_trials_of(named, ("<metric>",), ("test_<metric>",)), PADDED_PARTS)
 
 
 def _trials_of(

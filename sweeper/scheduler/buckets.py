@@ -20,8 +20,9 @@ class ProgramClass:
     """A compiled program that trials share, fixed for good when it is first planned.
 
     `settings` are the structural hyperparameters compiled into it, as JSON; those of a padded
-    class leave out width and depth, which are its own. `cached_s` is what loading it from the
-    compile cache is predicted to take, instead of `predicted_compile_s`.
+    class leave out width and depth, which are its own; of a model of parts `padded_parts` says
+    those of each, and width and depth are those of the widest and the deepest. `cached_s` is what
+    loading it from the compile cache is predicted to take, instead of `predicted_compile_s`.
     """
 
     class_id: str
@@ -32,6 +33,7 @@ class ProgramClass:
     precision: str
     padded_width: int | None = None
     padded_depth: int | None = None
+    padded_parts: str = ""
     predicted_compile_s: float | None = None
     cached_s: float | None = None
 

@@ -7,7 +7,7 @@ recorded. Trials are expected where a sampler that knows nothing yet would draw 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
@@ -16,6 +16,8 @@ from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload
 from sweeper.scheduler.lattice import Cell, LaneSeconds, LatticeClass, lattice, place
+from sweeper.scheduler.parts_forecast import PartsFamily, parts_families
+from sweeper.scheduler.parts_lattice import PartsClass, Room
 from sweeper.scheduler.population import cells_of, chances, families_of, merged
 from sweeper.scheduler.signature import Structure, family_of
 from sweeper.trial import Scalar
@@ -49,48 +51,61 @@ class Family:
 class Forecast:
     """The predicted costs of a study and the lattice of each family, by the family's name.
 
-    `capacity` is the number of lanes that a class is reckoned with.
+    `parts` are the families of models of several parts. `capacity` is the number of lanes that a
+    class is reckoned with.
     """
 
     costs: CostModel
     lane_loop: LaneLoop
     capacity: int
     families: Mapping[str, Family]
+    parts: Mapping[str, PartsFamily] = field(default_factory=dict[str, PartsFamily])
 
-    def best_class(self, structure: Structure) -> LatticeClass | None:
+    def best_class(self, structure: Structure) -> LatticeClass | PartsClass | None:
         """The class that trains such a trial in the least time; None where padding is of no use."""
+        of_parts = self.parts.get(structure.family or "")
+        if of_parts is not None:
+            how = self.costs, self.lane_loop, self.capacity
+            return of_parts.best_class(structure.sizes, *how)
         family = self.families.get(structure.family or "")
         if family is None or structure.width is None or structure.depth is None:
             return None
         lane_s = self._lane_seconds(family.workload)
         return family.classes[place(structure.width, structure.depth, family.classes, lane_s)]
 
-    def epoch_s(
-        self, structure: Structure, width: int | None, depth: int | None, capacity: int
-    ) -> float | None:
-        """Seconds that a trial trains for one epoch in a class of this size, or of its own.
+    def epoch_s(self, structure: Structure, room: Room, capacity: int) -> float | None:
+        """Seconds that a trial trains for one epoch in a class with this room, or of its own size.
 
         Under `vmap` it shares with others what is done once for all lanes, `capacity` of them.
         None where nothing is known of such trials.
         """
+        of_parts = self.parts.get(structure.family or "")
+        if of_parts is not None and structure.sizes:
+            parts, own = room.parts or structure.sizes, structure.sizes
+            lane_s = of_parts.lane_s(parts, own, self.costs, self.lane_loop, capacity)
+            return lane_s / next(iter(of_parts.workloads.values())).epochs
         family = self.families.get(structure.family or "")
         if family is None or structure.width is None or structure.depth is None:
             return None
-        work, size = family.workload, (width or structure.width, depth or structure.depth)
+        work, size = family.workload, (room.width or structure.width, room.depth or structure.depth)
         lane_s = self.costs.lane_s(*size, structure.depth, work, self.lane_loop, capacity)
         return lane_s / work.epochs
 
-    def compile_s(self, structure: Structure, depth: int | None) -> float | None:
+    def compile_s(self, structure: Structure, room: Room) -> float | None:
         """Seconds to compile the class of such a trial, with nothing in the compile cache."""
+        of_parts = self.parts.get(structure.family or "")
+        if of_parts is not None and structure.sizes:
+            return of_parts.compile_s(room.parts or structure.sizes, self.costs)
         family = self.families.get(structure.family or "")
         if family is None or structure.depth is None:
             return None
-        return self.costs.compile_s(depth or structure.depth, family.workload)
+        return self.costs.compile_s(room.depth or structure.depth, family.workload)
 
     def train_s(self, n_trials: int) -> float | None:
         """Seconds to train so many trials, drawn as all are; None where nothing is known."""
-        trials = sum(family.trials for family in self.families.values())
-        seconds = sum(block.train_s for f in self.families.values() for block in f.classes)
+        families = (*self.families.values(), *self.parts.values())
+        trials = sum(family.trials for family in families)
+        seconds = sum(block.train_s for family in families for block in family.classes)
         return seconds * n_trials / trials if trials else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,6 +115,7 @@ class Forecast:
             "lane_loop": self.lane_loop,
             "capacity": self.capacity,
             "families": {name: asdict(family) for name, family in self.families.items()},
+            "parts": {name: asdict(family) for name, family in self.parts.items()},
         }
 
     @staticmethod
@@ -107,7 +123,8 @@ class Forecast:
         """The forecast that `as_dict` wrote."""
         families = {name: _family(**family) for name, family in values["families"].items()}
         costs = CostModel.from_dict(values["costs"])
-        return Forecast(costs, values["lane_loop"], values["capacity"], families)
+        parts = {name: _parts_family(**family) for name, family in values.get("parts", {}).items()}
+        return Forecast(costs, values["lane_loop"], values["capacity"], families, parts)
 
     def _lane_seconds(self, workload: Workload) -> LaneSeconds:
         def lane_s(width: int, padded: int, depth: int) -> float:
@@ -123,6 +140,21 @@ def _family(
     classes: Sequence[Mapping[str, Any]],
 ) -> Family:
     return Family(Workload(**workload), trials, example, tuple(map(_lattice_class, classes)))
+
+
+def _parts_family(
+    workloads: Mapping[str, Mapping[str, Any]],
+    phases: int,
+    trials: float,
+    classes: Sequence[Mapping[str, Any]],
+) -> PartsFamily:
+    read = {name: Workload(**workload) for name, workload in workloads.items()}
+    return PartsFamily(read, phases, trials, tuple(map(_parts_class, classes)))
+
+
+def _parts_class(entry: Mapping[str, Any]) -> PartsClass:
+    sizes: Any = tuple(tuple(size) for size in entry["sizes"])
+    return PartsClass(**{**entry, "sizes": sizes})
 
 
 def _lattice_class(entry: Mapping[str, Any]) -> LatticeClass:
@@ -163,7 +195,11 @@ def forecast(
 
         trials = sum(cell.trials for cell in cells)
         families[name] = Family(work, trials, example, lattice(cells, compile_s, lane_s))
-    return Forecast(costs, lane_loop, capacity, families)
+    parts: dict[str, PartsFamily] = {}
+    if "parts" in config.kinds:
+        whole = workload_of(config, config.filled({}), data, traced)
+        parts = parts_families(config, traced, whole, costs, lane_loop, capacity, n_trials)
+    return Forecast(costs, lane_loop, capacity, families, parts)
 
 
 def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequence[Scalar]]:

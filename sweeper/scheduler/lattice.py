@@ -23,7 +23,7 @@ LaneSeconds = Callable[[int, int, int], float]
 _MOST_WIDTHS = 512
 # Of equally cheap lattices the one with fewer classes wins. Far above the rounding of sums, far
 # below what anybody waits for.
-_TIE_S = 1e-6
+TIE_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,12 @@ def _cut_shapes(cells: list[Cell], compile_s: CompileSeconds, lane_s: LaneSecond
     depth_starts: list[NDArray[np.intp]] = []
     for last in range(n_rows):
         prices = _price_blocks(grid, last, compile_s, lane_s)
-        rows_s[: last + 1, last], starts = _cut(prices)
+        rows_s[: last + 1, last], starts = cut(prices)
         depth_starts.append(starts)
     return [
         block
-        for first, last in _intervals(_cut(rows_s)[1])
-        for block in _blocks(grid, first, last, _intervals(depth_starts[last][first]))
+        for first, last in intervals(cut(rows_s)[1])
+        for block in _blocks(grid, first, last, intervals(depth_starts[last][first]))
     ]
 
 
@@ -207,7 +207,7 @@ def _price_blocks(
     for end in columns:
         for own in columns[: end + 1]:
             lanes_s[own, end] = lane_s(top, grid.depths[end], grid.depths[own])
-    compiling_s = np.array([compile_s(top, depth) for depth in grid.depths]) + _TIE_S
+    compiling_s = np.array([compile_s(top, depth) for depth in grid.depths]) + TIE_S
     trials, shapes = (sums[last + 1] - sums[: last + 1] for sums in (grid.trials, grid.shapes))
     training_s = np.tensordot(trials, inside * lanes_s[:, None, :], 1)
     return np.where(np.tensordot(shapes, inside, 1) > 0, compiling_s + training_s, 0.0)
@@ -219,7 +219,7 @@ def _inside(n: int) -> NDArray[np.float64]:
     return ((start <= own) & (own <= end)).astype(np.float64)
 
 
-def _cut(price_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def cut(price_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """The cheapest way to cut `n` things in a row into intervals; for many rows at once.
 
     Args:
@@ -240,8 +240,8 @@ def _cut(price_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.
     return best_s[..., -1], starts
 
 
-def _intervals(starts: NDArray[np.intp]) -> list[tuple[int, int]]:
-    """The intervals (first, last) of the best cut, ascending, from the `starts` of `_cut`."""
+def intervals(starts: NDArray[np.intp]) -> list[tuple[int, int]]:
+    """The intervals (first, last) of the best cut, ascending, from the `starts` of `cut`."""
     found: list[tuple[int, int]] = []
     last = len(starts) - 1
     while last >= 0:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from sweeper.scheduler.buckets import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
 from sweeper.scheduler.capacity import capacity_for
+from sweeper.scheduler.parts_lattice import EXACT, PartsClass, Room, shown, sizes_in
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 
 # what only a program with phases compiles in
@@ -75,12 +76,13 @@ def _classify(
     return placed, added
 
 
-Content = tuple[str, Strategy, int | None, int | None]
+Content = tuple[str, Strategy, int | None, int | None, str]
 
 
 def _content(program: ProgramClass) -> Content:
     """What tells two classes of a study apart."""
-    return program.settings, program.strategy, program.padded_width, program.padded_depth
+    size = program.padded_width, program.padded_depth, program.padded_parts
+    return program.settings, program.strategy, *size
 
 
 def _wanted(
@@ -96,8 +98,10 @@ def _wanted(
     have, the same structure.
     """
     if policy.given is not None:
-        size = (policy.given.width, policy.given.depth)
-        return _program(structure, policy.given.strategy, policy, size)
+        given = policy.given
+        sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes if given.sizes)
+        room = Room.of_parts(sizes) if sizes else Room(given.width, given.depth)
+        return _program(structure, given.strategy, policy, room)
     best = policy.forecast.best_class(structure)
     if policy.strategy == "process":
         return _program(structure, "process", policy)
@@ -110,16 +114,18 @@ def _wanted(
         return exact if is_shared else _program(structure, "process", policy)
     if policy.strategy == "auto" and best.structures == 1:
         return _program(structure, "exact", policy)
-    return _program(structure, "padded", policy, (best.width, best.depth))
+    is_of_parts = isinstance(best, PartsClass)
+    room = Room.of_parts(best.sizes) if is_of_parts else Room(best.width, best.depth)
+    return _program(structure, "padded", policy, room)
 
 
 def _program(
     structure: Structure,
     strategy: Strategy,
     policy: Policy,
-    padded_to: tuple[int | None, int | None] = (None, None),
+    room: Room = EXACT,
 ) -> ProgramClass:
-    settings = structure.program if padded_to[0] is None else (structure.family or "")
+    settings = structure.program if room.width is None else (structure.family or "")
     return ProgramClass(
         class_id="",
         settings=settings,
@@ -127,9 +133,10 @@ def _program(
         lane_loop=policy.lane_loop,
         capacity=1,
         precision=policy.precision,
-        padded_width=padded_to[0],
-        padded_depth=padded_to[1],
-        predicted_compile_s=policy.forecast.compile_s(structure, padded_to[1]),
+        padded_width=room.width,
+        padded_depth=room.depth,
+        padded_parts=shown(room.parts),
+        predicted_compile_s=policy.forecast.compile_s(structure, room),
         cached_s=policy.forecast.costs.compile_cached_s,
     )
 
@@ -197,11 +204,11 @@ def _predicted(
     """
     program = members[0].program
     epochs = [lane.epoch_to - lane.epoch_from for lane in lanes]
-    size = program.padded_width, program.padded_depth
+    room = Room(program.padded_width, program.padded_depth, sizes_in(program.padded_parts))
     spent_s, useful_s = 0.0, 0.0
     for member, count in zip(members, epochs, strict=True):
-        padded_s = policy.forecast.epoch_s(member.structure, *size, program.capacity)
-        own_s = policy.forecast.epoch_s(member.structure, None, None, program.capacity)
+        padded_s = policy.forecast.epoch_s(member.structure, room, program.capacity)
+        own_s = policy.forecast.epoch_s(member.structure, EXACT, program.capacity)
         if padded_s is None or own_s is None:
             return None, None
         spent_s += padded_s * (count if program.lane_loop == "map" else max(epochs))

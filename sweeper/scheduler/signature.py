@@ -9,6 +9,8 @@ from hashlib import blake2b
 
 from sweeper.config import Settings
 from sweeper.config.model import ModelKind
+from sweeper.config.parts import PartsTable
+from sweeper.scheduler.parts_lattice import Sizes
 from sweeper.trial import Scalar, TrialSpec
 
 # what a padded class has room for: any width up to its own, any depth from 1 up to its own
@@ -24,7 +26,8 @@ class Structure:
     `structure_id` names its structural hyperparameters. `program` is what a program compiles in
     that trains trials of this PyTree alone; two trials can be lanes of it exactly where theirs are
     equal. `family` is the same for every shape that padding can bring together; it is None, as
-    `width` and `depth` are, where padding is of no help. `kind` is that of the model.
+    `width` and `depth` are, where padding is of no help; of a model of parts `sizes` are those that
+    can be padded. `kind` is that of the model.
     """
 
     structure_id: str
@@ -33,6 +36,7 @@ class Structure:
     family: str | None = None
     width: int | None = None
     depth: int | None = None
+    sizes: Sizes = ()
     kind: ModelKind = "mlp"
 
 
@@ -80,6 +84,9 @@ class Structures:
         program = canonical(compiled_in(settings, self._traced))
         n_parameters = self._n_parameters(settings)
         model, family = settings.model, family_of(settings, self._traced)
+        if family is not None and model.kind == "parts":
+            sizes = sizes_of(settings)
+            return Structure(structure_id, program, n_parameters, family, sizes=sizes, kind="parts")
         if family is None or model.kind != "mlp":
             return Structure(structure_id, program, n_parameters, kind=model.kind)
         return Structure(structure_id, program, n_parameters, family, model.width, model.depth)
@@ -100,9 +107,25 @@ def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str
 
     None where the optimizer looks at whole arrays: it would see the padding.
     """
-    if settings.model.kind != "mlp" or settings.model.depth == 0:
-        return None
     if not settings.optimizer.elementwise:
         return None
+    if isinstance(settings.model, PartsTable):
+        sizes = [f"model.{name}" for name, _, _ in sizes_of(settings)]
+        padded = tuple(f"{part}.{name}" for part in sizes for name in ("width", "depth"))
+    elif settings.model.kind == "mlp" and settings.model.depth > 0:
+        padded = _PADDED
+    else:
+        return None
     everything = compiled_in(settings, traced)
-    return canonical({key: value for key, value in everything.items() if key not in _PADDED})
+    room = {key: value for key, value in everything.items() if key not in padded}
+    return canonical(room) if padded else None
+
+
+def sizes_of(settings: Settings) -> Sizes:
+    """The sizes of the parts that can be padded: MLPs with hidden layers."""
+    assert isinstance(settings.model, PartsTable)
+    return tuple(
+        (name, part.width, part.depth)
+        for name, part in settings.model.parts.items()
+        if part.kind == "mlp" and part.depth > 0
+    )
