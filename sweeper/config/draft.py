@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sweeper.config.agreement import unfit_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.conditions import unfit_conditions
+from sweeper.config.drawn_rules import all_drawn, names_of, unfit_schedules, unfit_training
 from sweeper.config.enqueue import read_enqueue
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.lr_schedule import SHAPES
-from sweeper.config.optimizer import MixedOptimizerTable
+from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import each
 from sweeper.config.reading import (
     RawTable,
@@ -26,7 +27,6 @@ from sweeper.config.rules import (
     endless_grid,
     grid_and_queue,
     idle_keys,
-    idle_schedule,
     more_than_one_trial,
     padded_arrays,
     too_large_for_class,
@@ -77,7 +77,15 @@ class Draft:
         tables = {name: self._read_table(name, search) for name in names}
         self._check_between(tables, search)
         self._check_trial(tables)
+        self.faults = [self._at_its_entry(fault) for fault in self.faults]
         return {**tables, "version": 1, "search": search, "same_as": self._links}
+
+    def _at_its_entry(self, fault: Fault) -> Fault:
+        """What is told of a value that stands in `[search]` alone is told there."""
+        is_drawn = fault.key in self._searched and fault.found != MISSING
+        if not is_drawn or with_default(self._raw, fault.key.split("."), None) == self._raw:
+            return fault
+        return replace(fault, key=f"search.{fault.key}")
 
     def _check_between(
         self, tables: Mapping[str, Table | None], search: Mapping[str, SearchEntry]
@@ -94,7 +102,7 @@ class Draft:
         if "sampler" in study:
             self.faults += endless_grid(study["sampler"], search)
             self.faults += grid_and_queue(study["sampler"], study.get("enqueue", ()))
-        self.faults += self._optimizer_faults(search)
+        self.faults += self._drawn_faults(search)
         self.faults += unfit_parts(tables.get("model"), tables.get("train"))
 
     def _measures(self, table: Table | None) -> Measures | None:
@@ -111,25 +119,22 @@ class Draft:
         kind = self._kinds["train"]
         return kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
 
-    def _optimizer_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
-        """What does not fit the optimizers and the schedules that trials may have."""
+    def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+        """What does not fit beside other settings in some of the trials."""
+        links = {key: search[of] for key, of in self._links.items() if of in search}
+        drawn = {**search, **links}
         kind = self._kinds["optimizer"]
-        if kind is None:
-            return
         execution = allowed_values(ExecutionTable, self._raw.get("execution"))
-        for key, raw, own in each(self._raw.get("optimizer"), kind):
-            names = _drawn(search, f"{key}.name") or (str(raw.get("name")),)
-            raw = _all_drawn(raw, key, search)
+        for key, raw, own in () if kind is None else each(self._raw.get("optimizer"), kind):
+            yield from unfit_schedules(key, raw, drawn, is_own=own is UserOptimizerTable)
+            names = names_of(drawn, f"{key}.name", raw.get("name"))
             if own is MixedOptimizerTable:
-                yield from idle_keys(raw, names)
-            schedule = raw.get("schedule", {})
-            if is_table(schedule):
-                chosen = schedule.get("name", "constant")
-                schedules = _drawn(search, f"{key}.schedule.name") or (chosen,)
-                if all(name in SHAPES for name in schedules):
-                    yield from idle_schedule(key, schedule, schedules)
+                yield from idle_keys(all_drawn(raw, key, drawn), names)
             if "strategy" in execution:
                 yield from padded_arrays(execution["strategy"], names)
+        train = self._raw.get("train", {})
+        if self._kinds["train"] is SupervisedTable and is_table(train):
+            yield from unfit_training(train, drawn)
 
     def _check_trial(self, tables: Mapping[str, Table | None]) -> None:
         trial, study = tables.get("trial"), tables.get("study")
@@ -257,17 +262,3 @@ class Draft:
 def _is_required(table: type[Table], setting: str) -> bool:
     field = field_of(table, setting)
     return field is not None and field.is_required()
-
-
-def _drawn(search: Mapping[str, SearchEntry], key: str) -> tuple[str, ...]:
-    """The names that are drawn for a setting; none where it is not searched."""
-    values = search[key].values() if key in search else None
-    return tuple(str(value) for value in values or ())
-
-
-def _all_drawn(raw: RawTable, name: str, search: Mapping[str, SearchEntry]) -> RawTable:
-    """The table `name` with a value for all that is searched, whichever trials draw it."""
-    for key, entry in search.items():
-        if key.startswith(f"{name}."):
-            raw = with_default(raw, key.removeprefix(f"{name}.").split("."), any_value(entry))
-    return raw

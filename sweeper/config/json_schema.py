@@ -87,22 +87,36 @@ def _forms(name: str, kinds: Iterable[type[Table]]) -> Iterator[Schema]:
 
 def _form(name: str, kind: type[Table]) -> Schema:
     """The schema of a table; what `[search]` may give instead is not required."""
-    schema = _plain(kind)
-    if name not in SEARCHED_TABLES or "required" not in schema:
-        return schema
+    if name not in SEARCHED_TABLES:
+        return _plain(kind)
     variants = TABLES[name]
     by = variants.by if isinstance(variants, Variants) and kind is variants.mixed else None
-    required = [key for key in schema["required"] if is_fixed(kind, key) and key != by]
-    return {**{k: v for k, v in schema.items() if k != "required"}, "required": required}
+    return _searchable(kind, _plain(kind), by)
+
+
+def _searchable(kind: type[Table], schema: Schema, by: str | None = None) -> Schema:
+    """The schema of a table, and of those in it, that requires what cannot be searched alone."""
+    tables = {setting: table_in(field.annotation) for setting, field in kind.model_fields.items()}
+    properties = {
+        setting: inner if (table := tables.get(setting)) is None else _searchable(table, inner)
+        for setting, inner in schema["properties"].items()
+    }
+    required = [key for key in schema.get("required", ()) if is_fixed(kind, key) and key != by]
+    rest = {key: value for key, value in schema.items() if key != "required"}
+    return {**rest, "properties": properties, **({"required": required} if required else {})}
 
 
 def _unless_searched() -> Iterator[Schema]:
-    """A table may have the settings of several kinds only where its kind is searched."""
+    """A table has the settings of several kinds where its kind is searched, and only there."""
     for name, kind in TABLES.items():
         if isinstance(kind, Variants) and kind.mixed is not None:
             searched = _within("search", _within(name, {"required": [kind.by]}))
             only = _any(_forms(name, _written(name)))
-            yield {"if": searched, "else": {"properties": {name: only}}}
+            yield {
+                "if": searched,
+                "then": {"properties": {name: _form(name, kind.mixed)}},
+                "else": {"properties": {name: only}},
+            }
 
 
 def _unless_own() -> Iterator[Schema]:
@@ -111,7 +125,7 @@ def _unless_own() -> Iterator[Schema]:
         if name not in SEARCHED_TABLES or not isinstance(kind, Variants):
             continue
         own = [
-            _within(name, {"properties": {kind.by: _plain(one)["properties"][kind.by]}})
+            _within(name, _within(kind.by, _plain(one)["properties"][kind.by]))
             for one in _written(name)
             if _is_open(one)
         ]

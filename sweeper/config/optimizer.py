@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.lr_schedule import LrScheduleTable
 from sweeper.config.roles import FIXED, TRACED
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Table
 
 OptimizerName = Literal["adam", "adamw", "rmsprop", "lion", "sgd", "adafactor"]
 
@@ -117,15 +117,9 @@ class AdafactorTable(_Keys):
     multiply_by_parameter_scale: bool = Field(default=True, description=_BY_SCALE)
 
 
-def _schedule_of_nothing(schedule: LrScheduleTable, lr: float | None) -> Iterable[Fault]:
-    if schedule.name != "constant" and lr is None:
-        yield Fault("lr", "missing, and a schedule changes it", "write lr = ...")
-
-
 class UserOptimizerTable(Table):
     """What the user's function gives; all other keys are for the function."""
 
-    rules = (_schedule_of_nothing,)
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
     elementwise: ClassVar[bool] = False

@@ -88,6 +88,12 @@ def idle_schedule(
             mend = f"remove it; it has {', '.join(dict.fromkeys(used))}" if used else "remove it"
             found = f"the schedule {kind} has no use for it"
             yield Fault(f"{optimizer}.schedule.{key}", found, mend)
+
+
+def endless_decay(
+    optimizer: str, schedule: Mapping[str, object], names: Sequence[str]
+) -> Iterator[Fault]:
+    """No exponential decay comes to its end at 0."""
     if "exponential" in names and schedule.get("end") == 0:
         found = "an exponential decay does not reach 0"
         yield Fault(f"{optimizer}.schedule.end", found, "write a number above 0")

@@ -107,9 +107,16 @@ def _setting_of_another_loss(
     loss: str, label_smoothing: float | None, huber_delta: float | None
 ) -> Iterable[Fault]:
     for name, value in (("label_smoothing", label_smoothing), ("huber_delta", huber_delta)):
-        if value is not None and loss not in _LOSSES_WITH[name]:
-            found = f"the loss {loss} has no use for it"
-            yield Fault(name, found, f'remove it, or write loss = "{_LOSSES_WITH[name][0]}"')
+        if value is not None:
+            yield from idle_of_loss(loss, name)
+
+
+def idle_of_loss(loss: object, setting: str) -> Iterable[Fault]:
+    """A setting that some losses alone have use for goes with one of these."""
+    losses = _LOSSES_WITH.get(setting)
+    if losses is not None and loss not in losses:
+        mend = f'remove it, or write loss = "{losses[0]}"'
+        yield Fault(setting, f"the loss {loss} has no use for it", mend)
 
 
 class EarlyStopTable(Table):

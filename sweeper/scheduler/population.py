@@ -42,7 +42,6 @@ def families_of(
     entries = {key: chances(config.search[key]) for key in _telling(config, traced)}
     if math.prod(len(entry) for entry in entries.values()) > _MOST_FAMILIES:
         return
-    share = 1 / len(config.kinds)
     fixed = {
         config.search[key].column(key): value
         for key, value in {"model.kind": "mlp", **_deepest(config)}.items()
@@ -51,7 +50,19 @@ def families_of(
     for values in product(*(entry.items() for entry in entries.values())):
         drawn = zip(entries, values, strict=True)
         params = {config.search[key].column(key): value for key, (value, _) in drawn}
-        yield config.active(params | fixed), share * math.prod(chance for _, chance in values)
+        active = config.active(params | fixed)
+        share = _share_of_mlps(config, active)
+        if share:
+            yield active, share * math.prod(chance for _, chance in values)
+
+
+def _share_of_mlps(config: StudyConfig, params: Mapping[str, Scalar]) -> float:
+    """Of the trials with such parameters, those whose model is an MLP."""
+    entry = config.search.get("model.kind")
+    if entry is None or entry.column("model.kind") not in params:
+        return float(config.filled(params).model.kind == "mlp")
+    choices = entry.values() or ()
+    return choices.count("mlp") / len(choices)
 
 
 def _telling(config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]) -> tuple[str, ...]:
@@ -61,7 +72,7 @@ def _telling(config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]) -> tup
         for key in config.search
         if config.splits(key, "mlp") and key not in ("model.width", "model.depth", *traced)
     ]
-    sizes = (key for key in ("model.width", "model.depth") if key in config.search)
+    sizes = [k for k in ("model.width", "model.depth", "model.kind") if k in config.search]
     if not any(config.search[key].when for key in config.search):
         return tuple(splitting)
     found = needed([*splitting, *sizes], config.search)

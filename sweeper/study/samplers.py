@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.study.options import given_options
 from sweeper.study.own import own, seeded
+
+# a setting of one value, which Optuna draws before the others, makes it warn of conditions
+logging.getLogger("optuna.samplers._qmc").setLevel(logging.ERROR)
 
 _SILENT = {"warn_independent_sampling": False}
 
@@ -57,10 +61,12 @@ def sampler(config: StudyConfig) -> BaseSampler:
     chosen = config.study.sampler
     if is_function(chosen.name):
         return own(config, chosen.name, chosen.options)
+    made = _SAMPLERS[chosen.name]
+    # Optuna warns where it is left to Optuna to say that groups are drawn together
+    joint = {"multivariate": True} if chosen.options.get("group") else {}
     # its generators are reseeded anyway; a scrambled sequence is a function of the seed itself
-    return _SAMPLERS[chosen.name](
-        **chosen.options, **_FIXED.get(chosen.name, {}), **seeded(config, _SAMPLERS[chosen.name])
-    )
+    given = {**chosen.options, **joint, **_FIXED.get(chosen.name, {}), **seeded(config, made)}
+    return made(**given)
 
 
 def is_made_anew(config: StudyConfig) -> bool:

@@ -105,6 +105,20 @@ def test_what_loads_is_valid(text: str) -> None:
             ".search.model.width: anyOf",
         ),
         (
+            'name = "adamw"\nlr = 1e-3\n\n[train]\nloss = "cross_entropy"\nmetrics = ["accuracy"]\n'
+            "epochs = 4\nbatch_size = 16\n\n[search]\n",
+            'lr = 1e-3\n[train]\nloss = "cross_entropy"\nepochs = 4\nbatch_size = 16\n[search]\n'
+            'optimizer.name = { type = "categorical", choices = ["adam", "sgd"] }\n'
+            'optimizer.nonsuch = { type = "categorical", choices = [1] }\n',
+            ".search.optimizer.nonsuch: not allowed",
+        ),
+        (
+            'kind = "mlp"\ndepth = 1\nwidth = 8',
+            'kind = "python"\nfunction = "nets:build"\ndropout = 1.0\n[search.model.kind]\n'
+            'type = "categorical"\nchoices = ["mlp", "python"]',
+            ".model.dropout: exclusiveMaximum",
+        ),
+        (
             "high = 3 }",
             'high = 3 }\noptimizer.schedule.ned = { type = "float", low = 0, high = 1 }',
             ".search.optimizer.schedule.ned: not allowed",

@@ -1,0 +1,111 @@
+"""What some trials draw is checked against all that these trials have, and told where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import StudyConfig, parse
+from sweeper.errors import StudyError
+from sweeper.scheduler.population import families_of
+from tests.config.conftest import VALID
+
+NORM = 'model.layer_norm = { type = "categorical", choices = [false, true] }\n'
+SOME = 'when = { "model.layer_norm" = true } }\n'
+SHARE = '{ type = "float", low = 0.1, high = 0.5'
+END = "search.optimizer.schedule.end"
+NEVER_0 = "an exponential decay does not reach 0"
+EXPONENTIAL = VALID.replace(
+    "lr = 1e-3", 'lr = 1e-3\nschedule = { name = "exponential", end = 0.5 }'
+)
+NUMBERS = VALID.replace('"cross_entropy"', '"mse"').replace('["accuracy"]', "[]")
+OWN = VALID.replace('name = "adamw"\nlr = 1e-3', 'name = "nets:moves"').replace(
+    "optimizer.lr =", "train.ema ="
+)
+SOME_SGD = f'optimizer.name = {{ type = "categorical", choices = ["sgd"], {SOME}'
+
+REFUSED = {
+    "an end that a range has": (
+        EXPONENTIAL + 'optimizer.schedule.end = { type = "float", low = 0, high = 1 }\n',
+        (END, NEVER_0),
+    ),
+    "an end beside the range": (
+        EXPONENTIAL + f"optimizer.schedule.end = {SHARE}, or = [0.0] }}\n",
+        (END, NEVER_0),
+    ),
+    "an end of some trials": (
+        EXPONENTIAL
+        + NORM
+        + f'optimizer.schedule.end = {{ type = "categorical", choices = [0.1, 0], {SOME}',
+        (END, NEVER_0),
+    ),
+    "a number of no schedule": (
+        VALID + f"optimizer.schedule.end = {SHARE} }}\n",
+        (END, "the schedule constant has no use for it"),
+    ),
+    "smoothing of numbers": (
+        NUMBERS + f"train.label_smoothing = {SHARE} }}\n",
+        ("search.train.label_smoothing", "the loss mse has no use for it"),
+    ),
+    "smoothing of numbers in some trials": (
+        NUMBERS + NORM + f"train.label_smoothing = {SHARE}, {SOME}",
+        ("search.train.label_smoothing", "the loss mse has no use for it"),
+    ),
+    "a way to stop that others have not": (
+        VALID + NORM + f"train.early_stop.min_delta = {SHARE}, {SOME}",
+        (
+            "search.train.early_stop.min_delta",
+            "trials that do not draw it have no [train.early_stop]",
+        ),
+    ),
+    "schedules of nothing": (
+        OWN + 'optimizer.schedule.name.type = "categorical"\n'
+        'optimizer.schedule.name.choices = ["constant", "cosine"]\n',
+        ("optimizer.lr", "missing, and a schedule changes it"),
+    ),
+    "whole arrays that some trials keep": (
+        VALID.replace('"adamw"', '"adafactor"')
+        + NORM
+        + SOME_SGD
+        + '[execution]\nstrategy = "padded"\n',
+        (
+            "execution.strategy",
+            "padded, and the optimizer adafactor looks at whole arrays, padding too",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
+def test_what_some_trials_have_no_use_for_is_refused(text: str, expected: tuple[str, str]) -> None:
+    with pytest.raises(StudyError) as refusal:
+        parse(text, Path("study.toml"))
+    (problem,) = refusal.value.problems
+    assert (problem.key, problem.found) == expected
+    assert problem.mend
+    *_, name = problem.key.removeprefix("search.").split(".")
+    line = text.splitlines()[int(problem.where.partition(":")[2]) - 1]
+    assert name in line or problem.found.startswith("missing")
+
+
+def test_keys_of_the_optimizer_that_some_trials_keep_are_of_use() -> None:
+    text = VALID.replace("lr = 1e-3", "lr = 1e-3\nb1 = 0.8") + NORM + SOME_SGD
+    config = parse(text, Path("study.toml"))
+    kept, drawn = config.filled({"layer_norm": False}), config.filled({"name": "sgd"})
+    assert (kept.optimizer.name, kept.traced()["optimizer.b1"]) == ("adamw", 0.8)
+    assert drawn.optimizer.name == "sgd"
+
+
+def some_of_another_kind(kept: str, drawn: str) -> StudyConfig:
+    text = VALID.replace('kind = "mlp"', f'kind = "{kept}"\nfunction = "nets:build"')
+    kind = f'model.kind = {{ type = "categorical", choices = ["{drawn}"], {SOME}'
+    return parse(text + NORM + kind, Path("study.toml"))
+
+
+@pytest.mark.parametrize(("kept", "drawn"), [("mlp", "python"), ("python", "mlp")])
+def test_trials_that_keep_another_kind_of_model_are_in_no_family(kept: str, drawn: str) -> None:
+    config = some_of_another_kind(kept, drawn)
+    ((params, share),) = families_of(config, {})
+    assert config.filled(params).model.kind == "mlp"
+    assert share == 0.5

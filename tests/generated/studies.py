@@ -1,0 +1,189 @@
+"""Whole valid studies: what the types of settings do not say is said here."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from sweeper.config.draft import TABLES
+from sweeper.config.model import MixedTable, PythonTable
+from sweeper.config.optimizer import (
+    OPTIMIZERS,
+    AdafactorTable,
+    MixedOptimizerTable,
+    UserOptimizerTable,
+)
+from sweeper.config.settings import OPTIONAL_PARTS
+from sweeper.config.table import Table
+from sweeper.config.train import TASK_OF_LOSS, WEIGHED, SupervisedTable
+from tests.generated.data import data_tables
+from tests.generated.frames import Draw, Frame, Study, frames, rarely, some
+from tests.generated.proposing import pruners, queues, samplers
+from tests.generated.spaces import (
+    drop_drawn,
+    drop_idle_keys,
+    fitting_searches,
+    nested,
+    schedule_names,
+    write_schedule,
+)
+from tests.generated.values import form_of, settings, values
+
+
+@st.composite
+def studies(
+    draw: Draw,
+    *,
+    is_trial: bool | None = None,
+    sampler: str | None = None,
+    optimizers: tuple[type[Table], ...] | None = None,
+) -> Study:
+    """Valid study files as nested tables, of one given trial or of several, by one sampler."""
+    if is_trial is None:
+        is_trial = rarely(draw)
+    fit = frames().filter(lambda frame: not is_trial or _may_be_a_trial(frame))
+    frame = draw(fit.filter(lambda frame: optimizers is None or frame.optimizer in optimizers))
+    study: Study = {
+        "version": 1,
+        "study": draw(settings(form_of(TABLES["study"]), "study", but=_BY_HAND["study"])),
+        "data": draw(data_tables(frame)),
+        "model": draw(model_tables(frame)),
+        "optimizer": draw(settings(form_of(frame.optimizer), "optimizer", but=("schedule",))),
+        "train": draw(train_tables(frame)),
+    }
+    for name in ("schedule", "execution", "results"):
+        study[name] = draw(settings(form_of(TABLES[name]), name))
+    draw(_as_one_trial(study, frame) if is_trial else _as_several(study, frame, sampler))
+    _fit_execution(study)
+    if "time" in study["data"].get("split", ()):
+        study["study"].pop("folds", None)
+    return {name: table for name, table in study.items() if table != {}}
+
+
+_BY_HAND = {
+    "study": ("metric", "direction", "constraints", "enqueue", "sampler", "pruner"),
+    "train": ("loss", "task", "metrics", "label_smoothing", "huber_delta", "early_stop"),
+}
+
+
+@st.composite
+def train_tables(draw: Draw, frame: Frame) -> Study:
+    train = draw(settings(form_of(SupervisedTable), "train", but=_BY_HAND["train"]))
+    train |= {"loss": frame.loss, "metrics": frame.metrics}
+    form = form_of(SupervisedTable)["properties"]
+    if frame.loss not in TASK_OF_LOSS or rarely(draw):
+        train["task"] = frame.task
+    if frame.loss in WEIGHED and rarely(draw):
+        train["label_smoothing"] = draw(values(form["label_smoothing"], "train.label_smoothing"))
+    if frame.loss == "huber" and draw(st.booleans()):
+        train["huber_delta"] = draw(values(form["huber_delta"], "train.huber_delta"))
+    if rarely(draw):
+        train["early_stop"] = draw(
+            settings(form["early_stop"], "train.early_stop", but=("metric",))
+        )
+        if draw(st.booleans()):
+            known = [name for name in frame.reported if name != "val_spread"]
+            train["early_stop"]["metric"] = draw(st.sampled_from(known))
+    return train
+
+
+@st.composite
+def model_tables(draw: Draw, frame: Frame) -> Study:
+    table = draw(settings(form_of(frame.model), "model"))
+    if frame.model is PythonTable:
+        own = {"units": st.integers(1, 9), "mode": st.just("a"), "flag": st.booleans()}
+        table |= draw(st.fixed_dictionaries({}, optional=own))
+    return table
+
+
+def _may_be_a_trial(frame: Frame) -> bool:
+    return frame.model is not MixedTable and frame.optimizer is not MixedOptimizerTable
+
+
+@st.composite
+def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
+    """A file that runs one trial again."""
+    _objectives(draw, study, frame)
+    study["study"]["n_trials"] = 1
+    write_schedule(draw, study, draw(schedule_names(study, frame))[:1])
+    model, train, optimizer = study["model"], study["train"], study["optimizer"]
+    epochs = train["epochs"] + draw(st.integers(0, 3))
+    strategies = ["exact", "process"]
+    is_mlp = frame.model is not PythonTable
+    elementwise = frame.optimizer not in (AdafactorTable, UserOptimizerTable)
+    if is_mlp and model["depth"] and elementwise:
+        strategies.append("padded")
+    strategy = draw(st.sampled_from(strategies))
+    own: Study = {
+        "strategy": strategy,
+        "lane_loop": draw(st.sampled_from(["map", "vmap"])),
+        "capacity": draw(st.integers(1, 4)),
+        "epochs": epochs,
+    }
+    if strategy == "padded":
+        own |= {name: model[name] + draw(st.integers(0, 3)) for name in ("width", "depth")}
+    tables = {"model": model, "optimizer": optimizer, "train": train}
+    written = [
+        part
+        for part in OPTIONAL_PARTS
+        for table, _, name in (part.partition("."),)
+        if tables[table].get(name)
+    ]
+    if written or draw(st.booleans()):
+        own["parts"] = written
+    if is_mlp and own["lane_loop"] == "map" and rarely(draw):
+        mine = model.get("activation", "relu")
+        own["traced"] = {"model.activation": [mine, *({"relu", "tanh"} - {mine})]}
+    trial = {"number": draw(st.integers(0, 99)), "epochs": draw(st.integers(1, train["epochs"]))}
+    study["trial"] = {**trial, "class": own}
+
+
+@st.composite
+def _as_several(draw: Draw, study: Study, frame: Frame, name: str | None) -> None:
+    """A study of several trials: what it searches, how, and for what."""
+    _objectives(draw, study, frame)
+    n_objectives = 1 if isinstance(study["study"]["metric"], str) else len(study["study"]["metric"])
+    sampler = draw(samplers(n_objectives)) if name is None else {"name": name}
+    pruner = draw(pruners(study)) if n_objectives == 1 else {"name": "none"}
+    for name, table in (("sampler", sampler), ("pruner", pruner)):
+        if table["name"] not in ("tpe", "none") or draw(st.booleans()):
+            study["study"][name] = table
+    finite = sampler["name"] == "grid"
+    search = draw(fitting_searches(study, frame, finite=finite))
+    drop_idle_keys(study, frame, search)
+    drop_drawn(draw, study, search)
+    study["search"] = nested(search)
+    if not finite and rarely(draw):
+        study["study"]["enqueue"] = draw(queues(search))
+
+
+def _objectives(draw: Draw, study: Study, frame: Frame) -> None:
+    known = [*frame.reported, "n_parameters"]
+    metrics = draw(some(known, 3, 1))
+    ways = [draw(st.sampled_from(["minimize", "maximize"])) for _ in metrics]
+    alone = len(metrics) == 1 and draw(st.booleans())
+    study["study"] |= {
+        "metric": metrics[0] if alone else metrics,
+        "direction": ways[0] if alone else ways,
+    }
+    if rarely(draw):
+        bounds = [{"max": 2000}, {"min": 0.5}, {"min": 0, "max": 0.5}]
+        study["study"]["constraints"] = [
+            {"metric": draw(st.sampled_from(known)), **draw(st.sampled_from(bounds))}
+            for _ in range(draw(st.integers(1, 2)))
+        ]
+
+
+def _fit_execution(study: Study) -> None:
+    execution = study["execution"]
+    if execution.get("workers") == 0 and (
+        execution.get("threads") == 0 or execution.get("strategy") == "process"
+    ):
+        execution["workers"] = 1
+    entry = study.get("search", {}).get("optimizer", {}).get("name", {})
+    names = [study["optimizer"].get("name"), *entry.get("choices", ())]
+    kept = [name for name in names if name is not None]
+    is_padded = execution.get("strategy") == "padded"
+    if is_padded and any(
+        name not in OPTIMIZERS or not OPTIMIZERS[name].elementwise for name in kept
+    ):
+        execution["strategy"] = "auto"

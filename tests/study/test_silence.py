@@ -1,0 +1,44 @@
+"""Optuna warns of nothing that a study file asks for rightly."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.study.ask_tell import Study
+from tests.config.conftest import VALID
+
+ONE_VALUE = VALID + 'model.activation = { type = "categorical", choices = ["relu"] }\n'
+STUDIES = {
+    "a setting of one value by qmc": ONE_VALUE.replace(
+        "n_trials = 8", 'n_trials = 8\nsampler.name = "qmc"'
+    ),
+    "groups for two objectives": VALID.replace(
+        'metric = "val_loss"\ndirection = "minimize"',
+        'metric = ["val_loss", "n_parameters"]\ndirection = ["minimize", "minimize"]\n'
+        "sampler.group = true",
+    ),
+}
+
+
+class Heard(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+@pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
+def test_nothing_is_said_of_what_is_right(text: str) -> None:
+    heard = Heard()
+    logging.getLogger("optuna").addHandler(heard)
+    try:
+        Study(parse(text, Path("study.toml"))).ask(3, told_through_round=0)
+    finally:
+        logging.getLogger("optuna").removeHandler(heard)
+    assert heard.said == []

@@ -1,0 +1,128 @@
+"""Any valid study file goes through `validate` and `plan`; a broken one is refused by its line."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Iterator
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+import sklearn
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis
+
+from sweeper import api
+from sweeper.config import parse
+from sweeper.config.json_schema import study_schema
+from sweeper.errors import SweeperError
+from tests.config.schema_checker import faults
+from tests.generated.breakage import Breakage, Broken
+from tests.generated.files import write_files
+from tests.generated.studies import studies
+from tests.generated.ways import BREAKAGES
+from tests.generated.writing import Lines, written
+
+SCHEMA = study_schema()
+
+
+def some(count: int) -> Callable[..., Any]:
+    """How many files to try, the same ones each time."""
+    return hypothesis(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A study file to plan; what planning sets for the whole process is put back."""
+    assert sklearn.__version__  # where it is imported already, data are prepared in this process
+    directory = tmp_path_factory.mktemp("generated")
+    names = ("jax_enable_x64", "jax_compilation_cache_dir", "jax_default_matmul_precision")
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        for name in ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE"):
+            patch.setenv(name, os.environ.get(name, ""))
+            patch.delenv(name)
+        write_files(directory)
+        yield directory / "study.toml"
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def plan_all(path: Path, count: int) -> None:
+    """Validate and plan so many studies."""
+    planned = 0
+
+    @some(count)
+    @given(studies().flatmap(written))
+    def each(file: tuple[str, Lines]) -> None:
+        nonlocal planned
+        text, _ = file
+        config = parse(text, path)
+        assert list(faults(tomllib.loads(text), SCHEMA)) == []
+        checked, preview = api.check(config), api.plan(config).as_dict()
+        assert checked.n_trials == preview["n_trials"]
+        asked = [n for bucket in preview["first_round"]["buckets"] for n in bucket["trials"]]
+        first = 0 if config.trial is None else config.trial.number
+        live = min(checked.n_trials, config.schedule.parallel)
+        assert sorted(asked) == list(range(first, first + live))
+        planned += 1
+
+    each()
+    assert planned >= count
+
+
+def refuse_all(path: Path, breakage: Breakage, count: int) -> None:
+    """Break so many studies in one way; each is refused there, and nowhere else."""
+    refused = 0
+
+    @some(count)
+    @given(breakage.files)
+    def each(broken: Broken) -> None:
+        nonlocal refused
+        raw = tomllib.loads(broken.text)
+        with pytest.raises(SweeperError) as refusal:
+            api.check(parse(broken.text, path))
+        problems = refusal.value.problems
+        assert {(one.where, one.key) for one in problems} <= broken.places(), broken.text
+        assert problems
+        assert all(one.found and one.mend for one in problems)
+        if broken.in_schema:
+            assert list(faults(raw, SCHEMA))
+        refused += 1
+
+    each()
+    assert refused >= count
+
+
+def test_valid_studies_are_planned(here: Path) -> None:
+    plan_all(here, 40)
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
+def test_a_broken_study_is_refused_at_its_line(here: Path, breakage: Breakage) -> None:
+    refuse_all(here, breakage, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_thousand_valid_studies_are_planned(here: Path) -> None:
+    plan_all(here, 2000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
+def test_of_two_thousand_broken_studies_each_is_refused_at_its_line(
+    here: Path, breakage: Breakage
+) -> None:
+    refuse_all(here, breakage, ceil(2000 / len(BREAKAGES)))
