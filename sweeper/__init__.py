@@ -18,11 +18,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sweeper.api import run
     from sweeper.config import StudyConfig
+    from sweeper.models.marks import decay_mask
     from sweeper.results.read import open_results
 
-__all__ = ["load_study", "open_results", "run"]
+__all__ = ["decay_mask", "load_study", "open_results", "run"]
 
-_HOMES = {"open_results": "sweeper.results.read", "run": "sweeper.api"}
+_HOMES = {
+    "decay_mask": "sweeper.models.marks",
+    "open_results": "sweeper.results.read",
+    "run": "sweeper.api",
+}
 
 
 def load_study(path: Path | str, overrides: Sequence[str] = ()) -> StudyConfig:

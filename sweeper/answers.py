@@ -141,6 +141,29 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield preview["advice"]
 
 
+def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Which arrays of each model weight decay touches, and by which rule."""
+    for model in preview["models"]:
+        settings = [f"{key.partition('.')[2]} {value}" for key, value in model["settings"].items()]
+        if model["part"]:
+            settings.insert(0, f"part {model['part']}")
+        touched, all_of_it = model["decayed_parameters"], model["parameters"]
+        yield rows(
+            f"{', '.join(settings)}: {touched} of {all_of_it} parameters decay",
+            ("array", "shape", "in", "decays", "rule"),
+            [
+                (
+                    *(array["path"], wording.shape(array["shape"]), array["layer"]),
+                    *(wording.share_of_decay(array["decay"]), array["rule"]),
+                )
+                for array in model["arrays"]
+            ],
+        )
+        yield ""
+    for rule in preview["rules_without_use_in_some_trials"]:
+        yield f"some trials have no array that {rule} is about"
+
+
 def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
     """What the data hold, and how they are parted and balanced."""
     yield pairs(

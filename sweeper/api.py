@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweeper import session
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubtful_direction
+from sweeper.config.optimizers import decays_of
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
+from sweeper.data.dataset import Dataset
 from sweeper.preview import Preview
 from sweeper.progress import Observer
 from sweeper.results.status import Status
@@ -25,6 +28,10 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import LiveTrial
 from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
+
+if TYPE_CHECKING:
+    from sweeper.decay_preview import DecayPreview
+    from sweeper.programs.build import Programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +60,7 @@ def check(config: StudyConfig) -> Checked:
     options.check(config)
     with preparing(config) as prepared:
         data = prepared()
-    if "python" in config.kinds:
-        from sweeper.models.user_checks import check_model
-
-        check_model(config, data.n_features, data.out_size)
-    if config.names_functions:
-        from sweeper.programs.user_checks import check_functions
-
-        check_functions(config, data.out_size)
+    _check_models(config, data)
     session.check(config, data.digest)
     return Checked(
         name=config.study.name,
@@ -75,6 +75,49 @@ def check(config: StudyConfig) -> Checked:
     )
 
 
+def decay(config: StudyConfig) -> DecayPreview:
+    """Which arrays of the models of a study weight decay would touch; nothing is trained.
+
+    Raises:
+        SweeperError: as `check`.
+    """
+    options.check(config)
+    with preparing(config) as prepared:
+        from sweeper.decay_preview import decay_preview
+
+        data = prepared()
+    _check_models(config, data)
+    return decay_preview(config, _never_run(config, data))
+
+
+def _check_models(config: StudyConfig, data: Dataset) -> None:
+    """Refuse code of the user's own that does not fit, and rules about arrays that are not there.
+
+    Raises:
+        StudyError: with what to mend.
+    """
+    if "python" in config.kinds:
+        from sweeper.models.user_checks import check_model
+
+        check_model(config, data.n_features, data.out_size)
+    if config.names_functions:
+        from sweeper.programs.user_checks import check_functions
+
+        check_functions(config, data.out_size)
+    if decays_of(config.optimizer):
+        from sweeper.programs.decay_checks import check_decay
+
+        check_decay(config, _never_run(config, data))
+
+
+def _never_run(config: StudyConfig, data: Dataset) -> Programs:
+    """Programs to look at, in a precision that every JAX has."""
+    from sweeper.programs.build import Programs
+    from sweeper.programs.data_spec import data_spec
+
+    return Programs(replace(data_spec(config, data), dtype="float32"))
+
+
 def plan(config: StudyConfig) -> Preview:
     """How `run` would place the first trials of a new study; nothing is written or trained.
 
@@ -86,18 +129,15 @@ def plan(config: StudyConfig) -> Preview:
         import jax
 
         from sweeper.executors.claims import check_fits, claim_device, n_threads, n_workers
-        from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, structures
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
-        from sweeper.programs.user_checks import check_functions
         from sweeper.study.ask_tell import Study
 
         data = prepared()
     claim_device(config)
     check_fits(config, data)
-    check_model(config, data.n_features, data.out_size)
-    check_functions(config, data.out_size)
+    _check_models(config, data)
     foreseen_ = foreseen(config, data, None)
     policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials)
     count = min(config.schedule.parallel, options.n_proposals(config))
@@ -138,9 +178,7 @@ def run(
         # JAX, while another process prepares the data
         from sweeper.executors.claims import check_fits, claim_device
         from sweeper.executors.fleet import fleet
-        from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, prepare_classes, read_plan
-        from sweeper.programs.user_checks import check_functions
 
         claim_device(config)
         run_dir = RunDir(config.run_dir)
@@ -152,8 +190,7 @@ def run(
             import_module("sweeper.study_run")
         data = prepared()
         check_fits(config, data)
-        check_model(config, data.n_features, data.out_size)
-        check_functions(config, data.out_size)
+        _check_models(config, data)
         given = None if plan_file is None else read_plan(plan_file)
         foresee = partial(foreseen, config, data, given=given)
         held = stack.enter_context(session.opened(config, data.digest, foresee, fresh=fresh))

@@ -154,12 +154,16 @@ def _is_module(directory: Path, name: str) -> bool:
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Every text among settings, with its dotted key."""
+    """Every text among settings, with its dotted key; a key is such a text as well."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
+            yield key, name
             yield from _texts(inner, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, key)
 
 
 def _heading(config: StudyConfig, row: Mapping[str, Any], written_to: Path) -> str:

@@ -116,3 +116,13 @@ def span(low: int, high: int) -> str:
 def size(n_bytes: int | None) -> str:
     """An amount of memory: `3.2 MB`; a dash where it is not known."""
     return "-" if n_bytes is None else f"{n_bytes / 1e6:.1f} MB"
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """The shape of an array: 64 x 10."""
+    return " x ".join(map(str, sizes)) or "a number"
+
+
+def share_of_decay(share: float) -> str:
+    """By how much an array decays, a share of the weight decay."""
+    return {0.0: "no", 1.0: "yes"}.get(share, f"x {share:g}")

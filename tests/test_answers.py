@@ -7,7 +7,7 @@ from rich.console import Console
 from sweeper import answers
 
 
-def _shown(renderable: object) -> list[list[str]]:
+def shown(renderable: object) -> list[list[str]]:
     console = Console(width=200, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(renderable)
@@ -25,7 +25,7 @@ def test_parameters_stand_under_the_names_of_the_study() -> None:
             "params_json": "{}",
         }
     ]
-    assert _shown(answers.best_trials("val_accuracy", trials)) == [
+    assert shown(answers.best_trials("val_accuracy", trials)) == [
         ["best", "trials"],
         ["trial", "val_accuracy", "model_depth", "[bold]"],
         ["7", "0.9877", "3", "-"],

@@ -38,7 +38,7 @@ LAYERS = (
     {"state", "store", "planning", "calibration"},
     {"rows", "resume", "standing"},
     {"sweep", "session"},
-    {"study_run", "preview"},
+    {"study_run", "preview", "decay_preview"},
     {"api"},
     {"wording", "interrupts", "console"},
     {"live", "answers"},

@@ -66,16 +66,23 @@ def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = Fa
         print_shown(answers.pairs({"study_file": study, **facts}))
 
 
-def plan(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def plan(
+    study: StudyFile,
+    overrides: Overrides = None,
+    decay: Annotated[
+        bool, typer.Option("--decay", help="Show instead which arrays weight decay touches.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show how the trials of a study would be placed; train nothing."""
     config = loaded(study, overrides)
     from sweeper import api
 
-    preview = api.plan(config).as_dict()
+    preview = (api.decay(config) if decay else api.plan(config)).as_dict()
     if as_json:
         print_json(preview)
     else:
-        print_shown(*answers.plan(preview))
+        print_shown(*(answers.decay(preview) if decay else answers.plan(preview)))
 
 
 def exit_code(status: Status) -> int:

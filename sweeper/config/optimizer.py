@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
+from sweeper.config.decay import RULES, DecayTable
 from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.lr_schedule import LrScheduleTable
 from sweeper.config.roles import FIXED, TRACED
@@ -24,7 +25,8 @@ _NAME = "the optimizer, or module:function of a function of yours that gives one
 _LR = "learning rate"
 _CLIP_NORM = "largest norm of all gradients together; larger ones are scaled down to it"
 _CLIP_VALUE = "largest size of each number of the gradients; larger ones are cut to it"
-_WEIGHT_DECAY = "decoupled, times the learning rate; of the weights of linear layers"
+_WEIGHT_DECAY = "decoupled, times the learning rate; of what [optimizer.decay] says"
+_DECAY = "which arrays weight decay touches; without it weights of linear and convolution layers"
 _SCHEDULE = "how the learning rate changes"
 _B1 = "decay of the mean of gradients"
 _B2 = "decay of the mean of squared gradients"
@@ -54,6 +56,7 @@ class _Keys(Table):
         default=None, description=_CLIP_VALUE, examples=[0.5]
     )
     schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
+    decay: Annotated[DecayTable | None, RULES, FIXED] = Field(default=None, description=_DECAY)
 
 
 class _AdamKeys(_Keys):
@@ -79,12 +82,12 @@ class AdamWTable(_AdamKeys):
 
 
 class RmspropTable(_Keys):
-    """RMSProp; `eps` is added to the root, as Adam does it."""
+    """RMSProp; `eps` is added to the root and `b2` is Optax's `decay`, as in Adam."""
 
     slots: ClassVar[int] = 2
 
     name: Annotated[Literal["rmsprop"], FIXED] = Field(description=_NAME)
-    decay: _Fraction = Field(default=0.9, description=_B2)
+    b2: _Fraction = Field(default=0.9, description=_B2)
     eps: _Rate = Field(default=1e-8, description=_EPS)
     momentum: _Fraction = Field(default=0.0, description="decay of the sum of updates")
 
@@ -138,6 +141,7 @@ class UserOptimizerTable(Table):
         default=None, description=_CLIP_VALUE, examples=[0.5]
     )
     schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
+    decay: Annotated[DecayTable | None, RULES, FIXED] = Field(default=None, description=_DECAY)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -156,9 +160,6 @@ class MixedOptimizerTable(_Keys):
         default=None, description=_B2, examples=[0.99]
     )
     eps: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_EPS, examples=[1e-6])
-    decay: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
-        default=None, description=_B2, examples=[0.8]
-    )
     momentum: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
         default=None, description=_MOMENTUM, examples=[0.9]
     )

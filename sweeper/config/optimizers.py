@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sweeper.config.decay import DecayTable
 from sweeper.config.kinds import is_function
 from sweeper.config.named import Named, Recipe, tables_of
 from sweeper.config.optimizer import OPTIMIZERS, OptimizerTable, UserOptimizerTable
@@ -34,6 +35,14 @@ class OptimizersTable(Named):
     def slots(self) -> int:
         """Arrays of the size of a part's parameters that its optimizer keeps, at most."""
         return max(table.slots for table in self.by_part.values())
+
+
+def decays_of(optimizer: object) -> Mapping[str, DecayTable]:
+    """The rules of weight decay, by the key of the table that they stand in."""
+    tables: dict[str, Any] = {"optimizer": optimizer}
+    if isinstance(optimizer, OptimizersTable):
+        tables = {f"optimizer.{name}": table for name, table in optimizer.by_part.items()}
+    return {f"{key}.decay": table.decay for key, table in tables.items() if table.decay is not None}
 
 
 def has_several(raw: object) -> bool:

@@ -44,6 +44,19 @@ _WORDS = {
     ),
     "class_weights": ("{value} is no weighting", 'write "none", "balanced" or {{ CLASS = 2.0 }}'),
     "class_weight": ("a weight that is no number above 0", "write numbers above 0"),
+    "decay_amount": (
+        "{value} is no amount of decay",
+        "write true, false or a factor from 0 up; of a layer also {{ weight = true, ... }}",
+    ),
+    "decay_of_leaf": (
+        "{leaf} = {amount} is no amount of decay",
+        "write true, false or a factor from 0 up",
+    ),
+    "decay_rules": (
+        "{value} is no table of what decays",
+        "write [optimizer.decay]; the decay of squared gradients is b2",
+    ),
+    "whole_numbers": ("{value} is no whole number", "write one, or an array of them"),
     "duration": ("{value} is no duration", 'write e.g. "90s", "30m" or "2h"'),
     "one_or_more": ("{value} is no name", "write text in quotes, or an array of such"),
     "conditions": (

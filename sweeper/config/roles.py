@@ -31,10 +31,15 @@ FIXED = Fixed()
 
 @cache
 def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
-    """The settings of `table` and of the tables in it that have `role`, in the file's order."""
+    """The settings of `table` and of the tables in it that have `role`, in the file's order.
+
+    Tables in it that are fixed as a whole are left out.
+    """
     found: list[str] = []
     for name, field in table.model_fields.items():
         inner = table_in(field.annotation)
+        if inner is not None and is_fixed(table, name):
+            continue
         if inner is not None:
             found += [f"{name}.{setting}" for setting in settings_of(inner, role)]
         elif role_of(table, name) is role:
@@ -49,8 +54,15 @@ def role_of(table: type[Table], setting: str) -> Role:
 
 
 def is_fixed(table: type[Table], setting: str) -> bool:
-    """Whether the setting must be the same for every trial."""
-    return FIXED in _marks(table, setting)
+    """Whether the setting, or a table that it is in, must be the same for every trial."""
+    return fixed_part(table, setting) is not None
+
+
+def fixed_part(table: type[Table], setting: str) -> str | None:
+    """The setting, or the table that it is in, which is the same for every trial; None if none."""
+    names = setting.split(".")
+    parts = (".".join(names[:end]) for end in range(1, len(names) + 1))
+    return next((part for part in parts if FIXED in _marks(table, part)), None)
 
 
 def _marks(table: type[Table], setting: str) -> list[object]:

@@ -11,7 +11,7 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.arguments import structural_arguments, traced_arguments
 from sweeper.config.model import ModelTable
 from sweeper.config.optimizer import OptimizerTable
-from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.optimizers import OptimizersTable, decays_of
 from sweeper.config.parts import PartsTable
 from sweeper.config.roles import Role, settings_of
 from sweeper.config.table import Table, value_of
@@ -98,7 +98,8 @@ class Settings:
         parts = {key: self.has(key) for key in traced if general(key) in OPTIONAL_PARTS}
         for name, table in (("model", self.model), ("optimizer", self.optimizer)):
             parts |= {f"{name}.{key}": value for key, value in structural_arguments(table).items()}
-        return values | parts
+        decays = decays_of(self.optimizer).items()
+        return values | parts | {key: decay.text for key, decay in decays}
 
     def traced(self) -> dict[str, float]:
         """The numbers that the program is given at run time, by dotted key."""

@@ -10,7 +10,7 @@ from typing import Annotated, Union, get_args, get_origin
 
 from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
 from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
-from sweeper.config.roles import is_fixed
+from sweeper.config.roles import fixed_part, is_fixed
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SameAs, SearchEntry
 from sweeper.config.table import Fault, Table, holder_of, table_in
 
@@ -121,9 +121,12 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
     table = tables.get(name)
     if name in tables and table is None:
         return
+    fixed = None if table is None else fixed_part(table, last)
+    if fixed is not None:
+        where = name if fixed == last else f"{name}.{fixed}"
+        yield Fault(key, "the same for every trial of a study", f"write it in [{where}] alone")
+        return
     if table is not None and _has_setting(table, last):
-        if is_fixed(table, last):
-            yield Fault(key, "the same for every trial of a study", f"write it in [{name}] alone")
         return
     searchable = [
         setting

@@ -23,7 +23,7 @@ from sweeper.config.optimizer import (
     UserOptimizerTable,
     takes,
 )
-from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.optimizers import OptimizersTable, decays_of
 from sweeper.config.parts import PartsTable
 from sweeper.config.results import ResultsTable
 from sweeper.config.roles import Role, role_of, settings_of
@@ -228,6 +228,8 @@ class StudyConfig(Table):
             self.study.pruner.name: "study.pruner.name",
         }
         own |= {name: key for name, key in proposing.items() if is_function(name)}
+        for key, decay in decays_of(self.optimizer).items():
+            own |= {r.layer: key for r in decay.rules_in_order if is_function(r.layer)}
         return {name: key for name, key in {**named, **measures, **own}.items() if name}
 
     @property

@@ -162,11 +162,6 @@ class MlpShape:
         """How many numbers there are in all."""
         return sum(math.prod(leaf) for leaf in self.leaves)
 
-    @property
-    def n_weights(self) -> int:
-        """How many of them are weights of linear layers."""
-        return sum(math.prod(leaf) for leaf in self.leaves if len(leaf) == 2)
-
     def initial(self, rng: np.random.Generator, dtype: DTypeLike) -> NDArray[Any]:
         """Fresh parameters, raveled in the order of `leaves`.
 
@@ -197,10 +192,10 @@ class MlpShape:
         ]
         return [
             whole[to][tuple(slice(size) for size in leaf)]
-            for leaf, to in zip(self.leaves, self._leaves_in(larger), strict=True)
+            for leaf, to in zip(self.leaves, self.leaves_in(larger), strict=True)
         ]
 
-    def _leaves_in(self, larger: MlpShape) -> list[int]:
+    def leaves_in(self, larger: MlpShape) -> list[int]:
         """The leaf of `larger` that each leaf of this goes into."""
         layers = [*range(self.depth), larger.depth]
         n_layers = larger.depth + 1

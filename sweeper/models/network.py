@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -17,11 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.model import MlpTable
+from sweeper.models.decay import DEFAULT, Decay, amounts
+from sweeper.models.decay_vector import Amounts, spread, spread_by_depth
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, Activation, AnyArray, MlpShape
 from sweeper.models.padded_mlp import PaddedMLP
 
@@ -67,8 +69,8 @@ class Network(Protocol):
         ...
 
     @property
-    def n_decayed(self) -> int:
-        """How many parameters weight decay touches: the first of the vector."""
+    def decay(self) -> Decay:
+        """What weight decay touches."""
         ...
 
     @property
@@ -107,8 +109,16 @@ class Network(Protocol):
         """The outputs for each example; `keys`, one an example, are given in training alone."""
         ...
 
+    def decayed(self, traced: Traced) -> Amounts:
+        """By how much each parameter decays, as a share of the weight decay."""
+        ...
+
     def model(self, parameters: Vector | None = None) -> eqx.Module:
         """The model as Equinox has it, with these parameters or with their shapes alone."""
+        ...
+
+    def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
+        """The model with the shapes of its parameters, and without anything else of it."""
         ...
 
 
@@ -124,14 +134,11 @@ class MlpNetwork:
     has_dropout: bool
     padded: bool
     dtype: str
+    decay: Decay = DEFAULT
 
     @property
     def n_parameters(self) -> int:
         return self.shape.n_parameters
-
-    @property
-    def n_decayed(self) -> int:
-        return self.shape.n_weights
 
     @property
     def needs_keys(self) -> bool:
@@ -181,20 +188,53 @@ class MlpNetwork:
             model = PaddedMLP(model, traced["width"], traced["depth"], masked)
         return model(x, keys=keys, dropout=dropout, activation=self._activation(traced))
 
+    def decayed(self, traced: Traced) -> Amounts:
+        if not (self.padded and self.decay.is_by_place):
+            return spread(self._amounts, self._sizes, self.dtype)
+        row = jnp.asarray(traced["depth"]) - 1
+        return spread_by_depth(self._amounts_by_depth, self._sizes, row, self.dtype)
+
     def model(self, parameters: Vector | None = None) -> MLP:
         if parameters is None:
             return self._abstract
-        sizes = [math.prod(leaf) for leaf in self.shape.leaves]
         arrays = [
             part.reshape(leaf)
-            for part, leaf in zip(parted(parameters, sizes), self.shape.leaves, strict=True)
+            for part, leaf in zip(parted(parameters, self._sizes), self.shape.leaves, strict=True)
         ]
-        n_layers = self.shape.depth + 1
-        weights, biases, norms = np.split(np.arange(len(arrays)), [n_layers, 2 * n_layers])
-        # as they stand in the PyTree: each layer with its weight and its bias, then the norms
-        order = [*np.stack([weights, biases], 1).ravel(), *norms]
         structure = jax.tree.structure(self._abstract)
-        return jax.tree.unflatten(structure, [arrays[index] for index in order])
+        return jax.tree.unflatten(structure, [arrays[index] for index in self._order])
+
+    def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
+        return self._abstract
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [math.prod(leaf) for leaf in self.shape.leaves]
+
+    @property
+    def _order(self) -> list[int]:
+        """The arrays of the vector as they stand in the PyTree: layer by layer, then the norms."""
+        n_layers = self.shape.depth + 1
+        weights, biases, norms = np.split(
+            np.arange(len(self.shape.leaves)), [n_layers, 2 * n_layers]
+        )
+        return [int(index) for index in (*np.stack([weights, biases], 1).ravel(), *norms)]
+
+    @cached_property
+    def _amounts(self) -> NDArray[np.float64]:
+        """By how much each array of the vector decays in a network of this very shape."""
+        found = np.zeros(len(self.shape.leaves))
+        found[self._order] = amounts(self._abstract, self.decay)
+        return found
+
+    @cached_property
+    def _amounts_by_depth(self) -> NDArray[np.float64]:
+        """The same in a lane of depth 1, 2, ...: its last layer has the place of the last here."""
+        found = np.zeros((self.shape.depth, len(self.shape.leaves)))
+        for row, depth in zip(found, range(1, self.shape.depth + 1), strict=True):
+            own = replace(self, shape=replace(self.shape, depth=depth))
+            row[own.shape.leaves_in(self.shape)] = own._amounts
+        return found
 
     def _activation(self, traced: Traced) -> Activation | None:
         if len(self.activations) == 1:

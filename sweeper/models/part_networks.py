@@ -95,9 +95,7 @@ class PartNetworks:
             keys = None
             if key is not None and network.needs_keys:
                 keys = jax.random.split(jax.random.fold_in(key, index), len(given))
-            own = {
-                k.removeprefix(f"{name}."): traced[k] for k in traced if k.startswith(f"{name}.")
-            }
+            own = traced_of(name, traced)
             dropout = (hparams or {}).get(f"model.{name}.dropout", 0.0)
             outputs[name] = network.outputs(parameters[name], given, own, keys, dropout)
         return outputs
@@ -117,3 +115,9 @@ class PartNetworks:
             return leaf if name is None else function(networks[name], name, leaf)
 
         return jax.tree_util.tree_map_with_path(mapped, tree)
+
+
+def traced_of(name: str, traced: Traced) -> Traced:
+    """What of its own structure a part is told, of what its lane is told."""
+    own = f"{name}."
+    return {key.removeprefix(own): traced[key] for key in traced if key.startswith(own)}

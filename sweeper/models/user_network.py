@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +17,13 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
+from sweeper.models.decay import DEFAULT, Decay, amounts
+from sweeper.models.decay_vector import Amounts, spread
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Traced, Vector, parted
 from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
 from sweeper.user_code import load_function
-
-# layers whose weights are decayed; in a layer of any other class their own class tells
-_DECAYED = (eqx.nn.Linear, eqx.nn.Conv, eqx.nn.ConvTranspose)
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,11 @@ class UserNetwork:
     in_size: int
     out_size: int
     dtype: str
+    decay: Decay = DEFAULT
 
     @property
     def n_parameters(self) -> int:
         return sum(math.prod(leaf.shape) for leaf in self._leaves)
-
-    @property
-    def n_decayed(self) -> int:
-        marked = zip(self._leaves, self._marks, strict=True)
-        return sum(math.prod(leaf.shape) for leaf, is_decayed in marked if is_decayed)
 
     @property
     def needs_keys(self) -> bool:
@@ -83,6 +78,13 @@ class UserNetwork:
         if keys is None:
             return jax.vmap(lambda x: evaluated(model, x))(x)
         return jax.vmap(lambda x, key: model(x, key=key))(x, keys)
+
+    def decayed(self, traced: Traced) -> Amounts:
+        sizes = [math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]
+        return spread(np.array(self._ordered(self._amounts)), sizes, self.dtype)
+
+    def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
+        return self._abstract[0]
 
     def model(self, parameters: Vector | None = None) -> Any:
         if parameters is None:
@@ -138,29 +140,18 @@ class UserNetwork:
         return jax.tree.leaves(self._abstract[0])
 
     @cached_property
-    def _marks(self) -> list[bool]:
-        """Whether weight decay touches each of them: the weights of linear and convolution."""
-        parameters = self._abstract[0]
-        marks = jax.tree.map(_marked, parameters, is_leaf=lambda node: isinstance(node, _DECAYED))
-        return jax.tree.leaves(marks)
+    def _amounts(self) -> list[float]:
+        """By how much weight decay touches each of them."""
+        return [*amounts(self._abstract[0], self.decay)]
 
     @cached_property
     def _order(self) -> list[int]:
-        """The leaves as the vector has them: those first that are decayed."""
-        return sorted(range(len(self._marks)), key=lambda index: not self._marks[index])
+        """The leaves as the vector has them: what decays more comes first, so that few parts do."""
+        return sorted(range(len(self._amounts)), key=lambda index: -self._amounts[index])
 
-    def _ordered(self, leaves: list[Any]) -> list[Any]:
+    def _ordered(self, leaves: Sequence[Any]) -> list[Any]:
         return [leaves[index] for index in self._order]
 
 
 def _is_parameter(leaf: Any) -> bool:
     return eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
-
-
-def _marked(node: Any) -> Any:
-    """`node` with the truth in place of each array: whether it is decayed."""
-    marks = jax.tree.map(lambda _: False, node)
-    if not isinstance(node, _DECAYED) or node.weight is None:
-        return marks
-    weight = jax.tree.map(lambda _: True, node.weight)
-    return eqx.tree_at(lambda layer: layer.weight, marks, weight)

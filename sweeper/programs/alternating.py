@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
 from sweeper.config.optimizers import OptimizersTable
-from sweeper.models.part_networks import PartNetworks
+from sweeper.models.part_networks import PartNetworks, traced_of
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.epochs import begun, has_ended, remembered, stepped
@@ -109,7 +109,7 @@ class Alternating:
     def begin(self, state: State, lane: Lane) -> State:
         assert isinstance(state.model, Mapping)
         moments = {
-            part: self._optimizer(part, lane.hparams, 0).init(vector)
+            part: self._optimizer(part, lane, 0).init(vector)
             for part, vector in state.model.items()
         }
         return begun(self.settings, state, moments, self.data.dtype)
@@ -171,7 +171,7 @@ class Alternating:
         gradients = self._clipped(gradients, lane.hparams)
         model, moments = {**state.model}, {**state.optimizer}
         for part in phase.trains:
-            optimizer = self._optimizer(part, lane.hparams, state.step, phase, name)
+            optimizer = self._optimizer(part, lane, state.step, phase, name)
             updates, moments[part] = optimizer.update(
                 gradients[part], state.optimizer[part], state.model[part]
             )
@@ -224,18 +224,19 @@ class Alternating:
     def _optimizer(
         self,
         part: str,
-        hparams: Hparams,
+        lane: Lane,
         step: Any,
         phase: PhaseTable | None = None,
         name: str = "",
     ) -> optax.GradientTransformation:
         its = self.settings.of_part(part)
-        own = hparams_of(part, hparams, self.settings)
-        if phase is not None and f"train.phases.{name}.lr" in hparams:
-            own["optimizer.lr"] = hparams[f"train.phases.{name}.lr"]
+        own = hparams_of(part, lane.hparams, self.settings)
+        if phase is not None and f"train.phases.{name}.lr" in lane.hparams:
+            own["optimizer.lr"] = lane.hparams[f"train.phases.{name}.lr"]
         if not isinstance(self.settings.optimizer, OptimizersTable):
             its = replace(its, parts=its.parts - {"optimizer.clip_norm"})
-        return optimizer_of(its, own, self.parts.by_name[part], step)
+        told = traced_of(part, lane.traced)
+        return optimizer_of(its, own, told, self.parts.by_name[part], step)
 
     @property
     def _train(self) -> AlternatingTable:

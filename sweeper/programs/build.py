@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweeper.config import Settings
@@ -11,6 +11,7 @@ from sweeper.config.agreement import inputs_of, out_sizes
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.model import MlpTable, PythonTable
 from sweeper.config.parts import PartsTable, in_order
+from sweeper.models.decay import Decay
 from sweeper.models.mlp import MlpShape
 from sweeper.models.network import MlpNetwork, Network
 from sweeper.models.part_networks import PartNetworks
@@ -58,17 +59,19 @@ class Programs:
 
         0 where the user's function raises: what it raised is told where the trial is trained.
         """
-        networks: list[Network] = (
-            list(self._parts(settings).by_name.values())
-            if isinstance(settings.model, PartsTable)
-            else [self._exact_network(settings, self._data)]
-        )
+        networks = self.networks(settings).values()
         try:
             return sum(network.n_parameters for network in networks)
         except Exception:
             if any(isinstance(network, UserNetwork) for network in networks):
                 return 0
             raise
+
+    def networks(self, settings: Settings) -> Mapping[str, Network]:
+        """The model of a trial by itself: each of its parts by name, or the one without a name."""
+        if isinstance(settings.model, PartsTable):
+            return self._parts(settings).by_name
+        return {"": self._exact_network(settings, self._data)}
 
     def _parts(self, settings: Settings, padded_to: Sizes = ()) -> PartNetworks:
         """The networks of a model of parts, each of the sizes that its neighbours tell."""
@@ -118,6 +121,7 @@ class Programs:
             in_size=data.in_size,
             out_size=data.out_size,
             dtype=data.dtype,
+            decay=Decay.of(settings.sole_optimizer.decay, settings.base_dir),
         )
         return self._users.setdefault(network, network)
 
@@ -142,4 +146,5 @@ def _mlp_network(
         has_dropout=settings.has("model.dropout"),
         padded=width is not None,
         dtype=data.dtype,
+        decay=Decay.of(settings.sole_optimizer.decay, settings.base_dir),
     )

@@ -1,8 +1,9 @@
 """Optax optimizers whose numbers are traced, so that lanes share a program and differ in rates.
 
 `weight_decay` is decoupled for every optimizer (Loshchilov & Hutter 2019): the parameters move by
--lr * (update + weight_decay * parameter). It touches the weights of linear and convolution layers.
-An optimizer of the user's own moves them as it likes; it is made anew at each step.
+-lr * (update + weight_decay * parameter). What it touches is told by the rules of the study, which
+are compiled in; how strong it is, is a number of the lane. An optimizer of the user's own moves the
+parameters as it likes, and is made anew at each step.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
-from sweeper.models.network import Network
+from sweeper.models.marks import amounts_of, mask_of
+from sweeper.models.network import Network, Traced
 from sweeper.programs.schedules import Hparams, Number, rate_of
 from sweeper.user_code import load_function
 
@@ -26,11 +27,16 @@ Direction = Callable[[Settings, Hparams], optax.GradientTransformation]
 
 
 def optimizer_of(
-    settings: Settings, hparams: Hparams, network: Network, step: Number
+    settings: Settings,
+    hparams: Mapping[str, Any],
+    traced: Traced,
+    network: Network,
+    step: Number,
 ) -> optax.GradientTransformation:
     """The optimizer of a class over the vector of parameters, its numbers those of one lane.
 
-    `step` counts the updates before this one, for the learning rate.
+    `traced` is what of its structure the lane is told; `step` counts the updates before this one,
+    for the learning rate.
     """
     table = settings.sole_optimizer
     clipping = [
@@ -39,15 +45,18 @@ def optimizer_of(
         if settings.has(key)
     ]
     if isinstance(table, UserOptimizerTable):
-        return optax.chain(*clipping, _over_leaves(_users(settings, hparams, step), network))
+        own = _users(settings, hparams, network, step)
+        return optax.chain(*clipping, _over_leaves(own, network))
     direction = _DIRECTIONS[table.name](settings, hparams)
-    decayed = jnp.arange(network.n_parameters) < network.n_decayed
-    return optax.chain(
-        *clipping,
-        direction if table.elementwise else _over_leaves(direction, network),
-        optax.add_decayed_weights(hparams["optimizer.weight_decay"] * decayed),
-        optax.scale_by_learning_rate(rate_of(settings, hparams, step)),
-    )
+    weight_decay = hparams["optimizer.weight_decay"]
+    if table.elementwise:
+        decay = optax.add_decayed_weights(weight_decay * network.decayed(traced))
+        moved = (direction, decay)
+    else:
+        decay = _decayed_leaves(weight_decay, network)
+        moved = (_over_leaves(optax.chain(direction, decay), network),)
+    rate = optax.scale_by_learning_rate(rate_of(settings, hparams, step))
+    return optax.chain(*clipping, *moved, rate)
 
 
 def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
@@ -61,7 +70,7 @@ def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
 def _rmsprop(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
     # eps outside of the root: inside, 1e-8 is a floor of 1e-4 under it
     scaled = optax.scale_by_rms(
-        decay=hparams["optimizer.decay"], eps=hparams["optimizer.eps"], eps_in_sqrt=False
+        decay=hparams["optimizer.b2"], eps=hparams["optimizer.eps"], eps_in_sqrt=False
     )
     return optax.chain(scaled, optax.trace(decay=hparams["optimizer.momentum"]))
 
@@ -105,7 +114,19 @@ _CLIPPING: Mapping[str, Callable[[Any], optax.GradientTransformation]] = {
 }
 
 
-def _users(settings: Settings, hparams: Hparams, step: Number) -> optax.GradientTransformation:
+def _decayed_leaves(weight_decay: Any, network: Network) -> optax.GradientTransformation:
+    """Decay of the arrays of a model, each by its own share."""
+    shares = amounts_of(network.shapes(), network.decay)
+    decays = {
+        share: optax.add_decayed_weights(weight_decay * share) if share else optax.identity()
+        for share in jax.tree.leaves(shares.tree)
+    }
+    return optax.partition(decays, shares)
+
+
+def _users(
+    settings: Settings, hparams: Hparams, network: Network, step: Number
+) -> optax.GradientTransformation:
     """What the user's function gives for the keys of a lane; its floats are traced."""
     table = settings.optimizer
     assert isinstance(table, UserOptimizerTable)
@@ -114,6 +135,8 @@ def _users(settings: Settings, hparams: Hparams, step: Number) -> optax.Gradient
     }
     if "optimizer.lr" in hparams:
         arguments["lr"] = rate_of(settings, hparams, step)
+    if table.decay is not None:
+        arguments["mask"] = mask_of(network.shapes(), network.decay)
     return load_function(table.name, settings.base_dir)(**arguments)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -78,7 +78,7 @@ class Supervised:
         return self.network.model(state.model)
 
     def begin(self, state: State, lane: Lane) -> State:
-        moments = self._optimizer(lane.hparams, 0).init(state.model)
+        moments = self._optimizer(lane, 0).init(state.model)
         return begun(self.settings, state, moments, self.data.dtype)
 
     def step(
@@ -96,7 +96,7 @@ class Supervised:
             return self._criterion.minimised(outputs, batch.y, hparams), outputs
 
         (value, outputs), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
-        optimizer = self._optimizer(lane.hparams, state.step)
+        optimizer = self._optimizer(lane, state.step)
         updates, moments = optimizer.update(gradients, state.optimizer, state.model)
         model = eqx.apply_updates(state.model, updates)
         state = stepped(state, model, moments, lane)
@@ -132,8 +132,8 @@ class Supervised:
     def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
         return has_ended(state, lane)
 
-    def _optimizer(self, hparams: Mapping[str, Any], step: Any) -> Any:
-        return optimizer_of(self.settings, hparams, self.network, step)
+    def _optimizer(self, lane: Lane, step: Any) -> Any:
+        return optimizer_of(self.settings, lane.hparams, lane.traced, self.network, step)
 
     def _hparams(self, settings: Settings) -> dict[str, float]:
         return settings.traced() | schedule_steps(settings, self.data)
@@ -154,7 +154,8 @@ class Supervised:
 
     @cached_property
     def _abstract(self) -> State:
-        lane = Lane.of(self._hparams(self.settings), {}, np.zeros(2, np.uint32), self.data.dtype)
+        numbers, told = self._hparams(self.settings), self.network.traced(self.settings)
+        lane = Lane.of(numbers, told, np.zeros(2, np.uint32), self.data.dtype)
 
         def fresh(model: Array) -> State:
             return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]

@@ -14,9 +14,11 @@ import optax
 from sweeper.config import StudyConfig
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.errors import Problem, StudyError
+from sweeper.models.marks import Marks
 from sweeper.user_code import LoadError, load_function, told
 
 _ROWS = 4
+_PARAMETER = "weight"
 _Wrong = tuple[str, str]
 
 
@@ -88,6 +90,8 @@ def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
     own = settings.optimizer
     assert isinstance(own, UserOptimizerTable)
     arguments = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
+    if own.decay is not None:
+        arguments["mask"] = Marks({_PARAMETER: True})
     unfit = list(_unfit_arguments(config, table.name, function, arguments))
     yield from unfit
     if not unfit and (wrong := _unfit_transformation(table.name, function, arguments)):
@@ -105,7 +109,8 @@ def _unfit_arguments(
         if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
     }
     is_open = any(one.kind is one.VAR_KEYWORD for one in taken.values())
-    for key in given:
+    yield from _unfit_mask(config, name, is_taken="mask" in named or is_open)
+    for key in given.keys() - {"mask"}:
         if key not in named and not is_open:
             near = get_close_matches(key, named, n=1)
             takes = f"it takes {', '.join(named)}" if named else "remove it"
@@ -115,15 +120,31 @@ def _unfit_arguments(
             yield config.problem(place, f"'{name}' takes no '{key}'", mend)
     for key, one in named.items():
         if key not in given and one.default is inspect.Parameter.empty:
+            if key == "mask":
+                found = f"'{name}' takes 'mask', and nothing says what decays"
+                yield config.problem("optimizer.decay", found, "write [optimizer.decay]")
+                continue
             found = f"missing, and '{name}' takes it"
             yield config.problem(f"optimizer.{key}", found, f"write {key} = ...")
+
+
+def _unfit_mask(config: StudyConfig, name: str, *, is_taken: bool) -> Iterator[Problem]:
+    """The mask of what decays, where it would be given twice or to nobody."""
+    table = config.optimizer
+    assert isinstance(table, UserOptimizerTable)
+    if "mask" in table.arguments:
+        found = "'mask' is what [optimizer.decay] says"
+        yield config.problem("optimizer.mask", found, "write [optimizer.decay] instead")
+    elif table.decay is not None and not is_taken:
+        found = f"'{name}' takes no 'mask', by which it would be told what decays"
+        yield config.problem("optimizer.decay", found, "let it take one, or remove the table")
 
 
 def _unfit_transformation(
     name: str, function: Callable[..., Any], given: Mapping[str, Any]
 ) -> _Wrong | None:
     """What was found and how to mend it; None where it moves parameters by one step."""
-    parameters = {"weight": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
+    parameters = {_PARAMETER: jax.ShapeDtypeStruct((3, 2), jnp.float32)}
     traced = {key: value for key, value in given.items() if isinstance(value, float)}
     fixed = {key: value for key, value in given.items() if key not in traced}
     kinds: list[str] = []

@@ -86,10 +86,12 @@ def train(
     scores: Sequence[Measure] = (),
     units: tuple[float, float] = (1.0, 1.0),
     ema: float | None = None,
+    net: Any = None,
 ) -> Plain:
     """Train `trial`; the loss counts times `units[0]`, on the validation part times `units[1]`.
 
-    With `ema` the weights that are measured are their running average.
+    With `ema` the weights that are measured are their running average; `net` stands for its first
+    network.
     """
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
@@ -100,7 +102,7 @@ def train(
         updates, state = optimizer.update(gradients, state, eqx.filter(net, eqx.is_inexact_array))
         return eqx.apply_updates(net, updates), state, value
 
-    net = first_net(bench, trial)
+    net = first_net(bench, trial) if net is None else net
     averaged, state = net, optimizer.init(eqx.filter(net, eqx.is_inexact_array))
     batch = settings.train.batch_size
     seed, epochs = config.study.seed, settings.train.epochs

@@ -40,7 +40,7 @@ def decoupled(*direction: optax.GradientTransformation, net: plain.Net) -> Any:
 OPTIMIZERS: dict[str, tuple[str, Callable[[], list[optax.GradientTransformation]]]] = {
     "adam": ('name="adam",b1=0.8', lambda: [optax.scale_by_adam(b1=0.8)]),
     "rmsprop": (
-        'name="rmsprop",decay=0.8,eps=1e-4,momentum=0.5',
+        'name="rmsprop",b2=0.8,eps=1e-4,momentum=0.5',
         lambda: [optax.scale_by_rms(0.8, 1e-4, eps_in_sqrt=False), optax.trace(0.5)],
     ),
     "lion": ('name="lion",b1=0.8,b2=0.95', lambda: [optax.scale_by_lion(0.8, 0.95)]),

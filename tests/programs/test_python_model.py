@@ -183,7 +183,8 @@ def test_weights_of_layers_stand_first_and_everything_else_after(tmp_path: Path)
     weights = 3 * 9 + 108 * 10
     others = [model.scale.reshape(1), model.convolution.bias, model.head.linear.bias]
     norm = [model.head.norm.weight, model.head.norm.bias]
-    assert (cnn.n_decayed, cnn.n_parameters) == (weights, weights + 1 + 3 + 10 + 2 * 108)
+    assert cnn.n_parameters == weights + 1 + 3 + 10 + 2 * 108
+    assert [*np.flatnonzero(cnn.decayed({}))] == [*range(weights)]
     first = [model.convolution.weight.ravel(), model.head.linear.weight.ravel()]
     assert np.concatenate(first).tobytes() == vector[:weights].tobytes()
     rest = np.sort(np.concatenate([leaf.ravel() for leaf in [*others, *norm]]))

@@ -1,0 +1,50 @@
+"""Amounts of decay over the vector of parameters, from those of the arrays in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, DTypeLike, Float
+from numpy.typing import NDArray
+
+Amounts = Float[Array, " parameters"] | Bool[Array, " parameters"]
+
+
+def spread(amounts: NDArray[np.float64], sizes: Sequence[int], dtype: DTypeLike) -> Amounts:
+    """By how much each parameter decays, of arrays of these sizes that stand one after the other.
+
+    Neighbours that decay alike are one stretch, told by comparing places instead of by a mask as
+    long as the vector; where only the beginning decays that is one comparison.
+    """
+    ends = np.cumsum(sizes)
+    runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda index: amounts[index])]
+    stretches = [(float(amounts[run[0]]), int(ends[run[-1]])) for run in runs]
+    places = jnp.arange(sum(sizes))
+    if [amount for amount, _ in stretches] == [1.0, 0.0]:
+        return places < stretches[0][1]
+    return _piecewise(places, [a for a, _ in stretches], [end for _, end in stretches], dtype)
+
+
+def spread_by_depth(
+    amounts: Float[np.ndarray, "depths arrays"], sizes: Sequence[int], row: Array, dtype: DTypeLike
+) -> Amounts:
+    """As `spread`, where the amounts are those in a `row` that the program is told at run time."""
+    own = jnp.asarray(amounts, dtype)[row]
+    ends = np.cumsum(sizes)
+    runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda i: tuple(amounts[:, i]))]
+    places = jnp.arange(sum(sizes))
+    alike = [own[run[0]] for run in runs]
+    return _piecewise(places, alike, [int(ends[run[-1]]) for run in runs], dtype)
+
+
+def _piecewise(
+    places: Array, amounts: Sequence[float | Array], ends: Sequence[int], dtype: DTypeLike
+) -> Float[Array, " parameters"]:
+    """The first of `amounts` up to the first of `ends`, and so on."""
+    found = jnp.full(places.shape, amounts[-1] if amounts else 0.0, dtype)
+    for amount, end in [*zip(amounts, ends, strict=True)][-2::-1]:
+        found = jnp.where(places < end, amount, found)
+    return found

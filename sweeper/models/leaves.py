@@ -1,0 +1,110 @@
+"""The parameters of a model one by one: where each stands in it, and in which layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import equinox as eqx
+import jax
+from jax.tree_util import DictKey, GetAttrKey, SequenceKey
+from jaxtyping import PyTree
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A module that holds an array, and the names of the fields that lead from it to the array."""
+
+    layer: type
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One array of a model.
+
+    `paths` are all ways to write where it stands: a place in a sequence also counts from its end.
+    `holders` are the modules that hold it, the innermost first. `depth` is its place in the first
+    sequence, from the start and from the end; None where it is in none.
+    """
+
+    paths: tuple[str, ...]
+    shape: tuple[int, ...]
+    holders: tuple[Holder, ...]
+    depth: tuple[int, int] | None
+
+    @property
+    def path(self) -> str:
+        """Where it stands, as Python would write it."""
+        return self.paths[0]
+
+    @property
+    def layer(self) -> str:
+        """The class of the module that it is in."""
+        return self.holders[0].layer.__name__ if self.holders else ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of all fields that lead to it."""
+        return self.holders[-1].fields if self.holders else ()
+
+
+def leaves_of(parameters: PyTree) -> tuple[Leaf, ...]:
+    """The arrays of `parameters`, a model without anything else, in the order of the PyTree."""
+    found = jax.tree_util.tree_leaves_with_path(parameters)
+    return tuple(_leaf(parameters, keys, array) for keys, array in found)
+
+
+def _leaf(model: Any, keys: tuple[Any, ...], array: Any) -> Leaf:
+    node: Any = model
+    depth: tuple[int, int] | None = None
+    spellings: list[tuple[str, ...]] = []
+    holders: list[tuple[type, list[str]]] = []
+    for key in keys:
+        step = _STEPS.get(type(key), _unknown)(node, key)
+        if issubclass(type(node), eqx.Module):
+            holders.append((type(node), []))
+        if isinstance(key, GetAttrKey | DictKey):
+            for _, fields in holders:
+                fields.append(str(key.name if isinstance(key, GetAttrKey) else key.key))
+        if depth is None and isinstance(key, SequenceKey):
+            depth = (key.idx, key.idx - len(node))
+        spellings.append(step.spellings)
+        node = step.inner
+    paths = ("".join(path).removeprefix(".") for path in product(*spellings))
+    inner_first = tuple(Holder(layer, tuple(fields)) for layer, fields in reversed(holders))
+    return Leaf(tuple(paths), tuple(array.shape), inner_first, depth)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step further into a PyTree: what is there, and how the step is written."""
+
+    inner: Any
+    spellings: tuple[str, ...]
+
+
+def _field(node: Any, key: Any) -> _Step:
+    return _Step(getattr(node, key.name, None), (f".{key.name}",))
+
+
+def _place(node: Any, key: Any) -> _Step:
+    return _Step(node[key.idx], (f"[{key.idx}]", f"[{key.idx - len(node)}]"))
+
+
+def _entry(node: Any, key: Any) -> _Step:
+    return _Step(node[key.key], (f"[{key.key!r}]",))
+
+
+def _unknown(_node: Any, key: Any) -> _Step:
+    """A step into a PyTree of somebody's own, which does not tell how it is made."""
+    return _Step(None, (str(key),))
+
+
+_STEPS: dict[type, Callable[[Any, Any], _Step]] = {
+    GetAttrKey: _field,
+    SequenceKey: _place,
+    DictKey: _entry,
+}

@@ -1,0 +1,245 @@
+"""Rules of decay that no trial has a use for are refused, and such of some trials are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeper import answers
+from sweeper.config import StudyConfig, parse
+from sweeper.decay_preview import decay_preview
+from sweeper.errors import StudyError
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.decay_checks import check_decay, partly_idle
+from sweeper.programs.user_checks import check_functions
+from tests.config.conftest import VALID
+from tests.test_answers import shown
+
+NETS = """\
+import equinox as eqx
+import jax
+
+
+class Gate(eqx.Module):
+    bias: jax.Array
+
+    def __call__(self, x):
+        return x + self.bias
+
+
+class Net(eqx.Module):
+    layers: list
+    gate: Gate | None
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def build(*, in_size, out_size, key, n=1, gated=False, kind="linear"):
+    keys = jax.random.split(key, n + 1)
+    layers = [eqx.nn.Linear(in_size, in_size, key=k) for k in keys[:-1]]
+    gate = Gate(jax.numpy.ones(out_size)) if gated else None
+    return Net([*layers, eqx.nn.Linear(in_size, out_size, key=keys[-1])], gate)
+
+
+def sgd(*, lr):
+    import optax
+
+    return optax.sgd(lr)
+
+
+def masked(*, lr, mask):
+    import optax
+
+    return optax.adamw(lr, mask=mask)
+"""
+PYTHON = 'kind = "python"\nfunction = "nets_to_decay:build"\n'
+OWN = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8\n', PYTHON).replace(
+    "model.depth = { type", "model.n = { type"
+)
+SPEC = DataSpec(4, 3, 100, (0.0,), (1.0,), has_test=False, dtype="float32", seed=0)
+Study = Callable[..., StudyConfig]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """A study beside a module of models; depths are 1 to 3, or lengths of a list of layers."""
+    (tmp_path / "nets_to_decay.py").write_text(NETS, encoding="utf-8")
+
+    def study(*overrides: str, text: str = VALID) -> StudyConfig:
+        return parse(text, tmp_path / "study.toml", overrides)
+
+    return study
+
+
+def refused(config: StudyConfig) -> list[str]:
+    with pytest.raises(StudyError) as refusal:
+        check_decay(config, Programs(SPEC))
+    return [str(problem).removeprefix("--set: optimizer.") for problem in refusal.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("{linaer=true}", "decay.linaer: no class 'linaer' in eqx.nn; did you mean linear?"),
+        (
+            "{'nets_to_decay:Gaet'=true}",
+            "decay.nets_to_decay:Gaet: no function 'Gaet' in the module 'nets_to_decay'; "
+            "did you mean 'nets_to_decay:Gate'?",
+        ),
+        (
+            "{where=[{class='nets_to_decay:build',decay=true}]}",
+            "decay.where.0.class: 'nets_to_decay:build' is no class; write module:Class",
+        ),
+        (
+            "{layer_norm={bias=true}}",
+            "decay.layer_norm.bias: no array is in a layer layer_norm; "
+            "the layers of the model are linear, mlp",
+        ),
+        (
+            "{linear={wieght=true}}",
+            "decay.linear.wieght: no array is called 'wieght'; did you mean 'weight'?",
+        ),
+        (
+            "{where=[{path='layer[0].*',decay=true}]}",
+            "decay.where.0: no array stands at 'layer[0].*'; did you mean 'layers[0]'?",
+        ),
+        (
+            "{where=[{path='norms',decay=true}]}",
+            "decay.where.0: no array stands at 'norms'; the arrays of the model are "
+            "layers[0].weight, layers[0].bias, layers[1].weight, layers[1].bias, "
+            "layers[2].weight, layers[2].bias, layers[3].weight, layers[3].bias",
+        ),
+        (
+            "{where=[{depth=[4,-5],decay=true}]}",
+            "decay.where.0: no array is at depth 4 or -5; the depths of the model are 0, 1, 2, 3",
+        ),
+        (
+            "{where=[{ndim=3,decay=true}]}",
+            "decay.where.0: no array has 3 dimensions; "
+            "the numbers of dimensions of the model are 2, 1",
+        ),
+        (
+            "{where=[{leaf='bias',ndim=2,depth=0,decay=true}]}",
+            "decay.where.0: no array meets all of its conditions; "
+            "the arrays of the model are layers[0].weight, layers[0].bias",
+        ),
+    ],
+)
+def test_a_rule_about_nothing_is_refused(rules: str, expected: str, study: Study) -> None:
+    assert refused(study(f"optimizer.decay={rules}")) == [expected]
+
+
+def test_a_rule_about_some_models_is_told_by_plan(study: Study) -> None:
+    layer_norm = "search.model.layer_norm={type='categorical',choices=[false,true]}"
+    rules = "{layer_norm=true,linear=true,where=[{depth=3,decay=true},{depth=-1,decay=true}]}"
+    config = study(layer_norm, f"optimizer.decay={rules}")
+
+    check_decay(config, Programs(SPEC))
+
+    assert partly_idle(config, Programs(SPEC)) == (
+        "optimizer.decay.layer_norm",
+        "optimizer.decay.where.0",
+    )
+
+
+def test_of_models_of_the_users_own_every_one_is_looked_at(study: Study) -> None:
+    gated = "search.model.gated={type='categorical',choices=[false,true]}"
+    rules = "{'nets_to_decay:Gate'=true,where=[{path='layers[3].bias',decay=true}]}"
+    config = study(gated, f"optimizer.decay={rules}", text=OWN)
+
+    check_decay(config, Programs(SPEC))
+
+    assert partly_idle(config, Programs(SPEC)) == (
+        "optimizer.decay.nets_to_decay:Gate",
+        "optimizer.decay.where.0",
+    )
+    fixed = study("model.gated=false", f"optimizer.decay={rules}", text=OWN)
+    assert refused(fixed) == [
+        "decay.nets_to_decay:Gate: no array is in a layer nets_to_decay:Gate; "
+        "the layers of the model are linear, net"
+    ]
+
+
+def test_one_trial_again_may_have_rules_about_others(study: Study) -> None:
+    head, _, _ = VALID.partition("[search]")
+    text = head.replace("n_trials = 8", "n_trials = 1") + (
+        "[optimizer.decay]\nlayer_norm = true\n[trial]\nnumber = 3\nepochs = 2\n"
+        '[trial.class]\nstrategy = "exact"\nlane_loop = "map"\ncapacity = 1\nepochs = 4\n'
+    )
+
+    check_decay(study(text=text), Programs(SPEC))
+
+
+def test_the_module_of_a_class_is_code_of_the_study(study: Study) -> None:
+    config = study("optimizer.decay={'nets_to_decay:Gate'=true}", text=OWN)
+
+    assert config.functions["nets_to_decay:Gate"] == "optimizer.decay"
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            'name="nets_to_decay:sgd",decay={linear=true}',
+            "decay: 'nets_to_decay:sgd' takes no 'mask', by which it would be told what decays; "
+            "let it take one, or remove the table",
+        ),
+        (
+            'name="nets_to_decay:masked"',
+            "decay: 'nets_to_decay:masked' takes 'mask', and nothing says what decays; "
+            "write [optimizer.decay]",
+        ),
+        (
+            'name="nets_to_decay:masked",mask="all"',
+            "mask: 'mask' is what [optimizer.decay] says; write [optimizer.decay] instead",
+        ),
+    ],
+)
+def test_an_optimizer_of_the_users_own_takes_the_mask(
+    table: str, expected: str, study: Study
+) -> None:
+    config = study(f"optimizer={{{table},lr=1e-3}}")
+
+    with pytest.raises(StudyError) as refusal:
+        check_functions(config, 3)
+
+    told = [str(one).removeprefix("--set: optimizer.") for one in refusal.value.problems]
+    assert told == [expected]
+
+
+def test_a_mask_has_no_factors(study: Study) -> None:
+    config = study('optimizer={name="nets_to_decay:masked",lr=1e-3,decay={linear=0.5}}')
+
+    check_functions(config, 3)
+    assert refused(config) == [
+        "decay.linear: 0.5 is a factor, and a mask says whether an array decays; "
+        "write true or false"
+    ]
+
+
+def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study) -> None:
+    config = study("optimizer.decay={linear={bias=0.5},where=[{depth=-1,decay=false}]}")
+
+    preview = decay_preview(config, Programs(SPEC)).as_dict()
+
+    (model,) = preview["models"]
+    assert (model["parameters"], model["decayed_parameters"]) == (211, 184)
+    assert model["settings"]["model.depth"] == 3
+    assert [tuple(array.values()) for array in model["arrays"]][-4:] == [
+        ("layers[2].weight", [8, 8], "Linear", 1.0, "default"),
+        ("layers[2].bias", [8], "Linear", 0.5, "linear.bias"),
+        ("layers[3].weight", [3, 8], "Linear", 0.0, "where.0"),
+        ("layers[3].bias", [3], "Linear", 0.0, "where.0"),
+    ]
+    title, _ = answers.decay(preview)
+    assert shown(title)[-2:] == [
+        ["layers[3].weight", "3", "x", "8", "Linear", "no", "where.0"],
+        ["layers[3].bias", "3", "Linear", "no", "where.0"],
+    ]
+    assert ["layers[2].bias", "8", "Linear", "x", "0.5", "linear.bias"] in shown(title)

@@ -1,0 +1,510 @@
+"""Weight decay touches what the rules of a study say, by as much, and nothing else by a bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import sweeper
+from sweeper.config import parse
+from sweeper.config.decay import DecayTable
+from sweeper.errors import StudyError
+from sweeper.models.decay import DEFAULT, Decay, decisions
+from sweeper.models.marks import Marks
+from sweeper.models.mlp import MLP, MlpShape
+from sweeper.models.network import MlpNetwork
+from sweeper.programs.optimizers import optimizer_of
+from sweeper.programs.program import Lane
+from tests.programs import plain
+from tests.programs.conftest import STUDY, Bench, spec
+from tests.programs.test_padded import segment
+
+RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+FEW = ("train.epochs=2", "train.metrics=[]", "model.layer_norm=true")
+# as in studies/decay.toml
+BY_LAYER = "{linear={weight=true,bias=true},layer_norm={weight=false,bias=true},other=false}"
+# where an array stands decides: the last layer, the second, and biases of the first
+BY_PLACE = (
+    "{other=false,linear={weight=true},where=["
+    "{path='layers[1].*',decay=0.5},{depth=-1,decay=false},{depth=0,leaf='bias',decay=true},"
+    "{path='norms[-1].weight',decay=2.0}]}"
+)
+
+
+class Attention(eqx.Module):
+    """Two blocks between an embedding and a head."""
+
+    embedding: eqx.nn.Embedding
+    blocks: list[Block]
+    scale: jax.Array
+    head: eqx.nn.Linear
+
+    def __init__(self) -> None:
+        key = jax.random.key(0)
+        self.embedding = eqx.nn.Embedding(5, 4, key=key)
+        self.blocks = [Block(), Block()]
+        self.scale = jnp.ones(())
+        self.head = eqx.nn.Linear(4, 3, key=key)
+
+    def __call__(self, tokens: Any) -> Any:
+        x = jax.vmap(self.embedding)(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.scale * x.mean(0))
+
+
+class Block(eqx.Module):
+    """Attention with a residual, then LayerNorm."""
+
+    attention: eqx.nn.MultiheadAttention
+    norm: eqx.nn.LayerNorm
+
+    def __init__(self) -> None:
+        key = jax.random.key(1)
+        self.attention = eqx.nn.MultiheadAttention(2, 4, use_output_bias=True, key=key)
+        self.norm = eqx.nn.LayerNorm(4)
+
+    def __call__(self, x: Any) -> Any:
+        return jax.vmap(self.norm)(x + self.attention(x, x, x))
+
+
+PROJECTIONS = ("query_proj", "key_proj", "value_proj", "output_proj")
+WEIGHTS = [f"blocks[{b}].attention.{p}.weight" for b in (0, 1) for p in PROJECTIONS]
+OUTPUT_BIASES = [f"blocks[{b}].attention.output_proj.bias" for b in (0, 1)]
+NORMS = [f"blocks[{b}].norm.{leaf}" for b in (0, 1) for leaf in ("weight", "bias")]
+HEAD = ["head.weight", "head.bias"]
+
+
+def decayed(rules: Mapping[str, Any] | None) -> dict[str, float]:
+    """The arrays of the attention model that decay, each with its share of the weight decay."""
+    table = None if rules is None else DecayTable.model_validate(rules)
+    parameters = eqx.filter(Attention(), eqx.is_inexact_array)
+    found = decisions(parameters, Decay.of(table, Path(__file__).parents[2]))
+    return {one.leaf.path: one.rule.amount for one in found if one.rule.amount}
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (None, [*WEIGHTS, "head.weight"]),
+        ({"embedding": True}, ["embedding.weight", *WEIGHTS, "head.weight"]),
+        ({"other": False, "Linear": True}, [*WEIGHTS, *OUTPUT_BIASES, *HEAD]),
+        # a Linear inside attention is a Linear first
+        (
+            {"other": False, "multihead_attention": True, "linear": {"weight": False}},
+            OUTPUT_BIASES,
+        ),
+        ({"other": False, "multihead_attention": {"weight": True}}, WEIGHTS),
+        (
+            {"other": False, "multihead_attention": {"query_proj": True}},
+            [WEIGHTS[0], WEIGHTS[4]],
+        ),
+        # a class of the user's own, and the layers in it
+        (
+            {
+                "other": False,
+                "tests.programs.test_decay:Block": True,
+                "layer_norm": {"bias": False},
+            },
+            [*WEIGHTS, *OUTPUT_BIASES, NORMS[0], NORMS[2]],
+        ),
+        # the name of an array, wherever it is; less than its class
+        (
+            {"where": [{"leaf": "bias", "decay": True}], "other": False, "layer_norm": False},
+            [*OUTPUT_BIASES, "head.bias"],
+        ),
+        ({"other": True, "where": [{"ndim": [0, 1], "decay": False}]}, None),
+        (
+            {"other": False, "where": [{"ndim": 1, "decay": True}], "layer_norm": False},
+            [*OUTPUT_BIASES, "head.bias"],
+        ),
+        # where it stands decides before what it is
+        (
+            {"other": False, "linear": True, "where": [{"depth": 0, "decay": False}]},
+            [*WEIGHTS[4:], OUTPUT_BIASES[1], *HEAD],
+        ),
+        (
+            {
+                "other": False,
+                "where": [
+                    {"path": "blocks[-1]", "decay": True},
+                    {"depth": 1, "class": "linear", "leaf": "weight", "decay": False},
+                ],
+            },
+            [*WEIGHTS[4:], OUTPUT_BIASES[1], *NORMS[2:]],
+        ),
+        # of two paths that with more of it written out, and of equal rules the later
+        (
+            {
+                "other": False,
+                "where": [
+                    {"path": "blocks[*].norm.bias", "decay": True},
+                    {"path": "*.norm.*", "decay": False},
+                    {"path": "head", "decay": True},
+                    {"path": "head", "decay": False},
+                    {"path": "head", "leaf": "bias", "decay": True},
+                ],
+            },
+            [NORMS[1], NORMS[3], "head.bias"],
+        ),
+    ],
+)
+def test_the_most_specific_rule_decides(
+    rules: Mapping[str, Any] | None, expected: list[str] | None
+) -> None:
+    if expected is None:
+        expected = ["embedding.weight", *WEIGHTS, "head.weight"]
+
+    found = decayed(rules)
+
+    assert sorted(found) == sorted(expected)
+    assert set(found.values()) == {1.0}
+
+
+def test_a_factor_is_a_share_of_the_weight_decay() -> None:
+    found = decayed({"other": 0.25, "linear": {"weight": 2}, "layer_norm": False})
+
+    assert found == {
+        **dict.fromkeys([*WEIGHTS, "head.weight"], 2.0),
+        **dict.fromkeys(["embedding.weight", *OUTPUT_BIASES, "head.bias", "scale"], 0.25),
+    }
+
+
+def network(
+    table: str | None, depth: int = 2, width: int = 7, *, padded: bool = False
+) -> MlpNetwork:
+    rules = None if table is None else parse(STUDY, Path("s"), [f"optimizer.decay={table}"])
+    decay = DEFAULT if rules is None else Decay.of(rules.optimizer.decay, Path())
+    shape = MlpShape(3, 2, width, depth, layer_norm=True)
+    return MlpNetwork(shape, ("relu",), False, padded, "float64", decay)
+
+
+SHRINKING: dict[str, tuple[str | None, dict[str, float]]] = {
+    "without rules": (None, {f"layers[{n}].weight": 1.0 for n in range(3)}),
+    "by layer": (
+        BY_LAYER,
+        {f"layers[{n}].{leaf}": 1.0 for n in range(3) for leaf in ("weight", "bias")}
+        | {f"norms[{n}].bias": 1.0 for n in range(2)},
+    ),
+    "by place": (
+        BY_PLACE,
+        {
+            "layers[0].weight": 1.0,
+            "layers[0].bias": 1.0,
+            "layers[1].weight": 0.5,
+            "layers[1].bias": 0.5,
+            "norms[0].bias": 1.0,
+            "norms[1].weight": 2.0,
+        },
+    ),
+}
+OPTIMIZERS = ("adam", "adamw", "rmsprop", "lion", "sgd", "adafactor")
+
+
+@pytest.mark.parametrize("case", SHRINKING)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_each_lane_shrinks_by_its_own_and_only_what_the_rules_name(name: str, case: str) -> None:
+    """Without a gradient, under vmap, three coefficients."""
+    table, shares = SHRINKING[case]
+    rules = [] if table is None else [f"optimizer.decay={table}"]
+    written = [f'optimizer={{name="{name}",lr=0.01}}', *rules]
+    settings = parse(STUDY, Path("study.toml"), written).filled({})
+    net = network(table)
+    before = np.random.default_rng(0).normal(size=net.n_parameters)
+    coefficients = [0.0, 0.1, 0.5]
+    lanes = [
+        Lane.of(
+            {**settings.traced(), "optimizer.weight_decay": coefficient},
+            {},
+            np.zeros(2, np.uint32),
+            "float64",
+        )
+        for coefficient in coefficients
+    ]
+
+    def step(lane: Lane) -> Any:
+        optimizer = optimizer_of(settings, lane.hparams, lane.traced, net, 0)
+        parameters = jnp.asarray(before)
+        updates, _ = optimizer.update(
+            jnp.zeros_like(parameters), optimizer.init(parameters), parameters
+        )
+        return optax.apply_updates(parameters, updates)
+
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
+    after = np.asarray(jax.jit(jax.vmap(step))(stacked))
+
+    for coefficient, vector in zip(coefficients, after, strict=True):
+        old, new = (named(net.model(values)) for values in (before, vector))
+        for path, array in old.items():
+            share = shares.get(path, 0.0) * coefficient
+            if share:
+                np.testing.assert_allclose(new[path], array * (1 - 0.01 * share), rtol=1e-15)
+            else:
+                assert new[path].tobytes() == array.tobytes(), path
+
+
+def named(model: Any) -> dict[str, Any]:
+    """The arrays of a model by path."""
+    leaves = jax.tree_util.tree_leaves_with_path(model)
+    return {jax.tree_util.keystr(path).removeprefix("."): np.asarray(a) for path, a in leaves}
+
+
+FLAT = "def flat(outputs, y):\n    return 0 * outputs.sum()\n"
+
+
+def test_a_trained_lane_without_a_gradient_only_decays(tmp_path: Path) -> None:
+    (tmp_path / "flat_loss.py").write_text(FLAT, encoding="utf-8")
+    overrides = [
+        *FEW,
+        f"optimizer.decay={BY_LAYER}",
+        'train.loss="flat_loss:flat"',
+        'train.task="classes"',
+        "train.batch_size=628",
+    ]
+    study = Bench(parse(STUDY, tmp_path / "study.toml", overrides), tmp_path)
+    shape = {"depth": 2, "width": 16, "activation": "relu", "lr": 1e-2}
+    trials = [spec(n, **shape, weight_decay=decay) for n, decay in enumerate((0.0, 0.1, 0.5))]
+
+    _, states = segment(study, trials, lane_loop="vmap")
+
+    steps = 2 * (len(study.data.x_train) // 628)
+    for trial, state in zip(trials, states, strict=True):
+        settings = study.config.filled(trial.params)
+        program = study.trainer._programs.exact(settings)
+        old = named(program.model(program.init(trial.number, settings)))
+        new = named(program.model(state))
+        shrunk = (1 - 1e-2 * float(trial.params["weight_decay"])) ** steps
+        for path, array in old.items():
+            kept = path.startswith("norms") and path.endswith("weight")
+            np.testing.assert_allclose(new[path], array * (1 if kept else shrunk), rtol=1e-12)
+            assert not kept or new[path].tobytes() == array.tobytes()
+
+
+class NormedNet(eqx.Module):
+    """Linear layers with LayerNorm and relu between."""
+
+    linears: list[eqx.nn.Linear]
+    norms: list[eqx.nn.LayerNorm]
+
+    def __call__(self, x: Any) -> Any:
+        for linear, norm in zip(self.linears[:-1], self.norms, strict=True):
+            x = jax.nn.relu(norm(linear(x)))
+        return self.linears[-1](x)
+
+
+def normed(study: Bench, trial: Any) -> NormedNet:
+    """The trial's network before its first step."""
+    linears = plain.first_net(study, trial).linears
+    return NormedNet(linears, [eqx.nn.LayerNorm(len(one.bias)) for one in linears[:-1]])
+
+
+def loss(outputs: Any, y: Any) -> Any:
+    return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+
+def by_layer(net: NormedNet) -> Any:
+    shares = jax.tree.map(lambda _: 1.0, net)
+    return eqx.tree_at(lambda n: [norm.weight for norm in n.norms], shares, [0.0] * len(net.norms))
+
+
+def by_place(net: NormedNet) -> Any:
+    """As BY_PLACE says, written out for a network of any depth."""
+    shares = jax.tree.map(lambda _: 0.0, net)
+    last = len(net.linears) - 1
+    for index, layer in enumerate(net.linears):
+        if index == 1:
+            pair = (0.5, 0.5)
+        elif index == last:
+            pair = (0.0, 0.0)
+        else:
+            pair = (1.0, 1.0 if index == 0 else 0.0)
+        assert layer.bias is not None
+        shares = eqx.tree_at(
+            lambda n, i=index: (n.linears[i].weight, n.linears[i].bias), shares, pair
+        )
+    shares = eqx.tree_at(lambda n: n.norms[-1].weight, shares, 2.0)
+    return eqx.tree_at(lambda n: n.norms[0].bias, shares, 1.0)
+
+
+PARITY: dict[str, tuple[str, Callable[[NormedNet], Any]]] = {
+    "by layer": (BY_LAYER, by_layer),
+    "by place": (BY_PLACE, by_place),
+}
+
+
+def decoupled(shares: Any) -> optax.GradientTransformation:
+    """Weight decay of 0.3, each array by its share, in plain Optax."""
+
+    def update(updates: Any, parameters: Any) -> Any:
+        return jax.tree.map(lambda u, p, s: u + 0.3 * s * p, updates, parameters, shares)
+
+    return optax.stateless(update)
+
+
+@pytest.mark.parametrize(("case", "way"), [("by layer", "exact"), ("by place", "padded")])
+def test_a_lane_is_the_trial_in_plain_optax(
+    case: str, way: str, bench: Callable[..., Bench]
+) -> None:
+    """In a padded class three depths, whose last layers have other places there."""
+    table, shares = PARITY[case]
+    study = bench(*FEW, f"optimizer.decay={table}")
+    shape = {"width": 16, "activation": "relu", "lr": 1e-3, "weight_decay": 0.3}
+    depths = (2,) if way == "exact" else (1, 2, 3)
+    trials = [spec(depth, depth=depth, **shape) for depth in depths]
+
+    curves = study.curves(trials, **plain.WAYS[way])
+
+    for trial in trials:
+        net = normed(study, trial)
+        optimizer = optax.chain(
+            optax.scale_by_adam(),
+            decoupled(shares(eqx.filter(net, eqx.is_inexact_array))),
+            optax.scale_by_learning_rate(1e-3),
+        )
+        expected = plain.train(study, trial, optimizer, loss, net=net)
+        np.testing.assert_allclose(curves[trial.number], expected.rows, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("table", [None, BY_LAYER, BY_PLACE], ids=["none", "layer", "place"])
+def test_padding_leaves_each_array_its_share(
+    table: str | None, bench: Callable[..., Bench]
+) -> None:
+    study = bench("data.name=iris", "model.layer_norm=true")
+    outer = network(table, depth=5, width=9, padded=True)
+
+    for depth in range(1, 6):
+        settings = study.config.filled({"width": 4, "depth": depth})
+        shares = np.asarray(outer.decayed({"depth": np.int32(depth)}), np.float64)
+        own = np.asarray(network(table, depth, width=4).decayed({}), np.float64)
+        np.testing.assert_array_equal(outer.own(shares, settings), own)
+
+
+def test_what_decays_without_rules_is_told_by_one_comparison() -> None:
+    """Compiling a mask as long as the vector would cost more, in every program."""
+    text = str(jax.make_jaxpr(lambda: network(None).decayed({}))())
+
+    assert (text.count("lt"), text.count("select_n")) == (1, 0)
+
+
+def callable_model() -> tuple[MLP, Any]:
+    """A model with a `__call__`, and its arrays."""
+    model = MLP(
+        *(3, 2),
+        depth=1,
+        width=4,
+        layer_norm=True,
+        dtype=jnp.float64,
+        key=jax.random.key(0),
+    )
+    return model, eqx.filter(model, eqx.is_inexact_array)
+
+
+def test_optax_calls_marks_in_the_form_of_a_model_unless_they_are_wrapped() -> None:
+    _, parameters = callable_model()
+    ways = {True: optax.sgd(1.0), False: optax.set_to_zero()}
+    tree = jax.tree.map(lambda leaf: leaf.ndim == 2, parameters)
+
+    with pytest.raises(TypeError):
+        optax.partition(ways, tree).init(parameters)  # passes the parameters through the labels
+
+    optimizer = optax.partition(ways, Marks(tree))
+    updates, _ = optimizer.update(parameters, optimizer.init(parameters), parameters)
+    assert np.count_nonzero(updates.layers[0].weight) == parameters.layers[0].weight.size
+    assert np.count_nonzero(updates.layers[0].bias) == 0
+
+
+def test_a_mask_is_ready_for_optax() -> None:
+    model, parameters = callable_model()
+    mask = sweeper.decay_mask(model, {"other": False, "linear": {"weight": True}})
+    zeros = jax.tree.map(jnp.zeros_like, parameters)
+    masked = optax.inject_hyperparams(optax.adamw, static_args=("mask",))
+
+    for optimizer in (
+        optax.adamw(0.1, weight_decay=0.5, mask=mask),
+        masked(0.1, weight_decay=0.5, mask=mask),
+    ):
+        updates, _ = optimizer.update(zeros, optimizer.init(parameters), parameters)
+        shrunk = optax.apply_updates(parameters, updates)
+        for old, new in zip(parameters.layers, shrunk.layers, strict=True):
+            np.testing.assert_allclose(new.weight, 0.95 * old.weight, rtol=1e-15)
+            assert np.array_equal(new.bias, old.bias)
+        assert eqx.tree_equal(parameters.norms, shrunk.norms)
+
+
+def test_a_mask_that_is_taken_for_a_schedule_says_so() -> None:
+    model, parameters = callable_model()
+    optimizer = optax.inject_hyperparams(optax.adamw)(0.1, mask=sweeper.decay_mask(model))
+
+    with pytest.raises(TypeError, match="static_args"):
+        optimizer.init(parameters)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ({"lienar": True}, "lienar: no class 'lienar' in eqx.nn; did you mean linear?"),
+        ({"linear": 0.5}, "linear: 0.5 is a factor"),
+        ({"conv": True}, "conv: no array is in a layer conv; the layers of the model are"),
+        ({"where": [{"decay": True}]}, "where.0: no condition"),
+        ({"layer_norm": True, "LayerNorm": False}, "LayerNorm: the same class as layer_norm"),
+    ],
+)
+def test_a_mask_of_unfit_rules_is_refused(rules: Mapping[str, Any], said: str) -> None:
+    with pytest.raises(StudyError) as refusal:
+        sweeper.decay_mask(callable_model()[0], rules)
+
+    assert said in str(refusal.value)
+
+
+def test_adafactor_decays_the_arrays_of_a_model_that_can_be_called(
+    bench: Callable[..., Bench],
+) -> None:
+    written = f'optimizer={{name="adafactor",lr=1e-3,decay={BY_LAYER}}}'
+    study = bench(*FEW, written)
+    trial = spec(5, depth=1, width=16, activation="relu", lr=1e-3, weight_decay=0.3)
+
+    curve = study.curves([trial])[5]
+
+    net = normed(study, trial)
+    optimizer = optax.chain(
+        optax.scale_by_factored_rms(decay_rate=jnp.asarray(0.8)),
+        optax.clip_by_block_rms(1.0),
+        optax.scale_by_param_block_rms(),
+        decoupled(by_layer(eqx.filter(net, eqx.is_inexact_array))),
+        optax.scale_by_learning_rate(1e-3),
+    )
+    expected = plain.train(study, trial, optimizer, loss, net=net)
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+MASKED = """\
+import optax
+
+
+def adamw(*, lr, weight_decay, mask):
+    return optax.adamw(lr, weight_decay=weight_decay, mask=mask)
+"""
+
+
+def test_an_optimizer_of_the_users_own_is_given_the_mask(tmp_path: Path) -> None:
+    (tmp_path / "masked_optimizers.py").write_text(MASKED, encoding="utf-8")
+    table = f'optimizer={{name="masked_optimizers:adamw",lr=1e-3,decay={BY_LAYER}}}'
+    study = Bench(parse(STUDY, tmp_path / "study.toml", [*FEW, table]), tmp_path)
+    trial = spec(5, depth=1, width=16, activation="relu", lr=1e-3, weight_decay=0.3)
+
+    curve = study.curves([trial])[5]
+
+    net = normed(study, trial)
+    shares = by_layer(eqx.filter(net, eqx.is_inexact_array))
+    mask = jax.tree.map(bool, shares)
+    optimizer = optax.adamw(1e-3, weight_decay=0.3, mask=lambda _: mask)
+    expected = plain.train(study, trial, optimizer, loss, net=net)
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
