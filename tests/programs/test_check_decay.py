@@ -243,3 +243,89 @@ def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study
         ["layers[3].bias", "3", "Linear", "no", "where.0"],
     ]
     assert ["layers[2].bias", "8", "Linear", "x", "0.5", "linear.bias"] in shown(title)
+
+
+PARTS = """
+version = 1
+[study]
+name = "parts"
+metric = "val_loss_data"
+direction = "minimize"
+n_trials = 2
+[data]
+source = "sklearn"
+name = "diabetes"
+[model.a]
+depth = 1
+width = 8
+out_size = 4
+[model.b]
+input = "a"
+depth = 0
+width = 8
+[model.c]
+input = "a"
+depth = 0
+width = 8
+[train]
+program = "alternating"
+epochs = 4
+batch_size = 16
+cycle = ["fit", "follow"]
+[train.losses.data]
+of = "b"
+against = "y"
+kind = "mse"
+[train.losses.follow]
+of = "c"
+against = "b"
+kind = "mse"
+[train.phases.fit]
+epochs = 1
+loss = "data"
+trains = ["a", "b"]
+[train.phases.follow]
+epochs = 1
+loss = "follow"
+trains = ["c"]
+[search]
+model.a.depth = { type = "int", low = 1, high = 3, name = "depth_a" }
+"""
+ONE_FOR_ALL = '[optimizer]\nname = "sgd"\nlr = 1e-3\n[optimizer.decay]\n'
+ONE_EACH = "".join(f'[optimizer.{part}]\nname = "sgd"\nlr = 1e-3\n' for part in "abc")
+
+
+def decaying(config: StudyConfig) -> dict[str, list[str]]:
+    """The arrays of each part that decay."""
+    return {
+        model["part"]: [array["path"] for array in model["arrays"] if array["decay"]]
+        for model in decay_preview(config, Programs(SPEC)).as_dict()["models"]
+    }
+
+
+def test_rules_of_one_optimizer_are_about_every_part(study: Study) -> None:
+    config = study(text=f"{PARTS}{ONE_FOR_ALL}other = false\nlinear = {{ bias = true }}\n")
+    check_decay(config, Programs(SPEC))
+
+    biases = [f"layers[{n}].bias" for n in range(4)]
+    assert decaying(config) == {"a": biases, "b": biases[:1], "c": biases[:1]}
+    where = "[[optimizer.decay.where]]\ndepth = 4\ndecay = true\n"
+    (problem,) = refused(study(text=f"{PARTS}{ONE_FOR_ALL}other = false\n{where}"))
+    assert "no array is at depth 4; the depths of the model are 0, 1, 2, 3" in problem
+
+
+def test_an_optimizer_of_a_part_has_rules_about_that_part(study: Study) -> None:
+    config = study(text=f"{PARTS}{ONE_EACH}[optimizer.c.decay]\nlinear = true\n")
+    check_decay(config, Programs(SPEC))
+
+    weights = [f"layers[{n}].weight" for n in range(4)]
+    assert decaying(config) == {
+        "a": weights,
+        "b": weights[:1],
+        "c": ["layers[0].weight", "layers[0].bias"],
+    }
+    assert config.filled({}).structure()["optimizer.c.decay"] == '{"linear": true, "where": []}'
+    (problem,) = refused(
+        study(text=f"{PARTS}{ONE_EACH}[[optimizer.c.decay.where]]\ndepth = 2\ndecay = true\n")
+    )
+    assert "c.decay.where.0: no array is at depth 2; the depths of the model are 0" in problem
