@@ -139,6 +139,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     if preview["advice"]:
         yield ""
         yield preview["advice"]
+    yield from _idle_rules(preview)
 
 
 def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -160,6 +161,10 @@ def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
             ],
         )
         yield ""
+    yield from _idle_rules(preview)
+
+
+def _idle_rules(preview: Mapping[str, Any]) -> Iterator[str]:
     for rule in preview["rules_without_use_in_some_trials"]:
         yield f"some trials have no array that {rule} is about"
 

@@ -132,6 +132,7 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.planning import foreseen, structures
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
+        from sweeper.programs.decay_checks import partly_idle
         from sweeper.study.ask_tell import Study
 
         data = prepared()
@@ -152,6 +153,7 @@ def plan(config: StudyConfig) -> Preview:
         jax.devices()[0].device_kind,
         n_threads(config),
         n_workers(config),
+        partly_idle(config, _never_run(config, data)),
     )
 
 

@@ -29,7 +29,10 @@ _FEW = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """How a study would begin on this machine: its space, its lattice, its first round."""
+    """How a study would begin on this machine: its space, its lattice, its first round.
+
+    `idle_rules` are those of weight decay that are about no array of some trials' models.
+    """
 
     config: StudyConfig
     data: Dataset
@@ -38,6 +41,7 @@ class Preview:
     device: str
     threads: int
     workers: int
+    idle_rules: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The preview as JSON-able values; `run --plan` takes it by its `forecast`."""
@@ -53,6 +57,7 @@ class Preview:
             "lattice": list(self._lattice()),
             "predicted": self._predicted(),
             "advice": self._advice(),
+            "rules_without_use_in_some_trials": list(self.idle_rules),
             "first_round": {
                 "classes": [asdict(program) for program in self.plan.classes],
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,14 @@ def test_trials_of_searched_optimizers_have_them(read: Read) -> None:
     config = read('name = "adamw"\n', "", searched, "optimizer.decay={linear=true}")
 
     assert config.filled({"name": "lion"}).optimizer.decay == config.optimizer.decay
+
+
+def test_worker_processes_are_given_the_same() -> None:
+    table = parse(WITH_DECAY, Path("study.toml")).optimizer.decay
+
+    assert table is not None
+    again = pickle.loads(pickle.dumps(table))
+    assert (again, again.rules_in_order) == (table, table.rules_in_order)
 
 
 def test_they_are_what_they_were_when_they_are_written_again() -> None:

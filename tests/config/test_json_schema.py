@@ -91,6 +91,7 @@ def test_what_loads_is_valid(text: str) -> None:
         ('name = "iris"', "", ".data: anyOf"),
         ("width = 8", "widht = 8", ".model: anyOf"),
         ("lr = 1e-3", "lr = -1", ".optimizer: anyOf"),
+        ("lr = 1e-3", 'lr = 1e-3\ndecay.linear = "yes"', ".optimizer: anyOf"),
         ("epochs = 4", "epochs = 4\nlr = 1", ".train.lr: not allowed"),
         ("[search]", "[serach]", ".serach: not allowed"),
         ("high = 3 }", "high = 3, hihg = 3 }", ".search.model.depth: anyOf"),

@@ -245,6 +245,14 @@ def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study
     assert ["layers[2].bias", "8", "Linear", "x", "0.5", "linear.bias"] in shown(title)
 
 
+def test_it_shows_which_rules_some_trials_have_no_use_for(study: Study) -> None:
+    config = study("optimizer.decay={where=[{depth=3,decay=false}]}")
+
+    *_, told = answers.decay(decay_preview(config, Programs(SPEC)).as_dict())
+
+    assert told == "some trials have no array that optimizer.decay.where.0 is about"
+
+
 PARTS = """
 version = 1
 [study]

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.order import epoch_order
+from sweeper.data.preparation import prepare
+from sweeper.models.decay import Decay
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -189,6 +191,31 @@ def test_weights_of_layers_stand_first_and_everything_else_after(tmp_path: Path)
     assert np.concatenate(first).tobytes() == vector[:weights].tobytes()
     rest = np.sort(np.concatenate([leaf.ravel() for leaf in [*others, *norm]]))
     assert rest.tobytes() == np.sort(vector[weights:]).tobytes()
+
+
+def test_rules_of_decay_are_about_its_arrays(tmp_path: Path) -> None:
+    rules = "{other=false,linear=true,'nets:Head'={norm=0.5},where=[{ndim=3,decay=0.25}]}"
+    config = study(tmp_path, f"optimizer.decay={rules}")
+    settings = config.filled({})
+    cnn = Programs(data_spec(config, prepare(config))).networks(settings)[""]
+
+    shares = cnn.model(np.asarray(cnn.decayed({}), np.float64))
+
+    assert cnn.decay == Decay.of(settings.optimizer.decay, tmp_path)
+    assert {
+        jax.tree_util.keystr(path): {*np.unique(leaf)}
+        for path, leaf in jax.tree_util.tree_leaves_with_path(
+            eqx.filter(shares, lambda leaf: isinstance(leaf, np.ndarray) and leaf.dtype == float)
+        )
+    } == {
+        ".scale": {0.0},
+        ".convolution.weight": {0.0},
+        ".convolution.bias": {0.25},
+        ".head.linear.weight": {1.0},
+        ".head.linear.bias": {1.0},
+        ".head.norm.weight": {0.5},
+        ".head.norm.bias": {0.5},
+    }
 
 
 def test_what_is_no_number_to_train_stays_as_it_was_built(tmp_path: Path) -> None:
