@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,9 @@ import numpy as np
 import optax
 import pytest
 
-import sweeper
 from sweeper.config import parse
-from sweeper.config.decay import DecayTable
-from sweeper.errors import StudyError
-from sweeper.models.decay import DEFAULT, Decay, decisions
-from sweeper.models.marks import Marks
-from sweeper.models.mlp import MLP, MlpShape
+from sweeper.models.decay import DEFAULT, Decay
+from sweeper.models.mlp import MlpShape
 from sweeper.models.network import MlpNetwork
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import Lane
@@ -37,145 +33,6 @@ BY_PLACE = (
     "{path='layers[1].*',decay=0.5},{depth=-1,decay=false},{depth=0,leaf='bias',decay=true},"
     "{path='norms[-1].weight',decay=2.0}]}"
 )
-
-
-class Attention(eqx.Module):
-    """Two blocks between an embedding and a head."""
-
-    embedding: eqx.nn.Embedding
-    blocks: list[Block]
-    scale: jax.Array
-    head: eqx.nn.Linear
-
-    def __init__(self) -> None:
-        key = jax.random.key(0)
-        self.embedding = eqx.nn.Embedding(5, 4, key=key)
-        self.blocks = [Block(), Block()]
-        self.scale = jnp.ones(())
-        self.head = eqx.nn.Linear(4, 3, key=key)
-
-    def __call__(self, tokens: Any) -> Any:
-        x = jax.vmap(self.embedding)(tokens)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.scale * x.mean(0))
-
-
-class Block(eqx.Module):
-    """Attention with a residual, then LayerNorm."""
-
-    attention: eqx.nn.MultiheadAttention
-    norm: eqx.nn.LayerNorm
-
-    def __init__(self) -> None:
-        key = jax.random.key(1)
-        self.attention = eqx.nn.MultiheadAttention(2, 4, use_output_bias=True, key=key)
-        self.norm = eqx.nn.LayerNorm(4)
-
-    def __call__(self, x: Any) -> Any:
-        return jax.vmap(self.norm)(x + self.attention(x, x, x))
-
-
-PROJECTIONS = ("query_proj", "key_proj", "value_proj", "output_proj")
-WEIGHTS = [f"blocks[{b}].attention.{p}.weight" for b in (0, 1) for p in PROJECTIONS]
-OUTPUT_BIASES = [f"blocks[{b}].attention.output_proj.bias" for b in (0, 1)]
-NORMS = [f"blocks[{b}].norm.{leaf}" for b in (0, 1) for leaf in ("weight", "bias")]
-HEAD = ["head.weight", "head.bias"]
-
-
-def decayed(rules: Mapping[str, Any] | None) -> dict[str, float]:
-    """The arrays of the attention model that decay, each with its share of the weight decay."""
-    table = None if rules is None else DecayTable.model_validate(rules)
-    parameters = eqx.filter(Attention(), eqx.is_inexact_array)
-    found = decisions(parameters, Decay.of(table, Path(__file__).parents[2]))
-    return {one.leaf.path: one.rule.amount for one in found if one.rule.amount}
-
-
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        (None, [*WEIGHTS, "head.weight"]),
-        ({"embedding": True}, ["embedding.weight", *WEIGHTS, "head.weight"]),
-        ({"other": False, "Linear": True}, [*WEIGHTS, *OUTPUT_BIASES, *HEAD]),
-        # a Linear inside attention is a Linear first
-        (
-            {"other": False, "multihead_attention": True, "linear": {"weight": False}},
-            OUTPUT_BIASES,
-        ),
-        ({"other": False, "multihead_attention": {"weight": True}}, WEIGHTS),
-        (
-            {"other": False, "multihead_attention": {"query_proj": True}},
-            [WEIGHTS[0], WEIGHTS[4]],
-        ),
-        # a class of the user's own, and the layers in it
-        (
-            {
-                "other": False,
-                "tests.programs.test_decay:Block": True,
-                "layer_norm": {"bias": False},
-            },
-            [*WEIGHTS, *OUTPUT_BIASES, NORMS[0], NORMS[2]],
-        ),
-        # the name of an array, wherever it is; less than its class
-        (
-            {"where": [{"leaf": "bias", "decay": True}], "other": False, "layer_norm": False},
-            [*OUTPUT_BIASES, "head.bias"],
-        ),
-        ({"other": True, "where": [{"ndim": [0, 1], "decay": False}]}, None),
-        (
-            {"other": False, "where": [{"ndim": 1, "decay": True}], "layer_norm": False},
-            [*OUTPUT_BIASES, "head.bias"],
-        ),
-        # where it stands decides before what it is
-        (
-            {"other": False, "linear": True, "where": [{"depth": 0, "decay": False}]},
-            [*WEIGHTS[4:], OUTPUT_BIASES[1], *HEAD],
-        ),
-        (
-            {
-                "other": False,
-                "where": [
-                    {"path": "blocks[-1]", "decay": True},
-                    {"depth": 1, "class": "linear", "leaf": "weight", "decay": False},
-                ],
-            },
-            [*WEIGHTS[4:], OUTPUT_BIASES[1], *NORMS[2:]],
-        ),
-        # of two paths that with more of it written out, and of equal rules the later
-        (
-            {
-                "other": False,
-                "where": [
-                    {"path": "blocks[*].norm.bias", "decay": True},
-                    {"path": "*.norm.*", "decay": False},
-                    {"path": "head", "decay": True},
-                    {"path": "head", "decay": False},
-                    {"path": "head", "leaf": "bias", "decay": True},
-                ],
-            },
-            [NORMS[1], NORMS[3], "head.bias"],
-        ),
-    ],
-)
-def test_the_most_specific_rule_decides(
-    rules: Mapping[str, Any] | None, expected: list[str] | None
-) -> None:
-    if expected is None:
-        expected = ["embedding.weight", *WEIGHTS, "head.weight"]
-
-    found = decayed(rules)
-
-    assert sorted(found) == sorted(expected)
-    assert set(found.values()) == {1.0}
-
-
-def test_a_factor_is_a_share_of_the_weight_decay() -> None:
-    found = decayed({"other": 0.25, "linear": {"weight": 2}, "layer_norm": False})
-
-    assert found == {
-        **dict.fromkeys([*WEIGHTS, "head.weight"], 2.0),
-        **dict.fromkeys(["embedding.weight", *OUTPUT_BIASES, "head.bias", "scale"], 0.25),
-    }
 
 
 def network(
@@ -392,76 +249,6 @@ def test_what_decays_without_rules_is_told_by_one_comparison() -> None:
     text = str(jax.make_jaxpr(lambda: network(None).decayed({}))())
 
     assert (text.count("lt"), text.count("select_n")) == (1, 0)
-
-
-def callable_model() -> tuple[MLP, Any]:
-    """A model with a `__call__`, and its arrays."""
-    model = MLP(
-        *(3, 2),
-        depth=1,
-        width=4,
-        layer_norm=True,
-        dtype=jnp.float64,
-        key=jax.random.key(0),
-    )
-    return model, eqx.filter(model, eqx.is_inexact_array)
-
-
-def test_optax_calls_marks_in_the_form_of_a_model_unless_they_are_wrapped() -> None:
-    _, parameters = callable_model()
-    ways = {True: optax.sgd(1.0), False: optax.set_to_zero()}
-    tree = jax.tree.map(lambda leaf: leaf.ndim == 2, parameters)
-
-    with pytest.raises(TypeError):
-        optax.partition(ways, tree).init(parameters)  # passes the parameters through the labels
-
-    optimizer = optax.partition(ways, Marks(tree))
-    updates, _ = optimizer.update(parameters, optimizer.init(parameters), parameters)
-    assert np.count_nonzero(updates.layers[0].weight) == parameters.layers[0].weight.size
-    assert np.count_nonzero(updates.layers[0].bias) == 0
-
-
-def test_a_mask_is_ready_for_optax() -> None:
-    model, parameters = callable_model()
-    mask = sweeper.decay_mask(model, {"other": False, "linear": {"weight": True}})
-    zeros = jax.tree.map(jnp.zeros_like, parameters)
-    masked = optax.inject_hyperparams(optax.adamw, static_args=("mask",))
-
-    for optimizer in (
-        optax.adamw(0.1, weight_decay=0.5, mask=mask),
-        masked(0.1, weight_decay=0.5, mask=mask),
-    ):
-        updates, _ = optimizer.update(zeros, optimizer.init(parameters), parameters)
-        shrunk = optax.apply_updates(parameters, updates)
-        for old, new in zip(parameters.layers, shrunk.layers, strict=True):
-            np.testing.assert_allclose(new.weight, 0.95 * old.weight, rtol=1e-15)
-            assert np.array_equal(new.bias, old.bias)
-        assert eqx.tree_equal(parameters.norms, shrunk.norms)
-
-
-def test_a_mask_that_is_taken_for_a_schedule_says_so() -> None:
-    model, parameters = callable_model()
-    optimizer = optax.inject_hyperparams(optax.adamw)(0.1, mask=sweeper.decay_mask(model))
-
-    with pytest.raises(TypeError, match="static_args"):
-        optimizer.init(parameters)
-
-
-@pytest.mark.parametrize(
-    ("rules", "said"),
-    [
-        ({"lienar": True}, "lienar: no class 'lienar' in eqx.nn; did you mean linear?"),
-        ({"linear": 0.5}, "linear: 0.5 is a factor"),
-        ({"conv": True}, "conv: no array is in a layer conv; the layers of the model are"),
-        ({"where": [{"decay": True}]}, "where.0: no condition"),
-        ({"layer_norm": True, "LayerNorm": False}, "LayerNorm: the same class as layer_norm"),
-    ],
-)
-def test_a_mask_of_unfit_rules_is_refused(rules: Mapping[str, Any], said: str) -> None:
-    with pytest.raises(StudyError) as refusal:
-        sweeper.decay_mask(callable_model()[0], rules)
-
-    assert said in str(refusal.value)
 
 
 def test_adafactor_decays_the_arrays_of_a_model_that_can_be_called(
