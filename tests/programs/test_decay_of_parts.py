@@ -1,0 +1,56 @@
+"""A part in a padded class decays as it does by itself, by the rules of its optimizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from sweeper.config import parse
+from sweeper.config.settings import Settings
+from sweeper.programs.alternating import Alternating
+from sweeper.programs.build import Programs
+from tests.programs.test_check_decay import ONE_EACH, PARTS, SPEC
+
+RULES = """[optimizer.a.decay]
+linear = { weight = true }
+other = false
+[[optimizer.a.decay.where]]
+path = "layers[-1]"
+decay = 0.5
+"""
+EACH = ONE_EACH.replace("lr = 1e-3", "lr = 0.1\nweight_decay = 0.5")
+
+
+def shrunk(program: Alternating, settings: Settings) -> Any:
+    """What one step without a gradient makes of the part `a`, without its padding."""
+    state, lane = program.init(0, settings), program.lane(0, settings)
+    assert isinstance(state.model, dict)
+    vector = jnp.asarray(state.model["a"])
+    optimizer = program._optimizer("a", lane, 0)
+    updates, _ = optimizer.update(jnp.zeros_like(vector), optimizer.init(vector), vector)
+    network = program.parts.by_name["a"]
+    moved = np.asarray(optax.apply_updates(vector, updates))
+    return network.own(moved, settings.of_part("a"))
+
+
+def test_the_last_layer_is_that_of_the_trial() -> None:
+    config = parse(f"{PARTS}{EACH}{RULES}", Path("study.toml"))
+    programs = Programs(SPEC)
+    for depth in (1, 2, 3):
+        settings = config.filled({"depth_a": depth})
+        exact = programs.exact(settings)
+        assert isinstance(exact, Alternating)
+        padded = Alternating(settings, SPEC, programs._parts(settings, (("a", 12, 3),)))
+
+        own = exact.parts.by_name["a"].model(shrunk(exact, settings))
+
+        np.testing.assert_array_equal(shrunk(padded, settings), shrunk(exact, settings))
+        first: Any = exact.parts.by_name["a"].model(exact.init(0, settings).model["a"])
+        for index, (new, old) in enumerate(zip(own.layers, first.layers, strict=True)):
+            weight, bias = (0.5, 0.5) if index == depth else (1.0, 0.0)
+            np.testing.assert_allclose(new.weight, (1 - 0.05 * weight) * old.weight, rtol=1e-6)
+            np.testing.assert_allclose(new.bias, (1 - 0.05 * bias) * old.bias, rtol=1e-6)
