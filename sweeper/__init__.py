@@ -3,6 +3,7 @@
     study = sweeper.load_study("studies/digits.toml")
     sweeper.run(study)
     sweeper.open_results("runs/digits").best(5)
+    sweeper.load_model("best.safetensors").predict(rows)
 
 What is slow to import comes with the first use of a name: `import sweeper` alone imports neither
 JAX nor Optuna nor pandas.
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
     from sweeper.api import run
     from sweeper.config import StudyConfig
     from sweeper.results.read import open_results
+    from sweeper.saved_model import load_model
 
-__all__ = ["load_study", "open_results", "run"]
+__all__ = ["load_model", "load_study", "open_results", "run"]
 
-_HOMES = {"open_results": "sweeper.results.read", "run": "sweeper.api"}
+_HOMES = {
+    "load_model": "sweeper.saved_model",
+    "open_results": "sweeper.results.read",
+    "run": "sweeper.api",
+}
 
 
 def load_study(path: Path | str, overrides: Sequence[str] = ()) -> StudyConfig:

@@ -37,16 +37,27 @@ def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
         SetupError: nothing was published in `run_dir`.
         StudyError: there is no such trial, or its model would not be found from there.
     """
-    results = open_results(run_dir)
-    row = _row(results, number)
-    file = Path(results.study["study_file"])
-    config = parse(toml_text(_as_written(results.study["settings"])), file)
+    config, row = trial_of(run_dir, number)
+    file = config.source.path
     if written_to.parent.resolve() != file.parent:
         _refuse_lost_modules(config, file.parent, written_to)
-    tables = _tables(config, row)
+    tables = trial_tables(config, row)
     if "path" in tables["data"]:
         tables["data"]["path"] = _found_from(tables["data"]["path"], file, written_to)
     return _heading(config, row, written_to) + toml_text(tables)
+
+
+def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[str, Any]]:
+    """The study of `run_dir`, and the row of one of its trials; of the best if None.
+
+    Raises:
+        SetupError: nothing was published in `run_dir`.
+        StudyError: there is no such trial.
+    """
+    results = open_results(run_dir)
+    row = _row(results, number)
+    file = Path(results.study["study_file"])
+    return parse(toml_text(_as_written(results.study["settings"])), file), row
 
 
 def _as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,8 +87,8 @@ def _no_such(found: str, results: Results) -> Problem:
     return Problem(str(results.run_dir.root), "", found, f"name one that is there: {known}")
 
 
-def _tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
-    """All tables of the file, in its order."""
+def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
+    """All tables of the study file of one trial, in its order."""
     canonical = config.canonical()
     settings = config.filled(json.loads(row["params_json"]))
     for name in ("model", "optimizer", "train"):

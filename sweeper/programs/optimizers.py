@@ -33,14 +33,11 @@ def optimizer_of(
     `step` counts the updates before this one, for the learning rate.
     """
     table = settings.sole_optimizer
-    clipping = [
-        transformation(hparams[key])
-        for key, transformation in _CLIPPING.items()
-        if settings.has(key)
-    ]
+    clipping = clipping_of(settings, hparams)
     if isinstance(table, UserOptimizerTable):
-        return optax.chain(*clipping, _over_leaves(_users(settings, hparams, step), network))
-    direction = _DIRECTIONS[table.name](settings, hparams)
+        users = users_optimizer(settings, hparams, step)
+        return optax.chain(*clipping, _over_leaves(users, network))
+    direction = direction_of(settings, hparams)
     decayed = jnp.arange(network.n_parameters) < network.n_decayed
     return optax.chain(
         *clipping,
@@ -48,6 +45,20 @@ def optimizer_of(
         optax.add_decayed_weights(hparams["optimizer.weight_decay"] * decayed),
         optax.scale_by_learning_rate(rate_of(settings, hparams, step)),
     )
+
+
+def clipping_of(settings: Settings, hparams: Hparams) -> list[optax.GradientTransformation]:
+    """What gradients go through before an optimizer sees them."""
+    return [
+        transformation(hparams[key])
+        for key, transformation in _CLIPPING.items()
+        if settings.has(key)
+    ]
+
+
+def direction_of(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+    """What an optimizer of this package moves the parameters along."""
+    return _DIRECTIONS[settings.optimizer.name](settings, hparams)
 
 
 def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
@@ -105,7 +116,9 @@ _CLIPPING: Mapping[str, Callable[[Any], optax.GradientTransformation]] = {
 }
 
 
-def _users(settings: Settings, hparams: Hparams, step: Number) -> optax.GradientTransformation:
+def users_optimizer(
+    settings: Settings, hparams: Hparams, step: Number
+) -> optax.GradientTransformation:
     """What the user's function gives for the keys of a lane; its floats are traced."""
     table = settings.optimizer
     assert isinstance(table, UserOptimizerTable)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 import equinox as eqx
 import numpy as np
@@ -14,6 +15,7 @@ from sweeper.config import Settings
 AnyArray = Array | np.ndarray
 Hparams = Mapping[str, Float[AnyArray, ""]]
 Metrics = tuple[Float[Array, ""], ...]
+Moments = Sequence[AnyArray]
 
 
 Parameters = PyTree[Float[AnyArray, " parameters"]]
@@ -21,10 +23,14 @@ Parameters = PyTree[Float[AnyArray, " parameters"]]
 
 
 class Kept(eqx.Module):
-    """The parameters after the best epoch so far, and its `score`, of which more is better."""
+    """The parameters after the best epoch so far, and its `score`, of which more is better.
+
+    Where optimizer states are saved, `training` is the whole state of the lane after that epoch.
+    """
 
     model: Parameters
     score: Float[AnyArray, ""]
+    training: State | None = None
 
 
 class Patience(eqx.Module):
@@ -63,6 +69,17 @@ def restored(state: State) -> State:
 def only_model(state: State) -> State:
     """What of `state` its trial is judged by, without what training alone has use for."""
     return State(restored(state).model, None, None)  # type: ignore[arg-type]
+
+
+def in_training(state: State) -> State:
+    """What training needs to go on from, without what it was to choose from."""
+    return replace(state, kept=None, patience=None)
+
+
+def at_its_best(state: State) -> State:
+    """All of the training state after the epoch that a trial is judged by."""
+    kept = None if state.kept is None else state.kept.training
+    return in_training(state) if kept is None else kept
 
 
 class Batch(eqx.Module):
@@ -157,6 +174,27 @@ class Program(Protocol):
 
     def model(self, state: State) -> eqx.Module:
         """The model with the parameters of `state`, as Equinox has it."""
+        ...
+
+    def optimizer(self, settings: Settings) -> Any:
+        """The optimizer of a trial as Optax has it, over the arrays of the model."""
+        ...
+
+    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
+        """What that optimizer's state is in `state`, without padding, in NumPy arrays."""
+        ...
+
+    def taken_up(
+        self,
+        state: State,
+        model: PyTree[AnyArray],
+        moments: Moments | None,
+        settings: Settings,
+    ) -> State:
+        """`state` with these arrays of a model, and these leaves of an optimizer's state.
+
+        They are those that `opt_state` gives, without the count of a schedule.
+        """
         ...
 
     def begin(self, state: State, lane: Lane) -> State:

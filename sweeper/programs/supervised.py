@@ -11,18 +11,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sweeper.config import Settings
 from sweeper.models.network import Network
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.leaves import Leaves
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import schedule_steps
-from sweeper.programs.program import Batch, Hparams, Lane, Metrics, State, measured
+from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
+from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
 from sweeper.randomness import generator, words
 
 
@@ -76,6 +79,25 @@ class Supervised:
 
     def model(self, state: State) -> eqx.Module:
         return self.network.model(state.model)
+
+    def optimizer(self, settings: Settings) -> optax.GradientTransformation:
+        return plain_optimizer(settings, self._hparams(settings), self.network)
+
+    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
+        return plain_state(settings, self.optimizer(settings), self.network, state)
+
+    def taken_up(
+        self,
+        state: State,
+        model: PyTree[AnyArray],
+        moments: Moments | None,
+        settings: Settings,
+    ) -> State:
+        vector = Leaves(self.network).vector(jax.tree.leaves(model)).astype(self.data.dtype)
+        if moments is None:
+            return replace(state, model=vector)
+        optimizer = lane_state(settings, self.network, state.optimizer, moments)
+        return replace(state, model=vector, optimizer=optimizer)
 
     def begin(self, state: State, lane: Lane) -> State:
         moments = self._optimizer(lane.hparams, 0).init(state.model)

@@ -1,0 +1,141 @@
+"""Trials that start from a saved model: its weights instead of fresh ones, and its moments.
+
+All trials of such a study have the structure of the model. Their steps count from 0, so that a
+schedule of the learning rate begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from sweeper.config import Settings, parse
+from sweeper.config.writing import toml_text
+from sweeper.errors import Problem, SetupError
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.leaves import parameters_of
+from sweeper.programs.program import Lane, Program, State
+from sweeper.programs.saved_file import SavedFile, read_saved
+from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED
+
+# optimizers that are one under two names
+_SAME = {"adamw": "adam"}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A saved model that trials start from, and the settings of the trial that it was."""
+
+    file: SavedFile
+    settings: Settings
+
+    def has_moments_for(self, settings: Settings) -> bool:
+        """Whether it holds what the optimizer of a trial with `settings` goes on from."""
+        own, its = self.settings, settings
+        names = [_SAME.get(s.optimizer.name, s.optimizer.name) for s in (own, its)]
+        averages = [s.has("train.ema") for s in (own, its)]
+        return self.file.record["has_optimizer"] and len({*names}) == len({*averages}) == 1
+
+
+def read_start(path: Path, base_dir: Path) -> Start:
+    """The saved model at `path`, for a study in `base_dir`.
+
+    Raises:
+        SweeperError: it is damaged, or what it says of itself cannot be read.
+    """
+    file = read_saved(path)
+    return Start(file, settings_of(file, base_dir))
+
+
+def settings_of(file: SavedFile, base_dir: Path) -> Settings:
+    """The settings of the trial that was saved; modules of the user's are in `base_dir`.
+
+    Raises:
+        SetupError: it is one of a run directory, which says nothing of its trial.
+    """
+    if "settings" not in file.record:
+        raise alone(file)
+    text = toml_text(file.record["settings"])
+    return parse(text, base_dir.absolute() / Path(file.name).name).filled({})
+
+
+def alone(file: SavedFile) -> SetupError:
+    """That a file of a run directory says nothing of its trial."""
+    mend = "name what `python -m sweeper export` wrote of it"
+    return SetupError(Problem(file.name, "", "the weights of a run directory alone", mend))
+
+
+def spec_of(file: SavedFile) -> DataSpec:
+    """What a program needs to know of the data that a saved model was trained on."""
+    spec: Mapping[str, Any] = file.record["data"]["spec"]
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()}
+    return DataSpec(**values)
+
+
+class Continued:
+    """`program`, whose trials begin with what `start` holds; all else is the program's own.
+
+    `own` trains the same trials without padding, `saved` is the one that trained the saved model.
+    """
+
+    def __init__(
+        self, program: Program, own: Program, saved: Program, start: Start, settings: Settings
+    ) -> None:
+        self._program = program
+        self._own = own
+        self._saved = saved
+        self._start = start
+        self._has_moments = start.has_moments_for(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        """The state of a trial before its first step, in NumPy arrays, at step 0."""
+        file, fresh = self._start.file, self._own.init(number, settings, replicate)
+        like, like_moments = self._like
+        model = file.tree(MODEL, like)
+        state = self._own.taken_up(fresh, model, None, settings)
+        if self._has_moments:
+            opt_state = file.tree(OPTIMIZER, like_moments)
+            moments = _without_schedule(opt_state, self._start.settings)
+            trained = file.tree(TRAINED, like) if file.has(TRAINED) else model
+            average = None if fresh.average is None else state.model
+            state = self._own.taken_up(fresh, trained, moments, settings)
+            state = replace(state, average=average)
+        return self._program.padded(state, settings)
+
+    def begin(self, state: State, lane: Lane) -> State:
+        """`state` at step 0 with what is made inside the compiled program."""
+        begun = self._program.begin(state, lane)
+        if not self._has_moments:
+            return begun
+        return replace(begun, optimizer=state.optimizer, average=state.average)
+
+    @cached_property
+    def _like(self) -> tuple[PyTree, PyTree]:
+        """Shapes and dtypes of the model and of its optimizer's state, as they were saved."""
+        saved, its = self._saved, self._start
+        blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), saved.abstract())
+        trees = parameters_of(saved.model(blank)), saved.opt_state(blank, its.settings)
+        dtype = np.dtype(spec_of(its.file).dtype)  # which JAX, as it is set here, may not hold
+
+        def as_saved(leaf: Any) -> Any:
+            is_float = np.issubdtype(leaf.dtype, np.floating)
+            return np.zeros(leaf.shape, dtype if is_float else leaf.dtype)
+
+        model, moments = jax.tree.map(as_saved, trees)
+        return model, moments
+
+
+def _without_schedule(opt_state: PyTree, settings: Settings) -> list[Any]:
+    """The leaves of a plain optimizer's state but the count of its schedule, the last of them."""
+    leaves = jax.tree.leaves(opt_state)
+    return leaves if settings.optimizer.schedule.name == "constant" else leaves[:-1]

@@ -1,0 +1,140 @@
+"""Optimizers as Optax has them, over the arrays of a model, and what their state is in a lane's.
+
+A lane's optimizer works on one vector, is made anew at each step and is told the learning rate of
+the step. To go on without sweeper there is one that is made once, with the numbers of a trial and
+with its schedule, whose state holds the count of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Int, PyTree
+from numpy.typing import NDArray
+
+from sweeper.config import Settings
+from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.models.network import Network
+from sweeper.programs.leaves import Leaves
+from sweeper.programs.optimizers import clipping_of, direction_of, users_optimizer
+from sweeper.programs.program import State
+from sweeper.programs.schedules import Hparams, rate_of
+
+
+class Remade(NamedTuple):
+    """The state of an optimizer that is made anew at each step, and how many steps it has made."""
+
+    inner: Any
+    steps: Int[Array, ""]
+
+
+def plain_optimizer(
+    settings: Settings, hparams: Hparams, network: Network
+) -> optax.GradientTransformation:
+    """The optimizer of a trial over the arrays of its model; `hparams` are numbers of Python."""
+
+    def users(step: Any) -> optax.GradientTransformation:
+        return users_optimizer(settings, hparams, step)
+
+    is_constant = settings.optimizer.schedule.name == "constant"
+    clipping = clipping_of(settings, hparams)
+    if isinstance(settings.optimizer, UserOptimizerTable):
+        return optax.chain(*clipping, users(0) if is_constant else _remade(users))
+    # a layer is callable, and Optax would call it: so the function is one that gives it
+    is_decayed = _decayed(network)
+    return optax.chain(
+        *clipping,
+        direction_of(settings, hparams),
+        optax.add_decayed_weights(hparams["optimizer.weight_decay"], mask=lambda _: is_decayed),
+        optax.scale_by_learning_rate(
+            rate_of(settings, hparams, 0)
+            if is_constant
+            else lambda count: rate_of(settings, hparams, jnp.asarray(count))
+        ),
+    )
+
+
+def plain_state(
+    settings: Settings, optimizer: optax.GradientTransformation, network: Network, state: State
+) -> PyTree[NDArray[Any]]:
+    """What the state of `optimizer`, which is the plain one, is in the `state` of a lane."""
+    leaves = Leaves(network)
+    like = abstract_state(optimizer, network)
+    found: list[Any] = [*_spread(settings, network, leaves, state.optimizer)]
+    if settings.optimizer.schedule.name != "constant":
+        found.append(state.step)  # of the schedule, which comes last
+    arrays = [
+        np.asarray(leaf, expected.dtype)
+        for leaf, expected in zip(found, jax.tree.leaves(like), strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(like), arrays)
+
+
+def lane_state(
+    settings: Settings, network: Network, like: PyTree, moments: Sequence[Any]
+) -> PyTree[NDArray[Any]]:
+    """The optimizer's part of a lane's state, as `like` has it, from leaves of a plain state.
+
+    They are those that `plain_state` gives, without the count of a schedule.
+    """
+    leaves, given = Leaves(network), [*moments]
+    arrays: list[NDArray[Any]] = []
+    for leaf in jax.tree.leaves(like):
+        is_vector = _is_vector(settings, network, leaf)
+        taken = [given.pop(0) for _ in (leaves.places if is_vector else (0,))]
+        array = leaves.vector(taken) if is_vector else np.asarray(taken[0])
+        assert array.shape == leaf.shape, "both are states of one optimizer"
+        arrays.append(array.astype(leaf.dtype))
+    assert not given, "both are states of one optimizer"
+    return jax.tree.unflatten(jax.tree.structure(like), arrays)
+
+
+def abstract_state(optimizer: optax.GradientTransformation, network: Network) -> PyTree:
+    """Shapes and dtypes of the plain optimizer's state."""
+
+    def fresh(vector: Array) -> PyTree:
+        return optimizer.init(eqx.filter(network.model(vector), eqx.is_inexact_array))
+
+    dtype = jax.tree.leaves(network.model())[0].dtype
+    return eqx.filter_eval_shape(fresh, jax.ShapeDtypeStruct((network.n_parameters,), dtype))
+
+
+def _spread(
+    settings: Settings, network: Network, leaves: Leaves, moments: PyTree
+) -> Iterator[NDArray[Any]]:
+    """The leaves of a lane's optimizer state, each vector as the arrays of the model."""
+    for leaf in jax.tree.leaves(moments):
+        if _is_vector(settings, network, leaf):
+            yield from leaves.of(np.asarray(leaf))
+        else:
+            yield leaf
+
+
+def _is_vector(settings: Settings, network: Network, leaf: Any) -> bool:
+    """Whether it has one number a parameter; some optimizers keep whole arrays instead."""
+    return settings.optimizer.elementwise and leaf.shape == (network.n_parameters,)
+
+
+def _decayed(network: Network) -> PyTree[bool]:
+    """For each array of the model whether weight decay touches it."""
+    leaves = Leaves(network)
+    return leaves.tree([bool((places < network.n_decayed).all()) for places in leaves.places])
+
+
+def _remade(made: Callable[[Any], optax.GradientTransformation]) -> optax.GradientTransformation:
+    """The optimizer that `made` gives for the count of steps before it."""
+
+    def init(params: Any) -> Remade:
+        return Remade(made(0).init(params), jnp.zeros((), jnp.int32))
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Remade]:
+        moved, inner = made(state.steps).update(updates, state.inner, params)
+        return moved, Remade(inner, state.steps + 1)
+
+    return optax.GradientTransformation(init, update)

@@ -1,0 +1,129 @@
+"""Whether the trials of a study can start from a saved model, asked before the study starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.writing import toml_value
+from sweeper.data.dataset import Dataset
+from sweeper.errors import Problem, StudyError
+from sweeper.programs.continued import Start, read_start
+from sweeper.rundir import RunDir
+from sweeper.trial import Scalar
+
+# settings of models that no array depends on
+_NUMBERS = ("model.dropout",)
+
+
+def started_from(
+    config: StudyConfig, run_dir: RunDir, given: Path | None, *, fresh: bool
+) -> Start | None:
+    """The saved model that trials start from: the given one, or that of a study to go on with.
+
+    Raises:
+        StudyError: trials of the study have another structure than it.
+        SetupError: it is damaged, or no saved model.
+    """
+    goes_on = not fresh and run_dir.ledger.exists()
+    path = given
+    if path is None and goes_on and run_dir.started_from.exists():
+        path = run_dir.started_from
+    if path is None:
+        return None
+    start = read_start(path, config.base_dir)
+    problems = [*_other_structures(config, start)]
+    if problems:
+        raise StudyError(problems)
+    return start
+
+
+def check_data(config: StudyConfig, start: Start, data: Dataset) -> None:
+    """Refuse data with other features or targets than those that the model was trained on.
+
+    Raises:
+        StudyError: with the first that differs.
+    """
+    saved = start.file.record["data"]
+    for what, its, own in (
+        ("feature", saved["feature_names"], data.feature_names),
+        ("class", saved["class_names"], data.class_names),
+    ):
+        found = _first_other(what, [*its], [*own])
+        if found:
+            found = f"{start.file.name} is of other data: {found}"
+            raise StudyError(config.problem("data", found, "start from a model of such data"))
+    if saved["spec"]["out_size"] != data.out_size:
+        found = f"{start.file.name} gives {saved['spec']['out_size']} numbers, not {data.out_size}"
+        raise StudyError(config.problem("data", found, "start from a model of such data"))
+
+
+def told(config: StudyConfig, start: Start) -> Iterator[str]:
+    """What of the saved model trials do not take over."""
+    fresh = "start with its weights and a fresh optimizer"
+    if not start.file.record["has_optimizer"]:
+        yield f"trials {fresh}: the saved model has no state of one"
+        return
+    drawn = config.drawn_values("optimizer.name") or ()
+    own = config.filled({})
+    names = [str(name) for name in drawn] or [own.optimizer.name]
+    others = [name for name in names if not _takes(start, config, name)]
+    if others:
+        ema = " with train.ema" if start.settings.has("train.ema") else ""
+        its = f"{start.settings.optimizer.name}{ema}"
+        yield f"trials of {', '.join(others)} {fresh}: the saved state is of {its}"
+
+
+def _takes(start: Start, config: StudyConfig, name: str) -> bool:
+    columns = {key: column for column, key in _columns(config).items()}
+    params: dict[str, Scalar] = {}
+    if "optimizer.name" in columns:
+        params[columns["optimizer.name"]] = name
+    return start.has_moments_for(config.filled(params))
+
+
+def _columns(config: StudyConfig) -> dict[str, str]:
+    return {entry.column(key): key for key, entry in config.search.items()}
+
+
+def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
+    """Each setting of the model in which some trial differs from the saved one."""
+    own = _of_model(config.filled({}).structure())
+    its = _of_model(start.settings.structure())
+    name = start.file.name
+    for key in dict.fromkeys((*its, *own)):
+        entry, saved = config.entry(key), its.get(key)
+        setting = key.partition(".")[2]
+        if entry is None:
+            if own.get(key) != saved:
+                found = f"{own.get(key)!r}, and the model in {name} has {saved!r}"
+                mend = f"write {setting} = {_toml(saved)}" if key in its else "remove it"
+                yield config.problem(key, found, mend)
+            continue
+        values = config.drawn_values(key)
+        others = ["others"] if values is None else [_toml(v) for v in values if v != saved]
+        if others:
+            shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+            found = f"trials with {setting} {shown} cannot start from {name}, which has {saved!r}"
+            mend = f"remove it, and write {setting} = {_toml(saved)} in [model]"
+            yield config.problem(f"search.{key}", found, mend)
+
+
+def _of_model(structure: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in structure.items() if k.startswith("model.") and k not in _NUMBERS}
+
+
+def _first_other(what: str, its: list[str], own: list[str]) -> str:
+    """The first of two lists of names in which they differ; empty where they do not."""
+    if len(its) != len(own):
+        return f"it has {len(its)} {what} names, the study {len(own)}"
+    for place, (saved, here) in enumerate(zip(its, own, strict=True)):
+        if saved != here:
+            return f"its {what} {place} is '{saved}', the study's '{here}'"
+    return ""
+
+
+def _toml(value: Any) -> str:
+    return toml_value(value)
