@@ -126,7 +126,8 @@ class Transform:
             x = np.where(np.isnan(x), np.array(self.fills), x)
         for name, column in zip(self.numbers, x.T, strict=True):
             if not np.isfinite(column).all():
-                found = f"column '{name}' has {(~np.isfinite(column)).sum()} values that are none"
+                count = (~np.isfinite(column)).sum()
+                found = f"{count} values of column '{name}' are missing or infinite"
                 raise UnfitRowsError(f"{found}; fill them: the study did not say how (data.impute)")
         return x if self.scaling is None else self.scaling.of(x)
 

@@ -7,7 +7,7 @@ with its schedule, whose state holds the count of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,7 +24,7 @@ from sweeper.models.network import Network
 from sweeper.programs.leaves import Leaves
 from sweeper.programs.optimizers import clipping_of, direction_of, users_optimizer
 from sweeper.programs.program import State
-from sweeper.programs.schedules import Hparams, rate_of
+from sweeper.programs.schedules import rate_of
 
 
 class Remade(NamedTuple):
@@ -35,9 +35,9 @@ class Remade(NamedTuple):
 
 
 def plain_optimizer(
-    settings: Settings, hparams: Hparams, network: Network
+    settings: Settings, hparams: Mapping[str, Any], network: Network
 ) -> optax.GradientTransformation:
-    """The optimizer of a trial over the arrays of its model; `hparams` are numbers of Python."""
+    """The optimizer of a trial, whose numbers are `hparams`, over the arrays of its model."""
 
     def users(step: Any) -> optax.GradientTransformation:
         return users_optimizer(settings, hparams, step)

@@ -81,7 +81,10 @@ class Supervised:
         return self.network.model(state.model)
 
     def optimizer(self, settings: Settings) -> optax.GradientTransformation:
-        return plain_optimizer(settings, self._hparams(settings), self.network)
+        # arrays, as a lane has them: with numbers of Python Optax computes some in float32
+        hparams = self._hparams(settings).items()
+        arrays = {key: np.asarray(value, self.data.dtype) for key, value in hparams}
+        return plain_optimizer(settings, arrays, self.network)
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
         return plain_state(settings, self.optimizer(settings), self.network, state)

@@ -1,0 +1,188 @@
+"""A trial goes on with its moments, in its study and in plain Optax alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+import pytest
+
+from sweeper.data.order import epoch_order
+from sweeper.executors.executor import Outcome
+from sweeper.executors.trainer import Trainer
+from sweeper.programs.build import Programs
+from sweeper.programs.checkpoint import LaneFile, write_lanes
+from sweeper.programs.continued import Start
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.leaves import parameters_of
+from sweeper.programs.program import State, at_its_best
+from sweeper.programs.saved_file import SavedFile
+from sweeper.programs.saved_state import PlainState, plain_state_of, tensors_of
+from sweeper.trial import TrialSpec
+from tests.programs.conftest import Bench, spec
+
+RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+WINE = ("data.name=wine", "train.batch_size=32", "results.save_optimizer=true")
+TRIAL = spec(5, depth=2, width=16, activation="tanh", lr=1e-3, weight_decay=0.3)
+CASES: dict[str, tuple[str, ...]] = {
+    "clipped, with a schedule": (
+        "optimizer.clip_norm=0.5",
+        "optimizer.schedule={name='warmup_cosine'}",
+    ),
+    "an average is measured": ("optimizer={name='sgd',momentum=0.9}", "train.ema=0.8"),
+    "whole arrays": (
+        "optimizer={name='adafactor',min_dim_size_to_factor=8,schedule={name='cosine'}}",
+    ),
+    "the user's own": ("optimizer={name='own_optimizer:heavy_ball',schedule={name='cosine'}}",),
+}
+OWN = """
+import optax
+
+def heavy_ball(lr, weight_decay):
+    return optax.chain(optax.add_decayed_weights(weight_decay), optax.sgd(lr, momentum=0.9))
+"""
+
+
+def state_after(bench: Bench, outcome: Outcome, trial: TrialSpec) -> State:
+    """The trial's own state at the end of a segment after which it is unfinished."""
+    settings = bench.config.filled(trial.params)
+    program = Programs(data_spec(bench.config, bench.data)).exact(settings)
+    lane = next(lane for lane in outcome.lanes if lane.number == trial.number)
+    file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
+    return file.lane(trial.number, program.exact_abstract(settings))
+
+
+def saved(bench: Bench, trial: TrialSpec, state: State) -> tuple[Start, PlainState]:
+    """What a file would hold of the state, and plain objects from it."""
+    settings, data = bench.config.filled(trial.params), data_spec(bench.config, bench.data)
+    program = Programs(data).exact(settings)
+    record = {"has_optimizer": True, "data": {"spec": asdict(data)}, "versions": {}}
+    file = SavedFile("saved", record, tensors_of(program, settings, at_its_best(state)), "")
+    return Start(file, settings), plain_state_of(file, program, settings)
+
+
+def val_losses(
+    bench: Bench,
+    start: PlainState,
+    optimizer: optax.GradientTransformation,
+    epochs: slice,
+    ema: float | None,
+) -> list[float]:
+    """What plain Optax comes to by going on from `start`, after each epoch."""
+    config, data = bench.config, bench.data
+    model, average, state = start.trained, start.model, start.opt_state
+    assert state is not None
+
+    def loss(model: Any, x: Any, y: Any) -> Any:
+        outputs = jax.vmap(model)(x)
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+    @eqx.filter_jit
+    def step(model: Any, average: Any, state: Any, x: Any, y: Any) -> Any:
+        gradients = eqx.filter_grad(loss)(model, x, y)
+        updates, state = optimizer.update(gradients, state, parameters_of(model))
+        model = eqx.apply_updates(model, updates)
+        if ema is not None:
+            new, rest = eqx.partition(model, eqx.is_inexact_array)
+            old = parameters_of(average)
+            mean = jax.tree.map(lambda old, new: ema * old + (1 - ema) * new, old, new)
+            average = eqx.combine(mean, rest)
+        return model, average, state
+
+    losses: list[float] = []
+    rows, batch = len(data.x_train), config.train.batch_size
+    for epoch in epoch_order(config.study.seed, 0, config.train.epochs, rows, batch)[epochs]:
+        for index in epoch:
+            model, average, state = step(
+                model, average, state, data.x_train[index], data.y_train[index]
+            )
+        losses.append(float(loss(model if ema is None else average, data.x_val, data.y_val)))
+    return losses
+
+
+@pytest.fixture
+def own_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_optimizer.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_plain_optax_goes_on_as_the_study_does(
+    case: str, bench: Callable[..., Bench], own_optimizer: None
+) -> None:
+    """The other half of a trial, and then a study whose trials start where the first half ended."""
+    study = bench(*WINE, *CASES[case])
+    trial, ema = TRIAL, study.config.train.ema
+    padded = {} if "arrays" in case or "own" in case else {"padded_to": (24, 3)}
+
+    first = study.train([trial], epochs=(0, 3), **padded)
+    second = study.train([trial], epochs=(3, 6), after=first, **padded)
+    start, plain = saved(study, trial, state_after(study, first, trial))
+    losses = val_losses(study, plain, plain.optimizer, slice(3, 6), ema)
+
+    column = study.config.train.metric_names.index("val_loss")
+    np.testing.assert_allclose(second.lanes[0].curve.values[:, column], losses, rtol=RELATIVE)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(plain.model) if eqx.is_array(leaf)]
+    assert (24, 24) not in shapes, "padding is not to be seen"
+
+    other = TrialSpec(9, {**trial.params, "lr": 5e-4}, {}, 0)
+    study.trainer = Trainer(study.config, study.data, study.directory, start)
+    continued = study.train([other], epochs=(0, 3), **padded).lanes[0].curve.values[:, column]
+
+    program = Programs(data_spec(study.config, study.data)).exact(start.settings)
+    optimizer = program.optimizer(study.config.filled(other.params))
+    fresh: Any = optimizer.init(parameters_of(plain.trained))
+    moments = jax.tree.leaves(plain.opt_state)
+    if study.config.optimizer.schedule.name != "constant":  # it begins anew
+        moments[-1] = jax.tree.leaves(fresh)[-1]
+    state = jax.tree.unflatten(jax.tree.structure(fresh), moments)
+    begun = PlainState(plain.model, plain.trained, optimizer, state)
+    losses = val_losses(study, begun, optimizer, slice(0, 3), ema)
+    np.testing.assert_allclose(continued, losses, rtol=RELATIVE)
+
+
+def test_a_trial_without_its_moments_goes_elsewhere(bench: Callable[..., Bench]) -> None:
+    study = bench(*WINE)
+    whole = study.train([TRIAL]).lanes[0].curve.values
+    first = study.train([TRIAL], epochs=(0, 3))
+    kept = study.train([TRIAL], epochs=(3, 6), after=first).lanes[0].curve.values
+
+    state = state_after(study, first, TRIAL)
+    lost = eqx.tree_at(lambda s: s.optimizer, state, jax.tree.map(np.zeros_like, state.optimizer))
+    file = first.lanes[0].checkpoint
+    digest = write_lanes(study.directory / file, {(TRIAL.number, 0): lost})
+    first.digests[file] = digest  # type: ignore[index]
+    other = study.train([TRIAL], epochs=(3, 6), after=first).lanes[0].curve.values
+
+    assert kept.tobytes() == whole[3:].tobytes()
+    assert not np.allclose(other, kept, rtol=1e-3)
+
+
+def test_the_state_that_is_saved_is_that_of_the_best_epoch(bench: Callable[..., Bench]) -> None:
+    """Saved after its last epoch, it is what it was after the best one."""
+    study = bench(*WINE, "study.value=best", "train.epochs=4")
+    fast = spec(5, **{**TRIAL.params, "lr": 0.1})
+    column = study.config.train.metric_names.index("val_loss")
+    outcome = study.train([fast])
+    losses = outcome.lanes[0].curve.values[:, column]
+    best = int(np.argmin(losses)) + 1
+    assert best < 4, "else this test shows nothing"
+
+    settings = study.config.filled(fast.params)
+    program = Programs(data_spec(study.config, study.data)).exact(settings)
+    lane = outcome.lanes[0]
+    file = LaneFile(study.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
+    state = file.lane(5, at_its_best(program.abstract()))
+    then = study.train([fast], epochs=(0, best))
+    expected = at_its_best(state_after(study, then, fast))
+
+    assert int(state.step) == best * (len(study.data.x_train) // 32)
+    assert [leaf.tobytes() for leaf in jax.tree.leaves(state)] == [
+        leaf.tobytes() for leaf in jax.tree.leaves(expected)
+    ]
