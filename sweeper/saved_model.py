@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
+from sweeper.config.alternating import AlternatingTable
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, SetupError
 from sweeper.programs.build import Programs
@@ -54,7 +55,7 @@ class SavedModel:
 
     @property
     def optimizer(self) -> Any:
-        """The optimizer of the trial; `optimizer.init(...)` gives a fresh state."""
+        """The optimizer of the trial, by part where there are several; its `init` gives a state."""
         return self.state.optimizer
 
     @property
@@ -96,7 +97,12 @@ class SavedModel:
         """What the model gives for rows as its study read them: logits, or scaled targets."""
         from sweeper.models.user import evaluated
 
-        return np.asarray(jax.vmap(lambda x: evaluated(self.model, x))(self.features(rows)))
+        outputs = jax.vmap(lambda x: evaluated(self.model, x))(self.features(rows))
+        train = self.settings.train
+        if isinstance(train, AlternatingTable):  # of the part that is compared with the data
+            assert train.of_data is not None, "a study without one is refused"
+            outputs = outputs[train.by_loss[train.of_data].of]
+        return np.asarray(outputs)
 
     def predict(self, rows: Any) -> NDArray[Any]:
         """The class of each row, as its study's data calls it, or its numbers in their own unit.

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeper.config import StudyConfig
+from sweeper.config import Settings, StudyConfig
+from sweeper.config.settings import general
 from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
-from sweeper.programs.continued import Start, read_start
+from sweeper.programs.continued import Start, optimizers_of, read_start
 from sweeper.rundir import RunDir
 from sweeper.trial import Scalar
 
-# settings of models that no array depends on
-_NUMBERS = ("model.dropout",)
+# a setting of models that no array depends on
+_NUMBER = "model.dropout"
 
 
 def started_from(
@@ -66,26 +67,21 @@ def told(config: StudyConfig, start: Start) -> Iterator[str]:
     if not start.file.record["has_optimizer"]:
         yield f"trials {fresh}: the saved model has no state of one"
         return
-    drawn = config.drawn_values("optimizer.name") or ()
-    own = config.filled({})
-    names = [str(name) for name in drawn] or [own.optimizer.name]
-    others = [name for name in names if not _takes(start, config, name)]
+    entry = config.entry("optimizer.name")
+    drawn: list[dict[str, Scalar]] = [{}]
+    if entry is not None:
+        drawn = [{entry.column("optimizer.name"): name} for name in entry.values() or ()]
+    each = [config.filled(params) for params in drawn]
+    others = [_named(settings) for settings in each if not start.has_moments_for(settings)]
     if others:
-        ema = " with train.ema" if start.settings.has("train.ema") else ""
-        its = f"{start.settings.optimizer.name}{ema}"
+        its = _named(start.settings)
         yield f"trials of {', '.join(others)} {fresh}: the saved state is of {its}"
 
 
-def _takes(start: Start, config: StudyConfig, name: str) -> bool:
-    columns = {key: column for column, key in _columns(config).items()}
-    params: dict[str, Scalar] = {}
-    if "optimizer.name" in columns:
-        params[columns["optimizer.name"]] = name
-    return start.has_moments_for(config.filled(params))
-
-
-def _columns(config: StudyConfig) -> dict[str, str]:
-    return {entry.column(key): key for key, entry in config.search.items()}
+def _named(settings: Settings) -> str:
+    """The optimizers of a trial in words."""
+    names = " and ".join(dict.fromkeys(optimizers_of(settings).values()))
+    return f"{names} with train.ema" if settings.has("train.ema") else names
 
 
 def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
@@ -112,7 +108,8 @@ def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
 
 
 def _of_model(structure: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in structure.items() if k.startswith("model.") and k not in _NUMBERS}
+    own = {key: value for key, value in structure.items() if key.startswith("model.")}
+    return {key: value for key, value in own.items() if general(key) != _NUMBER}
 
 
 def _first_other(what: str, its: list[str], own: list[str]) -> str:

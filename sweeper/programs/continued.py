@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sweeper.config import Settings, parse
+from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, SetupError
 from sweeper.programs.data_spec import DataSpec
@@ -38,10 +39,9 @@ class Start:
 
     def has_moments_for(self, settings: Settings) -> bool:
         """Whether it holds what the optimizer of a trial with `settings` goes on from."""
-        own, its = self.settings, settings
-        names = [_SAME.get(s.optimizer.name, s.optimizer.name) for s in (own, its)]
-        averages = [s.has("train.ema") for s in (own, its)]
-        return self.file.record["has_optimizer"] and len({*names}) == len({*averages}) == 1
+        is_same = optimizers_of(self.settings) == optimizers_of(settings)
+        is_averaged = self.settings.has("train.ema"), settings.has("train.ema")
+        return self.file.record["has_optimizer"] and is_same and len({*is_averaged}) == 1
 
 
 def read_start(path: Path, base_dir: Path) -> Start:
@@ -79,6 +79,13 @@ def spec_of(file: SavedFile) -> DataSpec:
     return DataSpec(**values)
 
 
+def optimizers_of(settings: Settings) -> dict[str, str]:
+    """The optimizer of each part of a model, the part '' where it is of one."""
+    table = settings.optimizer
+    several = table.by_part if isinstance(table, OptimizersTable) else {"": table}
+    return {part: _SAME.get(one.name, one.name) for part, one in several.items()}
+
+
 class Continued:
     """`program`, whose trials begin with what `start` holds; all else is the program's own.
 
@@ -101,15 +108,15 @@ class Continued:
         """The state of a trial before its first step, in NumPy arrays, at step 0."""
         file, fresh = self._start.file, self._own.init(number, settings, replicate)
         like, like_moments = self._like
-        model = file.tree(MODEL, like)
-        state = self._own.taken_up(fresh, model, None, settings)
-        if self._has_moments:
-            opt_state = file.tree(OPTIMIZER, like_moments)
-            moments = _without_schedule(opt_state, self._start.settings)
-            trained = file.tree(TRAINED, like) if file.has(TRAINED) else model
-            average = None if fresh.average is None else state.model
-            state = self._own.taken_up(fresh, trained, moments, settings)
-            state = replace(state, average=average)
+        judged = self._own.with_model(fresh, file.tree(MODEL, like))
+        if not self._has_moments:
+            return self._program.padded(judged, settings)
+        state = self._own.with_opt_state(
+            judged, file.tree(OPTIMIZER, like_moments), self._start.settings, settings
+        )
+        if fresh.average is not None:
+            state = self._own.with_model(state, file.tree(TRAINED, like))
+            state = replace(state, average=judged.model)
         return self._program.padded(state, settings)
 
     def begin(self, state: State, lane: Lane) -> State:
@@ -133,9 +140,3 @@ class Continued:
 
         model, moments = jax.tree.map(as_saved, trees)
         return model, moments
-
-
-def _without_schedule(opt_state: PyTree, settings: Settings) -> list[Any]:
-    """The leaves of a plain optimizer's state but the count of its schedule, the last of them."""
-    leaves = jax.tree.leaves(opt_state)
-    return leaves if settings.optimizer.schedule.name == "constant" else leaves[:-1]

@@ -58,7 +58,7 @@ def clipping_of(settings: Settings, hparams: Hparams) -> list[optax.GradientTran
 
 def direction_of(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
     """What an optimizer of this package moves the parameters along."""
-    return _DIRECTIONS[settings.optimizer.name](settings, hparams)
+    return _DIRECTIONS[settings.sole_optimizer.name](settings, hparams)
 
 
 def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:

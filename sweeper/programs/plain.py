@@ -7,7 +7,7 @@ with its schedule, whose state holds the count of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,7 +23,6 @@ from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.models.network import Network
 from sweeper.programs.leaves import Leaves
 from sweeper.programs.optimizers import clipping_of, direction_of, users_optimizer
-from sweeper.programs.program import State
 from sweeper.programs.schedules import rate_of
 
 
@@ -42,9 +41,9 @@ def plain_optimizer(
     def users(step: Any) -> optax.GradientTransformation:
         return users_optimizer(settings, hparams, step)
 
-    is_constant = settings.optimizer.schedule.name == "constant"
+    is_constant = not has_schedule(settings)
     clipping = clipping_of(settings, hparams)
-    if isinstance(settings.optimizer, UserOptimizerTable):
+    if isinstance(settings.sole_optimizer, UserOptimizerTable):
         return optax.chain(*clipping, users(0) if is_constant else _remade(users))
     # a layer is callable, and Optax would call it: so the function is one that gives it
     is_decayed = _decayed(network)
@@ -61,14 +60,18 @@ def plain_optimizer(
 
 
 def plain_state(
-    settings: Settings, optimizer: optax.GradientTransformation, network: Network, state: State
+    settings: Settings,
+    optimizer: optax.GradientTransformation,
+    network: Network,
+    moments: PyTree,
+    step: Any,
 ) -> PyTree[NDArray[Any]]:
-    """What the state of `optimizer`, which is the plain one, is in the `state` of a lane."""
+    """What the state of `optimizer`, the plain one, is where a lane has `moments` after `step`."""
     leaves = Leaves(network)
     like = abstract_state(optimizer, network)
-    found: list[Any] = [*_spread(settings, network, leaves, state.optimizer)]
-    if settings.optimizer.schedule.name != "constant":
-        found.append(state.step)  # of the schedule, which comes last
+    found: list[Any] = [*_spread(settings, network, leaves, moments)]
+    if has_schedule(settings):
+        found.append(step)  # which comes last
     arrays = [
         np.asarray(leaf, expected.dtype)
         for leaf, expected in zip(found, jax.tree.leaves(like), strict=True)
@@ -77,13 +80,15 @@ def plain_state(
 
 
 def lane_state(
-    settings: Settings, network: Network, like: PyTree, moments: Sequence[Any]
+    saved: Settings, settings: Settings, network: Network, like: PyTree, opt_state: PyTree
 ) -> PyTree[NDArray[Any]]:
-    """The optimizer's part of a lane's state, as `like` has it, from leaves of a plain state.
+    """A lane's moments, as `like` has them, from what `plain_state` gave for a trial of `saved`.
 
-    They are those that `plain_state` gives, without the count of a schedule.
+    The optimizers of both are the same, their schedules need not be.
     """
-    leaves, given = Leaves(network), [*moments]
+    leaves, given = Leaves(network), jax.tree.leaves(opt_state)
+    if has_schedule(saved):
+        given.pop()
     arrays: list[NDArray[Any]] = []
     for leaf in jax.tree.leaves(like):
         is_vector = _is_vector(settings, network, leaf)
@@ -93,6 +98,11 @@ def lane_state(
         arrays.append(array.astype(leaf.dtype))
     assert not given, "both are states of one optimizer"
     return jax.tree.unflatten(jax.tree.structure(like), arrays)
+
+
+def has_schedule(settings: Settings) -> bool:
+    """Whether the plain optimizer counts steps for its learning rate."""
+    return settings.sole_optimizer.schedule.name != "constant"
 
 
 def abstract_state(optimizer: optax.GradientTransformation, network: Network) -> PyTree:
@@ -118,7 +128,7 @@ def _spread(
 
 def _is_vector(settings: Settings, network: Network, leaf: Any) -> bool:
     """Whether it has one number a parameter; some optimizers keep whole arrays instead."""
-    return settings.optimizer.elementwise and leaf.shape == (network.n_parameters,)
+    return settings.sole_optimizer.elementwise and leaf.shape == (network.n_parameters,)
 
 
 def _decayed(network: Network) -> PyTree[bool]:

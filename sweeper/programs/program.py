@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,7 +15,6 @@ from sweeper.config import Settings
 AnyArray = Array | np.ndarray
 Hparams = Mapping[str, Float[AnyArray, ""]]
 Metrics = tuple[Float[Array, ""], ...]
-Moments = Sequence[AnyArray]
 
 
 Parameters = PyTree[Float[AnyArray, " parameters"]]
@@ -177,23 +176,26 @@ class Program(Protocol):
         ...
 
     def optimizer(self, settings: Settings) -> Any:
-        """The optimizer of a trial as Optax has it, over the arrays of the model."""
+        """The optimizer of a trial as Optax has it, over the arrays of the model.
+
+        One for each part by its name, where the model has several.
+        """
         ...
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
         """What that optimizer's state is in `state`, without padding, in NumPy arrays."""
         ...
 
-    def taken_up(
-        self,
-        state: State,
-        model: PyTree[AnyArray],
-        moments: Moments | None,
-        settings: Settings,
-    ) -> State:
-        """`state` with these arrays of a model, and these leaves of an optimizer's state.
+    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
+        """`state`, a trial's own, with the arrays of this model as its parameters."""
+        ...
 
-        They are those that `opt_state` gives, without the count of a schedule.
+    def with_opt_state(
+        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
+    ) -> State:
+        """`state`, a trial's own, with what `opt_state` gave for a trial of `saved`.
+
+        The optimizers of both are the same, their schedules need not be.
         """
         ...
 

@@ -87,20 +87,18 @@ class Supervised:
         return plain_optimizer(settings, arrays, self.network)
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
-        return plain_state(settings, self.optimizer(settings), self.network, state)
+        optimizer = self.optimizer(settings)
+        return plain_state(settings, optimizer, self.network, state.optimizer, state.step)
 
-    def taken_up(
-        self,
-        state: State,
-        model: PyTree[AnyArray],
-        moments: Moments | None,
-        settings: Settings,
+    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
+        vector = Leaves(self.network).vector(jax.tree.leaves(model))
+        return replace(state, model=vector.astype(self.data.dtype))
+
+    def with_opt_state(
+        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
     ) -> State:
-        vector = Leaves(self.network).vector(jax.tree.leaves(model)).astype(self.data.dtype)
-        if moments is None:
-            return replace(state, model=vector)
-        optimizer = lane_state(settings, self.network, state.optimizer, moments)
-        return replace(state, model=vector, optimizer=optimizer)
+        moments = lane_state(saved, settings, self.network, state.optimizer, opt_state)
+        return replace(state, optimizer=moments)
 
     def begin(self, state: State, lane: Lane) -> State:
         moments = self._optimizer(lane.hparams, 0).init(state.model)
