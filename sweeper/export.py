@@ -38,7 +38,7 @@ def export(directory: Path, number: int | None, member: int, output: Path) -> in
     record = {**kept.record, **_record(config, run_dir, row, member)}
     output.parent.mkdir(parents=True, exist_ok=True)
     staged = output.with_name(f".{output.name}.{os.getpid()}")
-    staged.write_bytes(content_of(kept.tensors, record))
+    staged.write_bytes(content_of(kept.tensors, record, kept.record["versions"]))
     staged.replace(output)
     return int(row["trial_number"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +76,8 @@ class Code:
 
     def _written(self) -> Path:
         directory = Path(tempfile.mkdtemp(prefix="sweeper-code-"))
+        # what it is imported from stays as long as this process
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
         for name, text in self.texts.items():
             target = directory / name
             target.parent.mkdir(parents=True, exist_ok=True)

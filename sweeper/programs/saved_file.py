@@ -67,13 +67,18 @@ class SavedFile:
             raise SetupError(Problem(self.name, "", f"{error}{by}", mend)) from error
 
 
-def content_of(tensors: Tensors, record: Mapping[str, Any]) -> bytes:
-    """The content of a file of `tensors` that says `record` of itself, values that JSON has."""
+def content_of(
+    tensors: Tensors, record: Mapping[str, Any], written_by: Mapping[str, str] | None = None
+) -> bytes:
+    """The content of a file of `tensors` that says `record` of itself, values that JSON has.
+
+    `written_by` are the versions of the libraries whose tensors they are, those here if None.
+    """
     leaves = {
         name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype), "digest": _digest_of(leaf)}
         for name, leaf in sorted(tensors.items())
     }
-    header = {**record, "format": FORMAT, "versions": versions(), "leaves": leaves}
+    header = {**record, "format": FORMAT, "versions": written_by or versions(), "leaves": leaves}
     text = json.dumps(header, sort_keys=True, allow_nan=False)
     return packed(tensors, {_HEADER: text, _DIGEST: _digest(text.encode())})
 
