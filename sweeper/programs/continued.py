@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -99,6 +99,7 @@ class Continued:
         self._own = own
         self._saved = saved
         self._start = start
+        self._settings = settings
         self._has_moments = start.has_moments_for(settings)
 
     def __getattr__(self, name: str) -> Any:
@@ -118,6 +119,12 @@ class Continued:
             state = self._own.with_model(state, file.tree(TRAINED, like))
             state = replace(state, average=judged.model)
         return self._program.padded(state, settings)
+
+    def in_phase(self, name: str) -> Program:
+        """The program of one phase alone."""
+        program = self._program.in_phase(name)
+        continued = Continued(program, self._own, self._saved, self._start, self._settings)
+        return cast(Program, continued)
 
     def begin(self, state: State, lane: Lane) -> State:
         """`state` at step 0 with what is made inside the compiled program."""

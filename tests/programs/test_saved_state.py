@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 
+from sweeper.config import parse
 from sweeper.data.order import epoch_order
 from sweeper.executors.executor import Outcome
 from sweeper.executors.trainer import Trainer
@@ -21,6 +22,7 @@ from sweeper.programs.checkpoint import LaneFile, write_lanes
 from sweeper.programs.continued import Start
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.leaves import parameters_of
+from sweeper.programs.plain import has_schedule
 from sweeper.programs.program import State, at_its_best
 from sweeper.programs.saved_file import SavedFile
 from sweeper.programs.saved_state import PlainState, plain_state_of, tensors_of
@@ -72,7 +74,7 @@ def val_losses(
     start: PlainState,
     optimizer: optax.GradientTransformation,
     epochs: slice,
-    ema: float | None,
+    ema: float | None = None,
 ) -> list[float]:
     """What plain Optax comes to by going on from `start`, after each epoch."""
     config, data = bench.config, bench.data
@@ -88,10 +90,10 @@ def val_losses(
         gradients = eqx.filter_grad(loss)(model, x, y)
         updates, state = optimizer.update(gradients, state, parameters_of(model))
         model = eqx.apply_updates(model, updates)
-        if ema is not None:
+        if ema:
             new, rest = eqx.partition(model, eqx.is_inexact_array)
             old = parameters_of(average)
-            mean = jax.tree.map(lambda old, new: ema * old + (1 - ema) * new, old, new)
+            mean = jax.tree.map(lambda old, new: old + (1 - ema) * (new - old), old, new)
             average = eqx.combine(mean, rest)
         return model, average, state
 
@@ -106,6 +108,53 @@ def val_losses(
     return losses
 
 
+PARTS = """
+version = 1
+[study]
+name = "parts"
+metric = "val_loss_data"
+direction = "minimize"
+n_trials = 2
+[data]
+source = "sklearn"
+name = "diabetes"
+split = { val = 0.2, test = 0.1 }
+[model.a]
+depth = 1
+width = 8
+out_size = 4
+[model.b]
+input = "a"
+depth = 0
+width = 4
+[model.c]
+input = "a"
+depth = 0
+width = 4
+[optimizer]
+name = "adamw"
+weight_decay = 0.1
+schedule = { name = "cosine" }
+[train]
+program = "alternating"
+epochs = 6
+batch_size = 64
+warmup = { phase = "fit", epochs = 6 }
+cycle = ["fit", "follow"]
+switching = "flag"
+losses.data = { of = "b", against = "y", kind = "mse" }
+losses.follow = { of = "c", against = "b", kind = "mse" }
+phases.fit = { epochs = 1, loss = "data", trains = ["a", "b"] }
+phases.follow = { epochs = 1, loss = "follow", trains = ["c"] }
+[search]
+optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = true }
+[results]
+save_optimizer = true
+[execution]
+precision = "float64"
+"""
+
+
 @pytest.fixture
 def own_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_optimizer.py").write_text(OWN, encoding="utf-8")
@@ -118,7 +167,7 @@ def test_plain_optax_goes_on_as_the_study_does(
 ) -> None:
     """The other half of a trial, and then a study whose trials start where the first half ended."""
     study = bench(*WINE, *CASES[case])
-    trial, ema = TRIAL, study.config.train.ema
+    trial, ema = TRIAL, study.config.filled(TRIAL.params).train.ema
     padded = {} if "arrays" in case or "own" in case else {"padded_to": (24, 3)}
 
     first = study.train([trial], epochs=(0, 3), **padded)
@@ -139,7 +188,7 @@ def test_plain_optax_goes_on_as_the_study_does(
     optimizer = program.optimizer(study.config.filled(other.params))
     fresh: Any = optimizer.init(parameters_of(plain.trained))
     moments = jax.tree.leaves(plain.opt_state)
-    if study.config.optimizer.schedule.name != "constant":  # it begins anew
+    if has_schedule(start.settings):  # it begins anew
         moments[-1] = jax.tree.leaves(fresh)[-1]
     state = jax.tree.unflatten(jax.tree.structure(fresh), moments)
     begun = PlainState(plain.model, plain.trained, optimizer, state)
@@ -186,3 +235,64 @@ def test_the_state_that_is_saved_is_that_of_the_best_epoch(bench: Callable[..., 
     assert [leaf.tobytes() for leaf in jax.tree.leaves(state)] == [
         leaf.tobytes() for leaf in jax.tree.leaves(expected)
     ]
+
+
+def parts_val_losses(
+    study: Bench, start: PlainState, optimizers: Any, states: Any, epochs: slice
+) -> list[float]:
+    """What plain Optax comes to by training the parts a and b, each with its own state."""
+    data, train, model = study.data, study.config.train, start.model
+    unit = data.y_scale[0] ** 2
+
+    def loss(trained: Any, rest: Any, x: Any, y: Any) -> Any:
+        outputs = jax.vmap(lambda x: trained["b"](trained["a"](x)))(x)
+        return ((outputs - y) ** 2).mean()
+
+    parts: dict[str, Any] = dict(model.parts)  # type: ignore[attr-defined]
+    losses: list[float] = []
+    rows = len(data.x_train)
+    orders = epoch_order(study.config.study.seed, 0, train.epochs, rows, train.batch_size)
+    for epoch in orders[epochs]:
+        for index in epoch:
+            both = {name: parts[name] for name in ("a", "b")}
+            gradients = eqx.filter_grad(loss)(both, None, data.x_train[index], data.y_train[index])
+            for name in both:
+                arrays = parameters_of(parts[name])
+                updates, states[name] = optimizers[name].update(
+                    gradients[name], states[name], arrays
+                )
+                parts[name] = eqx.apply_updates(parts[name], updates)
+        losses.append(float(loss(parts, None, data.x_val, data.y_val)) * unit)
+    return losses
+
+
+def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
+    """In phases with a compiled program each; a part that no phase trained has moments of zero."""
+    study = Bench(parse(PARTS, Path("study.toml")), tmp_path)
+    trial = spec(5, lr=1e-3)
+    first = study.train([trial], epochs=(0, 2))
+    second = study.train([trial], epochs=(2, 4), after=first)
+    start, plain = saved(study, trial, state_after(study, first, trial))
+    optimizers: Any = plain.optimizer
+    column = study.config.train.metric_names.index("val_loss_data")
+
+    losses = parts_val_losses(study, plain, optimizers, dict(plain.opt_state), slice(2, 4))
+
+    np.testing.assert_allclose(second.lanes[0].curve.values[:, column], losses, rtol=RELATIVE)
+    frozen = plain.opt_state["c"]  # type: ignore[index]
+    assert all(not leaf.any() for leaf in jax.tree.leaves(frozen) if leaf.ndim)
+
+    other = spec(9, lr=5e-4)
+    study.trainer = Trainer(study.config, study.data, study.directory, start)
+    continued = study.train([other], epochs=(0, 2)).lanes[0].curve.values[:, column]
+
+    program: Any = Programs(data_spec(study.config, study.data)).exact(start.settings)
+    optimizers = program.optimizer(study.config.filled(other.params))
+    states: dict[str, Any] = {}
+    for name, part in plain.model.parts.items():  # type: ignore[attr-defined]
+        fresh = optimizers[name].init(parameters_of(part))
+        moments = jax.tree.leaves(plain.opt_state[name])[:-1]  # type: ignore[index]
+        leaves = [*moments, jax.tree.leaves(fresh)[-1]]  # the schedule begins anew
+        states[name] = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
+    losses = parts_val_losses(study, plain, optimizers, states, slice(0, 2))
+    np.testing.assert_allclose(continued, losses, rtol=RELATIVE)
