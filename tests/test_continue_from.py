@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from sweeper.ledger import Ledger
 from sweeper.progress import Event, RoundClosed, Warned
 from sweeper.results.digest import deterministic_digest
 from sweeper.rundir import RunDir
-from tests.command_line import STUDY
+from tests.command_line import STUDY, CommandLine
 
 FIRST = STUDY.replace("n_trials = 12", "n_trials = 2").replace("epochs = 4", "epochs = 3")
 FIRST = FIRST.partition("train.epochs")[0] + '\n[execution]\nstrategy = "exact"\nworkers = 0\n'
@@ -85,9 +86,7 @@ def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
     saved.write_bytes((directory / "saved.safetensors").read_bytes())
     settings = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
     config = configured(directory, f"{tmp_path.name}/cut", *settings)
-    from threading import Event as Flag
-
-    stop = Flag()
+    stop = threading.Event()
 
     def observer(event: Event) -> None:
         if isinstance(event, RoundClosed):
@@ -165,6 +164,16 @@ def test_a_study_whose_trials_cannot_start_from_it_is_refused(
     assert not (directory / "refused").exists()
 
 
+def test_the_command_takes_the_file(directory: Path, command: CommandLine) -> None:
+    command.write(FIRST)
+    wider = ("--set", "model.width=9", "--continue-from", str(directory / "saved.safetensors"))
+
+    refused = command("run", "study.toml", *wider)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("--set: model.width: 9, and the model in ")
+
+
 def test_what_is_no_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.safetensors"
     content = (directory / "saved.safetensors").read_bytes()
@@ -179,9 +188,17 @@ def test_what_is_no_saved_model_is_refused(directory: Path, tmp_path: Path) -> N
 
 
 def test_another_optimizer_starts_fresh_and_says_so(directory: Path) -> None:
+    """In a worker, which has the model from the run directory."""
     sgd = ("optimizer={name='sgd', lr=1e-3}", "study.n_trials=1", "train.epochs=1")
-    _, told = run(directory, "sgd", *sgd, start=directory / "saved.safetensors")
+    workers = ("execution.strategy=process", "execution.workers=1")
+    best = sweeper.open_results(directory / "first").best(1).iloc[0]
 
+    run_dir, told = run(directory, "sgd", *sgd, *workers, start=directory / "saved.safetensors")
+
+    row = sweeper.open_results(run_dir.root).trial(0)
+    assert row is not None
+    assert (row["state"], row["place"]) == ("COMPLETE", "worker 0")
+    assert row["value"] == pytest.approx(best["value"], rel=0.1)
     assert told == [
         "trials of sgd start with its weights and a fresh optimizer: the saved state is of adam"
     ]

@@ -21,6 +21,7 @@ import sweeper
 from sweeper.errors import SetupError, StudyError, SweeperError
 from sweeper.export import export
 from sweeper.saved_model import OtherVersionsWarning, SavedModel
+from tests.command_line import CommandLine
 from tests.processes import ROOT
 
 NETS = """
@@ -191,6 +192,21 @@ def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel
     assert loaded.trained is loaded.model
     fresh = loaded.optimizer.init(parameters)
     assert jax.tree.structure(fresh) == jax.tree.structure(loaded.opt_state)
+
+
+def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
+    done = command("export", str(study / "run"), "--member", "1", "-o", "out/mine.safetensors")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "written to out/mine.safetensors; "
+        '`sweeper.load_model("out/mine.safetensors")` loads it in Python\n'
+    )
+    path = command.directory / "out" / "mine.safetensors"
+    assert sweeper.load_model(path, base_dir=study).info["replicate"] == 1
+    again = command("export", str(study / "study.toml"))
+    assert again.returncode == 2
+    assert "a file, and no run directory" in again.stderr
 
 
 def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path: Path) -> None:

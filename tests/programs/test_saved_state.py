@@ -28,6 +28,7 @@ from sweeper.programs.saved_file import SavedFile
 from sweeper.programs.saved_state import PlainState, plain_state_of, tensors_of
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
+from tests.programs.plain import compiled_hastily
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 WINE = ("data.name=wine", "train.batch_size=32", "results.save_optimizer=true")
@@ -69,12 +70,13 @@ def saved(bench: Bench, trial: TrialSpec, state: State) -> tuple[Start, PlainSta
     return Start(file, settings), plain_state_of(file, program, settings)
 
 
+@compiled_hastily()
 def val_losses(
     bench: Bench,
     start: PlainState,
     optimizer: optax.GradientTransformation,
     epochs: slice,
-    ema: float | None = None,
+    ema: float,
 ) -> list[float]:
     """What plain Optax comes to by going on from `start`, after each epoch."""
     config, data = bench.config, bench.data
@@ -104,7 +106,7 @@ def val_losses(
             model, average, state = step(
                 model, average, state, data.x_train[index], data.y_train[index]
             )
-        losses.append(float(loss(model if ema is None else average, data.x_val, data.y_val)))
+        losses.append(float(loss(average if ema else model, data.x_val, data.y_val)))
     return losses
 
 
@@ -165,9 +167,9 @@ def own_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plain_optax_goes_on_as_the_study_does(
     case: str, bench: Callable[..., Bench], own_optimizer: None
 ) -> None:
-    """The other half of a trial, and then a study whose trials start where the first half ended."""
+    """The other half of a trial; in padded classes then another that starts from the first half."""
     study = bench(*WINE, *CASES[case])
-    trial, ema = TRIAL, study.config.filled(TRIAL.params).train.ema
+    trial, ema = TRIAL, study.config.filled(TRIAL.params).train.ema or 0.0
     padded = {} if "arrays" in case or "own" in case else {"padded_to": (24, 3)}
 
     first = study.train([trial], epochs=(0, 3), **padded)
@@ -179,6 +181,8 @@ def test_plain_optax_goes_on_as_the_study_does(
     np.testing.assert_allclose(second.lanes[0].curve.values[:, column], losses, rtol=RELATIVE)
     shapes = [leaf.shape for leaf in jax.tree.leaves(plain.model) if eqx.is_array(leaf)]
     assert (24, 24) not in shapes, "padding is not to be seen"
+    if not padded:
+        return
 
     other = TrialSpec(9, {**trial.params, "lr": 5e-4}, {}, 0)
     study.trainer = Trainer(study.config, study.data, study.directory, start)
@@ -237,6 +241,7 @@ def test_the_state_that_is_saved_is_that_of_the_best_epoch(bench: Callable[..., 
     ]
 
 
+@compiled_hastily()
 def parts_val_losses(
     study: Bench, start: PlainState, optimizers: Any, states: Any, epochs: slice
 ) -> list[float]:
@@ -244,25 +249,28 @@ def parts_val_losses(
     data, train, model = study.data, study.config.train, start.model
     unit = data.y_scale[0] ** 2
 
-    def loss(trained: Any, rest: Any, x: Any, y: Any) -> Any:
+    def loss(trained: Any, x: Any, y: Any) -> Any:
         outputs = jax.vmap(lambda x: trained["b"](trained["a"](x)))(x)
         return ((outputs - y) ** 2).mean()
 
-    parts: dict[str, Any] = dict(model.parts)  # type: ignore[attr-defined]
+    @eqx.filter_jit
+    def step(parts: Any, states: Any, x: Any, y: Any) -> Any:
+        moved, new = {}, {}
+        for name, gradients in eqx.filter_grad(loss)(parts, x, y).items():
+            arrays = parameters_of(parts[name])
+            updates, new[name] = optimizers[name].update(gradients, states[name], arrays)
+            moved[name] = eqx.apply_updates(parts[name], updates)
+        return moved, new
+
+    parts: dict[str, Any] = {name: model.parts[name] for name in "ab"}  # type: ignore[attr-defined]
+    states = {name: states[name] for name in parts}
     losses: list[float] = []
     rows = len(data.x_train)
     orders = epoch_order(study.config.study.seed, 0, train.epochs, rows, train.batch_size)
     for epoch in orders[epochs]:
         for index in epoch:
-            both = {name: parts[name] for name in ("a", "b")}
-            gradients = eqx.filter_grad(loss)(both, None, data.x_train[index], data.y_train[index])
-            for name in both:
-                arrays = parameters_of(parts[name])
-                updates, states[name] = optimizers[name].update(
-                    gradients[name], states[name], arrays
-                )
-                parts[name] = eqx.apply_updates(parts[name], updates)
-        losses.append(float(loss(parts, None, data.x_val, data.y_val)) * unit)
+            parts, states = step(parts, states, data.x_train[index], data.y_train[index])
+        losses.append(float(loss(parts, data.x_val, data.y_val)) * unit)
     return losses
 
 
@@ -274,13 +282,13 @@ def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
     second = study.train([trial], epochs=(2, 4), after=first)
     start, plain = saved(study, trial, state_after(study, first, trial))
     optimizers: Any = plain.optimizer
+    moments: Any = plain.opt_state
     column = study.config.train.metric_names.index("val_loss_data")
 
-    losses = parts_val_losses(study, plain, optimizers, dict(plain.opt_state), slice(2, 4))
+    losses = parts_val_losses(study, plain, optimizers, moments, slice(2, 4))
 
     np.testing.assert_allclose(second.lanes[0].curve.values[:, column], losses, rtol=RELATIVE)
-    frozen = plain.opt_state["c"]  # type: ignore[index]
-    assert all(not leaf.any() for leaf in jax.tree.leaves(frozen) if leaf.ndim)
+    assert all(not leaf.any() for leaf in jax.tree.leaves(moments["c"]) if leaf.ndim)
 
     other = spec(9, lr=5e-4)
     study.trainer = Trainer(study.config, study.data, study.directory, start)
@@ -291,8 +299,8 @@ def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
     states: dict[str, Any] = {}
     for name, part in plain.model.parts.items():  # type: ignore[attr-defined]
         fresh = optimizers[name].init(parameters_of(part))
-        moments = jax.tree.leaves(plain.opt_state[name])[:-1]  # type: ignore[index]
-        leaves = [*moments, jax.tree.leaves(fresh)[-1]]  # the schedule begins anew
+        kept = jax.tree.leaves(moments[name])[:-1]
+        leaves = [*kept, jax.tree.leaves(fresh)[-1]]  # the schedule begins anew
         states[name] = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
     losses = parts_val_losses(study, plain, optimizers, states, slice(0, 2))
     np.testing.assert_allclose(continued, losses, rtol=RELATIVE)
