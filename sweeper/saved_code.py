@@ -14,6 +14,9 @@ from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError
 from sweeper.user_source import source_digests
 
+# the tables whose functions a model and its optimizer are built by
+_BUILDING = ("model", "optimizer")
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -29,8 +32,9 @@ class Code:
     @staticmethod
     def of(config: StudyConfig) -> Code:
         """What the model and the optimizer of a study come from."""
-        keys = ("model.function", "optimizer.name")
-        functions = [name for name, key in config.functions.items() if key in keys]
+        functions = [
+            name for name, key in config.functions.items() if key.partition(".")[0] in _BUILDING
+        ]
         digests: dict[str, str] = {}
         for function in functions:
             digests |= source_digests(function, config.base_dir)
