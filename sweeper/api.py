@@ -138,16 +138,16 @@ def run(
     options.check(config)
     with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
+        from sweeper import starting
         from sweeper.executors.claims import check_fits, claim_device
         from sweeper.executors.fleet import fleet
         from sweeper.models.user_checks import check_model
         from sweeper.planning import foreseen, prepare_classes, read_plan
         from sweeper.programs.user_checks import check_functions
-        from sweeper.starting import check_data, started_from, told
 
         claim_device(config)
         run_dir = RunDir(config.run_dir)
-        start = started_from(config, run_dir, continue_from, fresh=fresh)
+        start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
         executor = None
         if not prepared.is_kept:
             if (expected := blank(config)) and not run_dir.ledger.exists():
@@ -162,9 +162,9 @@ def run(
         foresee = partial(foreseen, config, data, given=given)
         saved = None
         if start is not None:
-            check_data(config, start, data)
+            starting.check_fits(config, start, data)
             saved = {"path": start.file.name, "digest": start.file.digest}
-            for warning in told(config, start):
+            for warning in starting.told(config, start):
                 tell(Warned(warning))
         held = stack.enter_context(
             session.opened(config, data.digest, foresee, fresh=fresh, start=saved)

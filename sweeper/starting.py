@@ -11,7 +11,9 @@ from sweeper.config.settings import general
 from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
-from sweeper.programs.continued import Start, optimizers_of, read_start
+from sweeper.programs.build import Programs
+from sweeper.programs.continued import Start, check_leaves, optimizers_of, read_start
+from sweeper.programs.data_spec import data_spec
 from sweeper.rundir import RunDir
 from sweeper.trial import Scalar
 
@@ -41,11 +43,12 @@ def started_from(
     return start
 
 
-def check_data(config: StudyConfig, start: Start, data: Dataset) -> None:
+def check_fits(config: StudyConfig, start: Start, data: Dataset) -> None:
     """Refuse data with other features or targets than those that the model was trained on.
 
     Raises:
         StudyError: with the first that differs.
+        SetupError: the study's own model has other arrays, whatever its settings say.
     """
     saved = start.file.record["data"]
     for what, its, own in (
@@ -59,6 +62,7 @@ def check_data(config: StudyConfig, start: Start, data: Dataset) -> None:
     if saved["spec"]["out_size"] != data.out_size:
         found = f"{start.file.name} gives {saved['spec']['out_size']} numbers, not {data.out_size}"
         raise StudyError(config.problem("data", found, "start from a model of such data"))
+    check_leaves(Programs(data_spec(config, data)).exact(config.filled({})), start)
 
 
 def told(config: StudyConfig, start: Start) -> Iterator[str]:
@@ -95,15 +99,15 @@ def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
         if entry is None:
             if own.get(key) != saved:
                 found = f"{own.get(key)!r}, and the model in {name} has {saved!r}"
-                mend = f"write {setting} = {_toml(saved)}" if key in its else "remove it"
+                mend = f"write {setting} = {toml_value(saved)}" if key in its else "remove it"
                 yield config.problem(key, found, mend)
             continue
         values = config.drawn_values(key)
-        others = ["others"] if values is None else [_toml(v) for v in values if v != saved]
+        others = ["others"] if values is None else [toml_value(v) for v in values if v != saved]
         if others:
             shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
             found = f"trials with {setting} {shown} cannot start from {name}, which has {saved!r}"
-            mend = f"remove it, and write {setting} = {_toml(saved)} in [model]"
+            mend = f"remove it, and write {setting} = {toml_value(saved)} in [model]"
             yield config.problem(f"search.{key}", found, mend)
 
 
@@ -120,7 +124,3 @@ def _first_other(what: str, its: list[str], own: list[str]) -> str:
         if saved != here:
             return f"its {what} {place} is '{saved}', the study's '{here}'"
     return ""
-
-
-def _toml(value: Any) -> str:
-    return toml_value(value)

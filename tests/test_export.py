@@ -295,3 +295,25 @@ def test_other_versions_are_told_and_another_precision_is_refused(
     path.write_bytes(content_of(file.tensors, {**file.record, "data": data}))
     with pytest.raises(SetupError, match="its numbers are float64, JAX's float32; write jax"):
         sweeper.load_model(path, base_dir=study)
+
+
+def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
+    study: Path, loaded: SavedModel, tmp_path: Path
+) -> None:
+    """Its arrays are compared before the study starts, for its settings do not tell all."""
+    shutil.copy(study / "plants.csv", tmp_path)
+    text = STUDY.partition("model.units")[0] + STUDY.partition("choices = [4, 6] }\n")[2]
+    text = text.replace('"nets:build"', f'"nets:build"\nunits = {loaded.params["units"]}')
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    other = NETS.replace("self.out(", "self.more * self.out(").replace(
+        "scale: jax.Array", "scale: jax.Array\n    more: jax.Array"
+    )
+    (tmp_path / "nets.py").write_text(
+        other.replace("jnp.ones(units))", "jnp.ones(units), jnp.ones(1))"), encoding="utf-8"
+    )
+    config = sweeper.load_study(tmp_path / "study.toml", [f"results.dir={tmp_path / 'run'}"])
+
+    with pytest.raises(SetupError, match="there is no leaf model/more; use the versions and the"):
+        sweeper.run(config, continue_from=study / "best.safetensors")
+
+    assert not (tmp_path / "run").exists()

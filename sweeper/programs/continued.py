@@ -24,7 +24,7 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.leaves import parameters_of
 from sweeper.programs.program import Lane, Program, State
 from sweeper.programs.saved_file import SavedFile, read_saved
-from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED
+from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED, blank_of
 
 # optimizers that are one under two names
 _SAME = {"adamw": "adam"}
@@ -136,14 +136,27 @@ class Continued:
     @cached_property
     def _like(self) -> tuple[PyTree, PyTree]:
         """Shapes and dtypes of the model and of its optimizer's state, as they were saved."""
-        saved, its = self._saved, self._start
-        blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), saved.abstract())
-        trees = parameters_of(saved.model(blank)), saved.opt_state(blank, its.settings)
-        dtype = np.dtype(spec_of(its.file).dtype)  # which JAX, as it is set here, may not hold
+        blank = blank_of(self._saved)
+        moments = self._saved.opt_state(blank, self._start.settings)
+        return _as_saved((parameters_of(self._saved.model(blank)), moments), self._start)
 
-        def as_saved(leaf: Any) -> Any:
-            is_float = np.issubdtype(leaf.dtype, np.floating)
-            return np.zeros(leaf.shape, dtype if is_float else leaf.dtype)
 
-        model, moments = jax.tree.map(as_saved, trees)
-        return model, moments
+def check_leaves(program: Program, start: Start) -> None:
+    """Refuse a saved model whose arrays are not those that `program` trains.
+
+    Raises:
+        SetupError: it names those that differ.
+    """
+    like = parameters_of(program.model(blank_of(program)))
+    start.file.tree(MODEL, _as_saved(like, start))
+
+
+def _as_saved(tree: Any, start: Start) -> Any:
+    """`tree` in the precision of the saved model, which JAX, as it is set here, may not hold."""
+    dtype = np.dtype(spec_of(start.file).dtype)
+
+    def as_saved(leaf: Any) -> Any:
+        is_float = np.issubdtype(leaf.dtype, np.floating)
+        return np.zeros(leaf.shape, dtype if is_float else leaf.dtype)
+
+    return jax.tree.map(as_saved, tree)

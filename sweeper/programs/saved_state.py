@@ -48,13 +48,18 @@ def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, 
     return tensors
 
 
+def blank_of(program: Program) -> State:
+    """A state of the program in which everything is 0."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), program.abstract())
+
+
 def plain_state_of(file: SavedFile, program: Program, settings: Settings) -> PlainState:
     """What is in a saved model whose trial `program` would train.
 
     Raises:
         SetupError: a leaf is missing, is one too many, or does not fit.
     """
-    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), program.abstract())
+    blank = blank_of(program)
     like, rest = eqx.partition(program.model(blank), eqx.is_inexact_array)
 
     def model(under: str) -> eqx.Module:
