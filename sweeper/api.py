@@ -21,7 +21,7 @@ from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
 from sweeper.preview import Preview
-from sweeper.progress import Observer
+from sweeper.progress import Observer, Warned
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 from sweeper.scheduler import plan as scheduler
@@ -162,14 +162,16 @@ def run(
     *,
     fresh: bool = False,
     plan_file: Path | None = None,
+    continue_from: Path | None = None,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
 ) -> Status:
     """Run a study to its end, or go on with it; gives how it stands then.
 
     `stop` ends it after the round in training, with everything committed. `fresh` moves an old
-    run directory aside, `plan_file` is one that `plan --json` wrote. `observer` is told events,
-    from any thread.
+    run directory aside, `plan_file` is one that `plan --json` wrote. All trials start from the
+    saved model `continue_from`, if there is one; it is copied into the run directory, and a study
+    that goes on goes on with that. `observer` is told events, from any thread.
 
     Raises:
         SweeperError: the study cannot start, with what to mend.
@@ -178,16 +180,18 @@ def run(
     options.check(config)
     with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
+        from sweeper import starting
         from sweeper.executors.claims import check_fits, claim_device
         from sweeper.executors.fleet import fleet
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
         claim_device(config)
         run_dir = RunDir(config.run_dir)
+        start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
         executor = None
         if not prepared.is_kept:
             if (expected := blank(config)) and not run_dir.ledger.exists():
-                executor = stack.enter_context(fleet(config, expected, run_dir, tell))
+                executor = stack.enter_context(fleet(config, expected, run_dir, tell, start))
                 prepare_classes(config, expected, foreseen(config, expected, None), executor)
             import_module("sweeper.study_run")
         data = prepared()
@@ -195,9 +199,17 @@ def run(
         _check_models(config, data)
         given = None if plan_file is None else read_plan(plan_file)
         foresee = partial(foreseen, config, data, given=given)
-        held = stack.enter_context(session.opened(config, data.digest, foresee, fresh=fresh))
+        saved = None
+        if start is not None:
+            starting.check_fits(config, start, data)
+            saved = {"path": start.file.name, "digest": start.file.digest}
+            for warning in starting.told(config, start):
+                tell(Warned(warning))
+        held = stack.enter_context(
+            session.opened(config, data.digest, foresee, fresh=fresh, start=saved)
+        )
         if executor is None:
-            executor = stack.enter_context(fleet(config, data, run_dir, tell))
+            executor = stack.enter_context(fleet(config, data, run_dir, tell, start))
         stack.callback(executor.close)  # before another process may go on with the study
         executor.use(data)
         prepare_classes(config, data, held.forecast, executor)

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sweeper.commands import looking, machine, running, writing
+from sweeper.commands import looking, machine, models, running, writing
 from sweeper.commands.printing import print_shown
 from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
@@ -25,6 +25,7 @@ COMMANDS = (
     running.plan,
     looking.status,
     writing.trial,
+    models.export,
     machine.calibrate,
 )
 

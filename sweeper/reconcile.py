@@ -17,7 +17,8 @@ _FREE = (
     "execution.memory_fraction",
     "execution.retries",
     "execution.costs",
-    "results",
+    "results.dir",
+    "results.keep_models",
 )
 # How trials are asked, planned and cut into rounds: valid, but equal to an unbroken run up to here.
 _BOUNDARY = (
@@ -25,6 +26,8 @@ _BOUNDARY = (
     "schedule",
     "execution.strategy",
     "execution.lane_loop",
+    # where the best epoch counts, a lane carries its optimizer's state after it
+    "results.save_optimizer",
 )
 
 
@@ -66,6 +69,27 @@ def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
         )
         for change in changes
     ]
+
+
+def other_start(
+    config: StudyConfig, began: Mapping[str, str] | None, now: Mapping[str, str] | None
+) -> Iterator[Problem]:
+    """That trials started from another saved model when the study began.
+
+    Both have `path` and `digest` of it, None where weights are fresh.
+    """
+    if (None if began is None else began["digest"]) == (None if now is None else now["digest"]):
+        return
+    fresh = "start over with --fresh, which moves the old directory aside"
+    if began is None:
+        found, mend = "the study there began with fresh weights", "leave it out"
+    elif now is None:
+        found = f"its trials start from {began['path']}, and the copy of that is gone"
+        mend = "name the file again"
+    else:
+        found = f"{now['path']} is not {began['path']} as it was when the study there began"
+        mend = "leave it out to go on with the copy in the run directory"
+    yield Problem(str(config.run_dir), "--continue-from", found, f"{mend}, or {fresh}")
 
 
 def _is_free(change: Change) -> bool:

@@ -62,6 +62,20 @@ class RunDir:
         which = f"-{member}" if member else ""
         return self.models / f"trial-{number:06d}{which}.eqx"
 
+    def saved(self, number: int, member: int = 0) -> Path:
+        """The same with its digest, and the state of its optimizer where that is kept."""
+        return self.model(number, member).with_suffix(".safetensors")
+
+    @property
+    def started_from(self) -> Path:
+        """The saved model that all trials of the study start from, if they do."""
+        return self.root / "continued_from.safetensors"
+
+    @property
+    def preparation(self) -> Path:
+        """What a model has to be told of the study's data, for exports."""
+        return self.root / "preparation.json"
+
     @property
     def data(self) -> Path:
         """The prepared data of the study, for workers."""

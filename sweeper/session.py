@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import socket
 import time
 import uuid
@@ -21,7 +22,7 @@ from filelock import FileLock, Timeout
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError
 from sweeper.ledger import Ledger
-from sweeper.reconcile import Change, reconcile, refusals
+from sweeper.reconcile import Change, other_start, reconcile, refusals
 from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
@@ -54,9 +55,16 @@ Foresee = Callable[[Forecast | None], Forecast]
 
 @contextmanager
 def opened(
-    config: StudyConfig, data_digest: str, foresee: Foresee, *, fresh: bool = False
+    config: StudyConfig,
+    data_digest: str,
+    foresee: Foresee,
+    *,
+    fresh: bool = False,
+    start: Mapping[str, str] | None = None,
 ) -> Iterator[Session]:
     """The session of a study, which is its own until the block ends.
+
+    `start` has path and digest of the saved model that its trials start from, if they do.
 
     Raises:
         StudyError: the directory holds a study that this file cannot go on with.
@@ -79,13 +87,16 @@ def opened(
                 Ledger.create(staged).close()
         ledger = Ledger.open(run_dir.ledger)
         try:
-            boundaries = _joined(config, ledger, data_digest)
+            boundaries = _joined(config, ledger, data_digest, start)
             recorded = _recorded_forecast(ledger)
             forecast = foreseen if foreseen and recorded is None else foresee(recorded)
             if recorded is not None and forecast != recorded:
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
-            ledger.add_session(_record(config, data_digest, run_id, boundaries, forecast))
+            ledger.add_session(_record(config, data_digest, run_id, boundaries, forecast, start))
+            if start is not None and not run_dir.started_from.exists():
+                with replacing(run_dir.started_from, run_dir.staging) as staged:
+                    shutil.copyfile(start["path"], staged)
             if not run_dir.study_file.exists():
                 with replacing(run_dir.study_file, run_dir.staging) as staged:
                     staged.write_text(_as_run(config), encoding="utf-8")
@@ -105,7 +116,7 @@ def check(config: StudyConfig, data_digest: str) -> None:
     check_directory(config, run_dir)
     if run_dir.ledger.exists():
         with _held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
-            _joined(config, ledger, data_digest)
+            _joined(config, ledger, data_digest, None, asks_start=False)
 
 
 def check_directory(config: StudyConfig, run_dir: RunDir) -> None:
@@ -180,7 +191,14 @@ def _move_aside(run_dir: RunDir) -> None:
             run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
 
 
-def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[Change, ...]:
+def _joined(
+    config: StudyConfig,
+    ledger: Ledger,
+    data_digest: str,
+    start: Mapping[str, str] | None,
+    *,
+    asks_start: bool = True,
+) -> tuple[Change, ...]:
     """The session boundaries of going on with `ledger`; none for a new study."""
     sessions = ledger.sessions()
     if not sessions:
@@ -192,6 +210,8 @@ def _joined(config: StudyConfig, ledger: Ledger, data_digest: str) -> tuple[Chan
         problems = [*_changed_code(config, began["code"])]
     if not problems and began["data_digest"] != data_digest:
         problems = [_other(config, "data", "the data")]
+    if not problems and asks_start:
+        problems = [*other_start(config, began["continued_from"], start)]
     if problems:
         raise StudyError(problems)
     return found.boundary
@@ -231,12 +251,14 @@ def _record(
     run_id: str,
     boundaries: tuple[Change, ...],
     forecast: Forecast,
+    start: Mapping[str, str] | None,
 ) -> dict[str, Any]:
     return {
         "run_id": run_id,
         "study": config.canonical(),
         "data_digest": data_digest,
         "code": _code(config),
+        "continued_from": start,
         "boundaries": [asdict(change) for change in boundaries],
         "forecast": forecast.as_dict(),
         "started_at": time.time(),

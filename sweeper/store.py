@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 
 from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
-from sweeper.programs.checkpoint import CheckpointError, LaneFile
-from sweeper.programs.program import only_model
+from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.program import at_its_best, only_model, restored
+from sweeper.programs.saved_file import content_of
+from sweeper.programs.saved_state import tensors_of
+from sweeper.programs.tensors import CheckpointError
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 from sweeper.trial import CurveBlock, Scalar, TrialSpec
@@ -29,16 +35,17 @@ class RunStore:
     programs: Programs
 
     def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
-        """Write the models of a trial as Equinox serialises leaves, without optimizer state.
+        """Write the models of a trial as Equinox serialises leaves, and as saved models.
 
         One a member; the first is what readers are pointed to.
 
         Raises:
             SetupError: the state does not fit the model that the trial's settings build now.
         """
-        program = self.programs.exact(self.config.filled(spec.params))
+        settings = self.config.filled(spec.params)
+        program = self.programs.exact(settings)
         path = self.run_dir.checkpoints / checkpoint
-        like = only_model(program.abstract())
+        like = (at_its_best if settings.saves else only_model)(program.abstract())
         try:
             file = LaneFile(path, digest)
             states = [file.lane(spec.number, like, member) for member in self._members]
@@ -48,11 +55,37 @@ class RunStore:
         for member, state in zip(self._members, states, strict=True):
             model = self.run_dir.model(spec.number, member)
             with replacing(model, self.run_dir.staging) as staged:
-                eqx.tree_serialise_leaves(staged, program.model(state))
+                eqx.tree_serialise_leaves(staged, program.model(restored(state)))
+            saved = self.run_dir.saved(spec.number, member)
+            record = {"has_optimizer": settings.saves}
+            content = content_of(tensors_of(program, settings, state), record)
+            with replacing(saved, self.run_dir.staging) as staged:
+                staged.write_bytes(content)
+
+    def note_preparation(self, data: Dataset, spec: DataSpec) -> None:
+        """Write what a model has to be told of its data, for whoever exports one."""
+        if self.run_dir.preparation.exists():
+            return
+        folds = {"scale": data.fold_scale.tolist(), "shift": data.fold_shift.tolist()}
+        record = {
+            "spec": asdict(spec),
+            "feature_names": data.feature_names,
+            "class_names": data.class_names,
+            "one_logit": data.one_logit,
+            "transform": data.transform,
+            "folds": folds,
+        }
+        with replacing(self.run_dir.preparation, self.run_dir.staging) as staged:
+            staged.write_text(json.dumps(record), encoding="utf-8")
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:
         """Remove every checkpoint and model that is not named."""
-        kept = {self.run_dir.model(n, member).name for n in models for member in self._members}
+        kept = {
+            path(number, member).name
+            for number in models
+            for member in self._members
+            for path in (self.run_dir.model, self.run_dir.saved)
+        }
         _keep_only(self.run_dir.checkpoints, checkpoints)
         _keep_only(self.run_dir.models, kept)
 

@@ -118,13 +118,16 @@ def _full(run_dir: RunDir, error: OSError) -> Problem:
 
 
 def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:
-    programs = Programs(data_spec(config, data))
+    spec = data_spec(config, data)
+    programs = Programs(spec)
     program = programs.exact(config.filled({}))
+    store = RunStore(session.run_dir, config, programs)
+    store.note_preparation(data, spec)
     return Parts(
         config=config,
         ledger=session.ledger,
         executor=executor,
-        store=RunStore(session.run_dir, config, programs),
+        store=store,
         structure_of=structures(config, programs, session.forecast.lane_loop),
         policy=policy_of(config, rungs(config), session.forecast, session.largest_n_trials),
         metrics=program.metrics,

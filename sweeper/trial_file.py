@@ -13,6 +13,7 @@ from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, StudyError
 from sweeper.results.read import Results, open_results
+from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.parts_lattice import sizes_in
 from sweeper.scheduler.policy import lane_loop_of
@@ -37,16 +38,29 @@ def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
         SetupError: nothing was published in `run_dir`.
         StudyError: there is no such trial, or its model would not be found from there.
     """
+    config, row = trial_of(run_dir, number)
+    file = config.source.path
+    if written_to.parent.resolve() != file.parent:
+        _refuse_lost_modules(config, file.parent, written_to)
+    tables = trial_tables(config, row)
+    if "path" in tables["data"]:
+        tables["data"]["path"] = _found_from(tables["data"]["path"], file, written_to)
+    saved = RunDir(run_dir).started_from
+    start = f" --continue-from {saved}" if saved.exists() else ""
+    return _heading(config, row, f"{written_to}{start}") + toml_text(tables)
+
+
+def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[str, Any]]:
+    """The study of `run_dir`, and the row of one of its trials; of the best if None.
+
+    Raises:
+        SetupError: nothing was published in `run_dir`.
+        StudyError: there is no such trial.
+    """
     results = open_results(run_dir)
     row = _row(results, number)
     file = Path(results.study["study_file"])
-    config = parse(toml_text(_as_written(results.study["settings"])), file)
-    if written_to.parent.resolve() != file.parent:
-        _refuse_lost_modules(config, file.parent, written_to)
-    tables = _tables(config, row)
-    if "path" in tables["data"]:
-        tables["data"]["path"] = _found_from(tables["data"]["path"], file, written_to)
-    return _heading(config, row, written_to) + toml_text(tables)
+    return parse(toml_text(_as_written(results.study["settings"])), file), row
 
 
 def _as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,8 +90,8 @@ def _no_such(found: str, results: Results) -> Problem:
     return Problem(str(results.run_dir.root), "", found, f"name one that is there: {known}")
 
 
-def _tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
-    """All tables of the file, in its order."""
+def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
+    """All tables of the study file of one trial, in its order."""
     canonical = config.canonical()
     settings = config.filled(json.loads(row["params_json"]))
     for name in ("model", "optimizer", "train"):
@@ -118,7 +132,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
 def _in_order(name: str, table: Any) -> Any:
     """A table with the setting in front that says which settings it has."""
     first = DISCRIMINATORS.get(name)
-    return table if first is None else {first: table[first], **table}
+    return table if first is None or first not in table else {first: table[first], **table}
 
 
 def _found_from(path: str, study_file: Path, written_to: Path) -> str:
@@ -166,12 +180,13 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
             yield from _texts(inner, key)
 
 
-def _heading(config: StudyConfig, row: Mapping[str, Any], written_to: Path) -> str:
+def _heading(config: StudyConfig, row: Mapping[str, Any], run: str) -> str:
+    """What the file begins with; `run` is what to run it by."""
     ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
     train_s = row["train_s"] or 0.0
     return (
         f"# Trial {row['trial_number']} of the study {config.study.name}, to be run again.\n"
-        f"# Run: python -m sweeper run {written_to}\n"
+        f"# Run: python -m sweeper run {run}\n"
         f"# It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.\n"
         f"# Expect: a value of {row['value']}, bit for bit on the same machine and versions.\n"
     )

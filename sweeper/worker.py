@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class WorkerSetup:
     """What a worker is started with: paths and plain values; data travels as a file.
 
-    `cpus` are the cores it may use, all where there are none.
+    `cpus` are the cores it may use, all where there are none. `start` is the saved model that
+    trials start from, if they do.
     """
 
     config: StudyConfig
@@ -30,6 +31,7 @@ class WorkerSetup:
     checkpoints: Path
     cpus: tuple[int, ...]
     parent: int
+    start: Path | None = None
 
 
 _trainer: Trainer | None = None
@@ -49,9 +51,12 @@ def start(setup: WorkerSetup) -> None:
     from sweeper.data.dataset import Dataset
     from sweeper.executors.compiling import configure_jax
     from sweeper.executors.trainer import Trainer
+    from sweeper.programs.continued import read_start
 
-    configure_jax(setup.config.execution.precision, setup.config.execution.matmul_precision)
-    _trainer = Trainer(setup.config, Dataset.load(setup.data), setup.checkpoints)
+    config = setup.config
+    configure_jax(config.execution.precision, config.execution.matmul_precision)
+    saved = None if setup.start is None else read_start(setup.start, config.base_dir)
+    _trainer = Trainer(config, Dataset.load(setup.data), setup.checkpoints, saved)
 
 
 def train(work: Work, place: str) -> Outcome:

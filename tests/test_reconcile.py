@@ -53,6 +53,7 @@ BOUNDARY = [
     "schedule.round_epochs=2",
     "execution.strategy='auto'",
     "execution.lane_loop='vmap'",
+    "results.save_optimizer=true",
 ]
 FREE = [
     "study.timeout='1h'",

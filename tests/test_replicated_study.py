@@ -92,7 +92,10 @@ def test_every_replicate_of_the_best_is_kept(run: Path) -> None:
 
     assert len(best) == 2
     assert kept == sorted(
-        f"trial-{number:06d}{which}.eqx" for number in best for which in ("", "-1", "-2")
+        f"trial-{number:06d}{which}{kind}"
+        for number in best
+        for which in ("", "-1", "-2")
+        for kind in (".eqx", ".safetensors")
     )
 
 

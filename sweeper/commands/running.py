@@ -31,6 +31,12 @@ def run(
         Path | None,
         typer.Option("--plan", metavar="FILE", help="Go by the lattice that `plan --json` wrote."),
     ] = None,
+    continue_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--continue-from", metavar="FILE", help="Let trials start from what `export` wrote."
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +50,14 @@ def run(
         from sweeper import api  # takes seconds, so the view shows already
 
         with interruptible(view.say) as stop:
-            status = api.run(config, fresh=fresh, plan_file=plan_file, observer=view, stop=stop)
+            status = api.run(
+                config,
+                fresh=fresh,
+                plan_file=plan_file,
+                continue_from=continue_from,
+                observer=view,
+                stop=stop,
+            )
     run_dir = RunDir(config.run_dir)
     if as_json:
         print_json(status_record(run_dir, status))

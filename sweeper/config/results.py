@@ -20,3 +20,7 @@ class ResultsTable(Table):
     keep_models: NonNegativeInt = Field(
         default=5, description="of so many best trials weights are kept"
     )
+    save_optimizer: bool = Field(
+        default=False,
+        description="whether the state of the optimizer is kept with them, to train on from",
+    )

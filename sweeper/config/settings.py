@@ -54,8 +54,8 @@ class Settings:
     `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in. They are the study's, not
     the trial's: a searched dropout is compiled in even for the trial that drew 0. So are `keeps`,
     by which an epoch's weights are kept instead of the last, and `stops`, by which a trial ends
-    early; None where the program does neither. `base_dir` is where the user's modules are looked
-    up first.
+    early; None where the program does neither. `saves` says whether the state of its optimizer is
+    wanted at the end. `base_dir` is where the user's modules are looked up first.
     """
 
     model: ModelTable | PartsTable
@@ -65,6 +65,7 @@ class Settings:
     base_dir: Path
     keeps: Judge | None = None
     stops: Judge | None = None
+    saves: bool = False
 
     def has(self, part: str) -> bool:
         """Whether the optional part with this dotted key is compiled in."""

@@ -102,6 +102,7 @@ class StudyConfig(Table):
             base_dir=self.base_dir,
             keeps=self.keeps,
             stops=self.stops,
+            saves=self.results.save_optimizer,
         )
 
     def active(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -6,6 +6,7 @@ Reading the file needs NumPy alone: a worker imports neither pandas nor scikit-l
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
@@ -40,6 +41,8 @@ class Dataset:
     Where there are folds, the validation part is empty. `fold_of` is the fold that validates each
     row of the training part; its features times `fold_scale` plus `fold_shift`, both shaped
     (folds, n_features), are scaled as the fold's own training rows ask for.
+
+    `transform` is how a row as it is read becomes its features, as `Transform` is written as JSON.
     """
 
     x_train: NDArray[Any]
@@ -55,6 +58,7 @@ class Dataset:
     class_weights: tuple[float, ...] = ()
     one_logit: bool = False
     columns: tuple[Column, ...] = ()
+    transform: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))

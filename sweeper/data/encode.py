@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,22 @@ from sweeper.data.class_weights import class_weights
 from sweeper.data.dataset import Column, Dataset
 from sweeper.data.raw import RawData
 from sweeper.data.split import Parts
+from sweeper.data.transform import MISSING, UNKNOWN, Category, Scaling, Transform
+from sweeper.trial import Scalar
 
 Step = tuple[str, Any]
 
 _SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler}
-# ordinal places of a value that no training row has, and of a missing one
-_UNKNOWN, _MISSING = -1, -2
 
 
 def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
     """The dataset of `raw`: every row transformed by what its training rows say."""
-    x, feature_names = _features(config, raw, parts)
+    x, feature_names, transform = _features(config, raw, parts)
     y_mean, y_scale = (0.0,), (1.0,)
-    class_names, weights = (), ()
+    classes, class_names, weights = (), (), ()
     if config.train.target == "classes":
-        y, class_names = _classes(raw)
+        y, classes = _classes(raw)
+        class_names = raw.class_names or tuple(str(v).removesuffix(".0") for v in classes)
         weights = class_weights(config, class_names, y[parts.train])
     else:
         y, y_mean, y_scale = _numbers(config, raw, parts)
@@ -50,6 +52,7 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
         class_weights=weights,
         one_logit=config.train.loss == "binary_cross_entropy",
         columns=tuple(_column(raw, name) for name in (*raw.features, *raw.targets)),
+        transform=asdict(replace(transform, classes=classes)),
     )
 
 
@@ -73,8 +76,11 @@ def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray
 
 def _features(
     config: StudyConfig, raw: RawData, parts: Parts
-) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """All rows as a model sees them, and the name of each column: numbers first, then the rest."""
+) -> tuple[NDArray[Any], tuple[str, ...], Transform]:
+    """All rows as a model sees them, the name of each column, and what was done with them.
+
+    Numbers come first, then the rest.
+    """
     categories = [name for name in raw.features if raw.is_category(name)]
     numbers = [name for name in raw.features if name not in categories]
     features = raw.frame[numbers].astype(np.float64)
@@ -89,7 +95,51 @@ def _features(
     encoder.fit(features.iloc[parts.train])
     names = [name.partition("__")[2] for name in encoder.get_feature_names_out()]
     x = np.asarray(encoder.transform(features), config.execution.precision)
-    return x, tuple(names)
+    return x, tuple(names), _transform(config, raw, numbers, categories, encoder)
+
+
+def _transform(
+    config: StudyConfig, raw: RawData, numbers: list[str], categories: list[str], encoder: Any
+) -> Transform:
+    """What `encoder`, which was fitted, does with its columns."""
+    steps = {
+        name: dict(pipeline.steps) if isinstance(pipeline, Pipeline) else {}
+        for name, pipeline, columns in encoder.transformers_
+        if columns
+    }
+    number, category = steps.get("number", {}), steps.get("category", {})
+    fills = number["impute"].statistics_.tolist() if "impute" in number else ()
+    kinds = category["encode"].categories_ if "encode" in category else ()
+    filled = category["impute"].statistics_ if "impute" in category else [None] * len(kinds)
+    return Transform(
+        columns=tuple(raw.features),
+        numbers=tuple(numbers),
+        fills=tuple(fills),
+        scaling=_scaled_by(number.get("scale")),
+        categories=tuple(
+            Category(name, tuple(map(_scalar, values)), _scalar(fill))
+            for name, values, fill in zip(categories, kinds, filled, strict=True)
+        ),
+        one_hot=config.data.categorical == "onehot",
+        place_scaling=_scaled_by(category.get("scale")),
+        classes=(),
+    )
+
+
+def _scaled_by(scaler: Any) -> Scaling | None:
+    match scaler:
+        case None:
+            return None
+        case MinMaxScaler():
+            return Scaling(True, tuple(scaler.scale_.tolist()), tuple(scaler.min_.tolist()))
+        case _:
+            return Scaling(False, tuple(scaler.scale_.tolist()), tuple(scaler.mean_.tolist()))
+
+
+def _scalar(value: Any) -> Scalar | None:
+    """A value of a column as JSON has it, None where it is missing."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if value is None or value != value else value
 
 
 def _objects(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -129,17 +179,16 @@ def _encoding(config: StudyConfig) -> list[Step]:
         return [("encode", OneHotEncoder(handle_unknown="ignore", sparse_output=False))]
     encoder = OrdinalEncoder(
         handle_unknown="use_encoded_value",
-        unknown_value=_UNKNOWN,
-        encoded_missing_value=_MISSING,
+        unknown_value=UNKNOWN,
+        encoded_missing_value=MISSING,
     )
     return [("encode", encoder), *_scaling(config)]
 
 
-def _classes(raw: RawData) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """The class of every row, as its place among the sorted classes."""
+def _classes(raw: RawData) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    """The class of every row, as its place among the sorted classes, and these."""
     values, indices = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)
-    names = raw.class_names or tuple(str(value).removesuffix(".0") for value in values)
-    return indices.astype(np.int32), names
+    return indices.astype(np.int32), tuple(values.tolist())
 
 
 def _numbers(

@@ -28,6 +28,7 @@ from sweeper.executors.memory import (
     fraction_variable,
 )
 from sweeper.executors.trainer import Trainer
+from sweeper.programs.continued import Start
 from sweeper.progress import Observer
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
@@ -110,9 +111,13 @@ def _completed(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
 
 @contextmanager
 def fleet(
-    config: StudyConfig, data: Dataset, run_dir: RunDir, observer: Observer
+    config: StudyConfig,
+    data: Dataset,
+    run_dir: RunDir,
+    observer: Observer,
+    start: Start | None = None,
 ) -> Iterator[Fleet]:
-    """The threads and workers of a study, until the block ends.
+    """The threads and workers of a study, whose trials begin from `start`, until the block ends.
 
     This process's own memory share is set before JAX starts its client, unless the user chose one.
     """
@@ -120,8 +125,8 @@ def fleet(
     threads, workers = n_threads(config), n_workers(config)
     built = Fleet(
         data,
-        _inline(config, data, run_dir, observer, threads) if threads else None,
-        partial(_process, config, run_dir, observer, workers) if workers else None,
+        _inline(config, data, run_dir, observer, threads, start) if threads else None,
+        partial(_process, config, run_dir, observer, workers, start) if workers else None,
     )
     try:
         yield built
@@ -130,9 +135,14 @@ def fleet(
 
 
 def _inline(
-    config: StudyConfig, data: Dataset, run_dir: RunDir, observer: Observer, threads: int
+    config: StudyConfig,
+    data: Dataset,
+    run_dir: RunDir,
+    observer: Observer,
+    threads: int,
+    start: Start | None,
 ) -> InlineExecutor:
-    trainer = Trainer(config, data, run_dir.checkpoints)
+    trainer = Trainer(config, data, run_dir.checkpoints, start)
     return InlineExecutor(trainer, threads, observer, carried_fraction(os.environ))
 
 
@@ -141,6 +151,7 @@ def _process(
     run_dir: RunDir,
     observer: Observer,
     workers: int,
+    start: Start | None,
     data: Dataset,
 ) -> Queue:
     check_fits_workers(config, data)
@@ -158,6 +169,7 @@ def _process(
                 checkpoints=run_dir.checkpoints.absolute(),
                 cpus=worker_cpus(index, gpus, usable_cpus()),
                 parent=os.getpid(),
+                start=None if start is None else run_dir.started_from.absolute(),
             ),
             worker_environment(index, worker_fraction, gpus, os.environ),
         )

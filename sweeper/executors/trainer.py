@@ -23,10 +23,12 @@ from sweeper.executors.lanes import Start, abstract_lanes, judged_columns, resul
 from sweeper.executors.parts import device_parts
 from sweeper.executors.retry import failed
 from sweeper.programs.build import Programs
-from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
+from sweeper.programs.checkpoint import LaneFile, LaneName, write_lanes
+from sweeper.programs.continued import Start as SavedStart
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Program, State, only_model
+from sweeper.programs.program import Program, State, at_its_best, only_model
 from sweeper.programs.segment import Parts, Segment
+from sweeper.programs.tensors import CheckpointError
 from sweeper.scheduler import plan
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.trial import Failure, Reason, Scalar
@@ -46,12 +48,15 @@ class _Made:
 class Trainer:
     """Compiles each class once and trains its buckets; safe to use from several threads."""
 
-    def __init__(self, config: StudyConfig, data: Dataset, checkpoints: Path) -> None:
+    def __init__(
+        self, config: StudyConfig, data: Dataset, checkpoints: Path, start: SavedStart | None = None
+    ) -> None:
         self._config = config
+        self._start_from = start
         self._data = data
         self._checkpoints = checkpoints
         self._spec = data_spec(config, data)
-        self._programs = Programs(self._spec)
+        self._programs = Programs(self._spec, start)
         self._parts: dict[int, Parts] = {}
         self._made: dict[str, _Made] = {}
         self._lock = threading.Lock()
@@ -61,7 +66,8 @@ class Trainer:
         spec = data_spec(self._config, data)
         with self._lock:
             if spec != self._spec or not data.has_sizes_of(self._data):
-                self._spec, self._programs, self._made = spec, Programs(spec), {}
+                programs = Programs(spec, self._start_from)
+                self._spec, self._programs, self._made = spec, programs, {}
             self._data = data
             self._parts.clear()
 
@@ -168,9 +174,13 @@ class Trainer:
         found: dict[str, LaneFile] = {}
         for name in {lane.checkpoint for lane in work.bucket.lanes if lane.checkpoint}:
             try:
-                found[name] = LaneFile(self._checkpoints / name, work.digests[name])
+                file = LaneFile(self._checkpoints / name, work.digests[name])
             except CheckpointError as error:
                 _log.warning("its trials are trained again: %s", error)
+                continue
+            if file.other_versions:
+                _log.warning("%s was written by %s", name, file.other_versions)
+            found[name] = file
         return found
 
     def _compiled_for(self, work: Work) -> tuple[Compiled, float]:
@@ -193,24 +203,26 @@ class Trainer:
     ) -> tuple[str, str]:
         """Write each lane's own state, cut out of its padding.
 
-        Of a lane that has ended only the model is of use, and only until the round is closed.
+        Of a lane that has ended only the model is of use, or what its training would go on from
+        where that is to be saved, and only until the round is closed.
         """
         lanes = work.bucket.lanes
         file = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}.safetensors"
         states: dict[LaneName, State] = {}
         has_unfinished = False
         n_members = len(self._config.members)
-        for index, (lane, its) in enumerate(zip(lanes, settings, strict=True)):
+        for index, (lane, spec, its) in enumerate(zip(lanes, work.specs, settings, strict=True)):
             of_trial = slice(index * n_members, (index + 1) * n_members)
             ended = segment.ended is not None and bool(segment.ended[of_trial].all())
-            is_unfinished = lane.epoch_to < its.train.epochs and not ended
+            is_unfinished = lane.epoch_to < self._config.epochs_of(spec.params) and not ended
+            of_use = at_its_best if its.saves else only_model
             has_unfinished |= is_unfinished
             for member in range(n_members):
                 at = index * n_members + member
                 state = program.exact(
                     jax.tree.map(lambda leaf, at=at: leaf[at], segment.state), its
                 )
-                states[lane.number, member] = state if is_unfinished else only_model(state)
+                states[lane.number, member] = state if is_unfinished else of_use(state)
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
     def _place(self, place: str, memory_fraction: float | None) -> Place:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
@@ -22,9 +22,11 @@ from sweeper.models.part_networks import PartNetworks, traced_of
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.leaves import Leaves
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import hparams_of, schedule_steps
+from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
 from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
 from sweeper.randomness import generator, words
 
@@ -105,6 +107,52 @@ class Alternating:
     def model(self, state: State) -> eqx.Module:
         assert isinstance(state.model, Mapping)
         return self.parts.model(state.model)
+
+    def optimizer(self, settings: Settings) -> dict[str, optax.GradientTransformation]:
+        hparams = {
+            key: np.asarray(value, self.data.dtype)
+            for key, value in (settings.traced() | schedule_steps(settings, self.data)).items()
+        }
+        return {
+            part: plain_optimizer(
+                self._settings_of(part, settings), hparams_of(part, hparams, settings), network
+            )
+            for part, network in self.parts.networks
+        }
+
+    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
+        return {
+            part: plain_state(
+                self._settings_of(part, settings),
+                optimizer,
+                self.parts.by_name[part],
+                state.optimizer[part],
+                state.step,
+            )
+            for part, optimizer in self.optimizer(settings).items()
+        }
+
+    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
+        vectors = {
+            part: Leaves(network).vector(jax.tree.leaves(model.parts[part])).astype(self.data.dtype)
+            for part, network in self.parts.networks
+        }
+        return replace(state, model=vectors)
+
+    def with_opt_state(
+        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
+    ) -> State:
+        moments = {
+            part: lane_state(
+                saved.of_part(part),
+                settings.of_part(part),
+                network,
+                state.optimizer[part],
+                opt_state[part],
+            )
+            for part, network in self.parts.networks
+        }
+        return replace(state, optimizer=moments)
 
     def begin(self, state: State, lane: Lane) -> State:
         assert isinstance(state.model, Mapping)
@@ -229,14 +277,18 @@ class Alternating:
         phase: PhaseTable | None = None,
         name: str = "",
     ) -> optax.GradientTransformation:
-        its = self.settings.of_part(part)
         own = hparams_of(part, lane.hparams, self.settings)
         if phase is not None and f"train.phases.{name}.lr" in lane.hparams:
             own["optimizer.lr"] = lane.hparams[f"train.phases.{name}.lr"]
-        if not isinstance(self.settings.optimizer, OptimizersTable):
-            its = replace(its, parts=its.parts - {"optimizer.clip_norm"})
-        told = traced_of(part, lane.traced)
+        its, told = self._settings_of(part, self.settings), traced_of(part, lane.traced)
         return optimizer_of(its, own, told, self.parts.by_name[part], step)
+
+    def _settings_of(self, part: str, settings: Settings) -> Settings:
+        """Those of the optimizer of a part; one that is shared clips the norm of all together."""
+        its = settings.of_part(part)
+        if isinstance(settings.optimizer, OptimizersTable):
+            return its
+        return replace(its, parts=its.parts - {"optimizer.clip_norm"})
 
     @property
     def _train(self) -> AlternatingTable:

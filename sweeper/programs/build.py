@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from sweeper.config import Settings
 from sweeper.config.agreement import inputs_of, out_sizes
@@ -17,6 +18,7 @@ from sweeper.models.network import MlpNetwork, Network
 from sweeper.models.part_networks import PartNetworks
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.alternating import Alternating
+from sweeper.programs.continued import Continued, Start, spec_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
@@ -25,10 +27,14 @@ from sweeper.scheduler.parts_lattice import Sizes, sizes_in
 
 
 class Programs:
-    """The programs of a study, each made once: their abstract states take time to trace."""
+    """The programs of a study, each made once: their abstract states take time to trace.
 
-    def __init__(self, data: DataSpec) -> None:
+    Those of classes begin their trials from `start`, where it is given.
+    """
+
+    def __init__(self, data: DataSpec, start: Start | None = None) -> None:
         self._data = data
+        self._start = start
         self._known: dict[str, Program] = {}
         self._users: dict[UserNetwork, UserNetwork] = {}
 
@@ -36,7 +42,8 @@ class Programs:
         """The program of a class; `settings` are those of any of its trials."""
         class_id = program_class.class_id
         if class_id not in self._known:
-            self._known[class_id] = self._of_class(program_class, settings)
+            program = self._of_class(program_class, settings)
+            self._known[class_id] = self._continued(program, settings)
         return self._known[class_id]
 
     def _of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
@@ -53,6 +60,14 @@ class Programs:
         if isinstance(settings.train, AlternatingTable):
             return Alternating(settings, self._data, self._parts(settings))
         return Supervised(settings, self._data, self._exact_network(settings, self._data))
+
+    def _continued(self, program: Program, settings: Settings) -> Program:
+        start = self._start
+        if start is None:
+            return program
+        saved = Programs(spec_of(start.file)).exact(start.settings)
+        continued = Continued(program, self.exact(settings), saved, start, settings)
+        return cast(Program, continued)
 
     def n_parameters(self, settings: Settings) -> int:
         """How many numbers the model of a trial has, padding left out.

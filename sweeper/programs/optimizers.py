@@ -39,24 +39,34 @@ def optimizer_of(
     for the learning rate.
     """
     table = settings.sole_optimizer
-    clipping = [
-        transformation(hparams[key])
-        for key, transformation in _CLIPPING.items()
-        if settings.has(key)
-    ]
+    clipping = clipping_of(settings, hparams)
     if isinstance(table, UserOptimizerTable):
-        own = _users(settings, hparams, network, step)
-        return optax.chain(*clipping, _over_leaves(own, network))
-    direction = _DIRECTIONS[table.name](settings, hparams)
+        users = users_optimizer(settings, hparams, network, step)
+        return optax.chain(*clipping, _over_leaves(users, network))
+    direction = direction_of(settings, hparams)
     weight_decay = hparams["optimizer.weight_decay"]
     if table.elementwise:
         decay = optax.add_decayed_weights(weight_decay * network.decayed(traced))
         moved = (direction, decay)
     else:
-        decay = _decayed_leaves(weight_decay, network)
+        decay = decayed_leaves(weight_decay, network)
         moved = (_over_leaves(optax.chain(direction, decay), network),)
     rate = optax.scale_by_learning_rate(rate_of(settings, hparams, step))
     return optax.chain(*clipping, *moved, rate)
+
+
+def clipping_of(settings: Settings, hparams: Hparams) -> list[optax.GradientTransformation]:
+    """What gradients go through before an optimizer sees them."""
+    return [
+        transformation(hparams[key])
+        for key, transformation in _CLIPPING.items()
+        if settings.has(key)
+    ]
+
+
+def direction_of(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+    """What an optimizer of this package moves the parameters along."""
+    return _DIRECTIONS[settings.sole_optimizer.name](settings, hparams)
 
 
 def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
@@ -114,7 +124,7 @@ _CLIPPING: Mapping[str, Callable[[Any], optax.GradientTransformation]] = {
 }
 
 
-def _decayed_leaves(weight_decay: Any, network: Network) -> optax.GradientTransformation:
+def decayed_leaves(weight_decay: Any, network: Network) -> optax.GradientTransformation:
     """Decay of the arrays of a model, each by its own share."""
     shares = amounts_of(network.shapes(), network.decay)
     decays = {
@@ -124,7 +134,7 @@ def _decayed_leaves(weight_decay: Any, network: Network) -> optax.GradientTransf
     return optax.partition(decays, shares)
 
 
-def _users(
+def users_optimizer(
     settings: Settings, hparams: Hparams, network: Network, step: Number
 ) -> optax.GradientTransformation:
     """What the user's function gives for the keys of a lane; its floats are traced."""

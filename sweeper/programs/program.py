@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import equinox as eqx
 import numpy as np
@@ -21,10 +22,14 @@ Parameters = PyTree[Float[AnyArray, " parameters"]]
 
 
 class Kept(eqx.Module):
-    """The parameters after the best epoch so far, and its `score`, of which more is better."""
+    """The parameters after the best epoch so far, and its `score`, of which more is better.
+
+    Where optimizer states are saved, `training` is the whole state of the lane after that epoch.
+    """
 
     model: Parameters
     score: Float[AnyArray, ""]
+    training: State | None = None
 
 
 class Patience(eqx.Module):
@@ -63,6 +68,17 @@ def restored(state: State) -> State:
 def only_model(state: State) -> State:
     """What of `state` its trial is judged by, without what training alone has use for."""
     return State(restored(state).model, None, None)  # type: ignore[arg-type]
+
+
+def in_training(state: State) -> State:
+    """What training needs to go on from, without what it was to choose from."""
+    return replace(state, kept=None, patience=None)
+
+
+def at_its_best(state: State) -> State:
+    """All of the training state after the epoch that a trial is judged by."""
+    kept = None if state.kept is None else state.kept.training
+    return in_training(state) if kept is None else kept
 
 
 class Batch(eqx.Module):
@@ -157,6 +173,30 @@ class Program(Protocol):
 
     def model(self, state: State) -> eqx.Module:
         """The model with the parameters of `state`, as Equinox has it."""
+        ...
+
+    def optimizer(self, settings: Settings) -> Any:
+        """The optimizer of a trial as Optax has it, over the arrays of the model.
+
+        One for each part by its name, where the model has several.
+        """
+        ...
+
+    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
+        """What that optimizer's state is in `state`, without padding, in NumPy arrays."""
+        ...
+
+    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
+        """`state`, a trial's own, with the arrays of this model as its parameters."""
+        ...
+
+    def with_opt_state(
+        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
+    ) -> State:
+        """`state`, a trial's own, with what `opt_state` gave for a trial of `saved`.
+
+        The optimizers of both are the same, their schedules need not be.
+        """
         ...
 
     def begin(self, state: State, lane: Lane) -> State:

@@ -11,18 +11,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sweeper.config import Settings
 from sweeper.models.network import Network
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.leaves import Leaves
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import schedule_steps
-from sweeper.programs.program import Batch, Hparams, Lane, Metrics, State, measured
+from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
+from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
 from sweeper.randomness import generator, words
 
 
@@ -76,6 +79,26 @@ class Supervised:
 
     def model(self, state: State) -> eqx.Module:
         return self.network.model(state.model)
+
+    def optimizer(self, settings: Settings) -> optax.GradientTransformation:
+        # arrays, as a lane has them: with numbers of Python Optax computes some in float32
+        hparams = self._hparams(settings).items()
+        arrays = {key: np.asarray(value, self.data.dtype) for key, value in hparams}
+        return plain_optimizer(settings, arrays, self.network)
+
+    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
+        optimizer = self.optimizer(settings)
+        return plain_state(settings, optimizer, self.network, state.optimizer, state.step)
+
+    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
+        vector = Leaves(self.network).vector(jax.tree.leaves(model))
+        return replace(state, model=vector.astype(self.data.dtype))
+
+    def with_opt_state(
+        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
+    ) -> State:
+        moments = lane_state(saved, settings, self.network, state.optimizer, opt_state)
+        return replace(state, optimizer=moments)
 
     def begin(self, state: State, lane: Lane) -> State:
         moments = self._optimizer(lane, 0).init(state.model)

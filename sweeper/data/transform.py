@@ -1,0 +1,167 @@
+"""How a row as it is read becomes what a model takes in: values as JSON has them, and NumPy alone.
+
+It is what scikit-learn's transformers were fitted to, so that a model can be used without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.trial import Scalar
+
+# ordinal places of a value that no training row has, and of a missing one
+UNKNOWN, MISSING = -1, -2
+
+
+class UnfitRowsError(ValueError):
+    """Rows that a model was not trained for; the message says what is wrong, and the mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """`(x - shift) / scale`, or `x * scale + shift` where it is to a range."""
+
+    to_range: bool
+    scale: tuple[float, ...]
+    shift: tuple[float, ...]
+
+    def of(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The columns `x`, scaled."""
+        scale, shift = np.array(self.scale), np.array(self.shift)
+        return x * scale + shift if self.to_range else (x - shift) / scale
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A column that is encoded value by value; None among `values` is a missing one.
+
+    `fill` stands for a missing value, None where that is a value of its own.
+    """
+
+    name: str
+    values: tuple[Scalar | None, ...]
+    fill: Scalar | None = None
+
+    def places(self, column: Sequence[Any]) -> NDArray[np.int64]:
+        """The place of each value among `values`; `UNKNOWN` where it is none of them."""
+        known = {value: place for place, value in enumerate(self.values)}
+        filled = (self.fill if value is None else value for value in column)
+        return np.array([known.get(value, UNKNOWN) for value in filled], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What is done with the `columns` of a study, which stand in the order of its data.
+
+    `fills` are what gaps of `numbers` are filled with, empty where there may be none. `classes`
+    are the values of the target by index, empty where the target is numbers.
+    """
+
+    columns: tuple[str, ...]
+    numbers: tuple[str, ...]
+    fills: tuple[float, ...]
+    scaling: Scaling | None
+    categories: tuple[Category, ...]
+    one_hot: bool
+    place_scaling: Scaling | None
+    classes: tuple[Scalar, ...]
+
+    @staticmethod
+    def from_dict(body: Mapping[str, Any]) -> Transform:
+        """The transform that was written as JSON."""
+        return Transform(
+            columns=tuple(body["columns"]),
+            numbers=tuple(body["numbers"]),
+            fills=tuple(body["fills"]),
+            scaling=_scaling(body["scaling"]),
+            categories=tuple(
+                Category(one["name"], tuple(one["values"]), one["fill"])
+                for one in body["categories"]
+            ),
+            one_hot=body["one_hot"],
+            place_scaling=_scaling(body["place_scaling"]),
+            classes=tuple(body["classes"]),
+        )
+
+    def of(self, rows: Any) -> NDArray[np.float64]:
+        """What a model takes in for `rows`, shaped (rows, features).
+
+        They are a DataFrame or a mapping with these columns, or an array of them in their order.
+
+        Raises:
+            UnfitRowsError: a column is missing, or holds what the model cannot be given.
+        """
+        columns = self._columns(rows)
+        parts = [self._numbers(columns)] if self.numbers else []
+        parts += [self._places(columns)] if self.categories else []
+        return np.concatenate(parts, axis=1)
+
+    def _columns(self, rows: Any) -> Mapping[str, Any]:
+        if hasattr(rows, "columns") and hasattr(rows, "iloc"):
+            from sweeper.data.columns import plain  # pandas, which only who has rows of it needs
+
+            rows = plain(rows[[name for name in self.columns if name in rows]])[0]
+        if isinstance(rows, Mapping) or hasattr(rows, "columns"):
+            missing = [f"'{name}'" for name in self.columns if name not in rows]
+            if missing:
+                raise UnfitRowsError(f"no column {', '.join(missing)}; the model takes it in")
+            return {name: rows[name] for name in self.columns}
+        table = np.asarray(rows)
+        table = table.reshape(len(table), -1) if table.ndim > 1 else table
+        if table.ndim != 2 or table.shape[1] != len(self.columns):
+            raise UnfitRowsError(
+                f"an array shaped {table.shape}; give one row an example, of "
+                f"{len(self.columns)} columns: {', '.join(self.columns[:5])}, ..."
+            )
+        return {name: table[:, place] for place, name in enumerate(self.columns)}
+
+    def _numbers(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        x = np.stack([_number(name, columns[name]) for name in self.numbers], axis=1)
+        if self.fills:
+            x = np.where(np.isnan(x), np.array(self.fills), x)
+        for name, column in zip(self.numbers, x.T, strict=True):
+            if not np.isfinite(column).all():
+                count = (~np.isfinite(column)).sum()
+                found = f"{count} values of column '{name}' are missing or infinite"
+                raise UnfitRowsError(f"{found}; fill them: the study did not say how (data.impute)")
+        return x if self.scaling is None else self.scaling.of(x)
+
+    def _places(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        every = [(one, one.places(_values(columns[one.name]))) for one in self.categories]
+        if self.one_hot:
+            # a value that no training row has is zeros
+            return np.concatenate(
+                [places[:, None] == np.arange(len(one.values)) for one, places in every], axis=1
+            ).astype(np.float64)
+        x = np.stack([_ordinal(one, places) for one, places in every], axis=1)
+        return x if self.place_scaling is None else self.place_scaling.of(x)
+
+
+def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:
+    if body is None:
+        return None
+    return Scaling(body["to_range"], tuple(body["scale"]), tuple(body["shift"]))
+
+
+def _number(name: str, column: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(column, np.float64)
+    except (TypeError, ValueError) as error:
+        raise UnfitRowsError(f"column '{name}' holds no numbers ({error}); write some") from error
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a column as Python has them, None where there is none."""
+    values = np.asarray(column, object).tolist()
+    return [None if value is None or value != value else value for value in values]
+
+
+def _ordinal(one: Category, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    if None not in one.values:
+        return places.astype(np.float64)
+    return np.where(places == one.values.index(None), MISSING, places).astype(np.float64)

@@ -1,0 +1,162 @@
+"""Trials that start from a saved model: its weights instead of fresh ones, and its moments.
+
+All trials of such a study have the structure of the model. Their steps count from 0, so that a
+schedule of the learning rate begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from sweeper.config import Settings, parse
+from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.writing import toml_text
+from sweeper.errors import Problem, SetupError
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.leaves import parameters_of
+from sweeper.programs.program import Lane, Program, State
+from sweeper.programs.saved_file import SavedFile, read_saved
+from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED, blank_of
+
+# optimizers that are one under two names
+_SAME = {"adamw": "adam"}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A saved model that trials start from, and the settings of the trial that it was."""
+
+    file: SavedFile
+    settings: Settings
+
+    def has_moments_for(self, settings: Settings) -> bool:
+        """Whether it holds what the optimizer of a trial with `settings` goes on from."""
+        is_same = optimizers_of(self.settings) == optimizers_of(settings)
+        is_averaged = self.settings.has("train.ema"), settings.has("train.ema")
+        return self.file.record["has_optimizer"] and is_same and len({*is_averaged}) == 1
+
+
+def read_start(path: Path, base_dir: Path) -> Start:
+    """The saved model at `path`, for a study in `base_dir`.
+
+    Raises:
+        SweeperError: it is damaged, or what it says of itself cannot be read.
+    """
+    file = read_saved(path)
+    return Start(file, settings_of(file, base_dir))
+
+
+def settings_of(file: SavedFile, base_dir: Path) -> Settings:
+    """The settings of the trial that was saved; modules of the user's are in `base_dir`.
+
+    Raises:
+        SetupError: it is one of a run directory, which says nothing of its trial.
+    """
+    if "settings" not in file.record:
+        raise alone(file)
+    text = toml_text(file.record["settings"])
+    return parse(text, base_dir.absolute() / Path(file.name).name).filled({})
+
+
+def alone(file: SavedFile) -> SetupError:
+    """That a file of a run directory says nothing of its trial."""
+    mend = "name what `python -m sweeper export` wrote of it"
+    return SetupError(Problem(file.name, "", "the weights of a run directory alone", mend))
+
+
+def spec_of(file: SavedFile) -> DataSpec:
+    """What a program needs to know of the data that a saved model was trained on."""
+    spec: Mapping[str, Any] = file.record["data"]["spec"]
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()}
+    return DataSpec(**values)
+
+
+def optimizers_of(settings: Settings) -> dict[str, str]:
+    """The optimizer of each part of a model, the part '' where it is of one."""
+    table = settings.optimizer
+    several = table.by_part if isinstance(table, OptimizersTable) else {"": table}
+    return {part: _SAME.get(one.name, one.name) for part, one in several.items()}
+
+
+class Continued:
+    """`program`, whose trials begin with what `start` holds; all else is the program's own.
+
+    `own` trains the same trials without padding, `saved` is the one that trained the saved model.
+    """
+
+    def __init__(
+        self, program: Program, own: Program, saved: Program, start: Start, settings: Settings
+    ) -> None:
+        self._program = program
+        self._own = own
+        self._saved = saved
+        self._start = start
+        self._settings = settings
+        self._has_moments = start.has_moments_for(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        """The state of a trial before its first step, in NumPy arrays, at step 0."""
+        file, fresh = self._start.file, self._own.init(number, settings, replicate)
+        like, like_moments = self._like
+        judged = self._own.with_model(fresh, file.tree(MODEL, like))
+        if not self._has_moments:
+            return self._program.padded(judged, settings)
+        state = self._own.with_opt_state(
+            judged, file.tree(OPTIMIZER, like_moments), self._start.settings, settings
+        )
+        if fresh.average is not None:
+            state = self._own.with_model(state, file.tree(TRAINED, like))
+            state = replace(state, average=judged.model)
+        return self._program.padded(state, settings)
+
+    def in_phase(self, name: str) -> Program:
+        """The program of one phase alone."""
+        program = self._program.in_phase(name)
+        continued = Continued(program, self._own, self._saved, self._start, self._settings)
+        return cast(Program, continued)
+
+    def begin(self, state: State, lane: Lane) -> State:
+        """`state` at step 0 with what is made inside the compiled program."""
+        begun = self._program.begin(state, lane)
+        if not self._has_moments:
+            return begun
+        return replace(begun, optimizer=state.optimizer, average=state.average)
+
+    @cached_property
+    def _like(self) -> tuple[PyTree, PyTree]:
+        """Shapes and dtypes of the model and of its optimizer's state, as they were saved."""
+        blank = blank_of(self._saved)
+        moments = self._saved.opt_state(blank, self._start.settings)
+        return _as_saved((parameters_of(self._saved.model(blank)), moments), self._start)
+
+
+def check_leaves(program: Program, start: Start) -> None:
+    """Refuse a saved model whose arrays are not those that `program` trains.
+
+    Raises:
+        SetupError: it names those that differ.
+    """
+    like = parameters_of(program.model(blank_of(program)))
+    start.file.tree(MODEL, _as_saved(like, start))
+
+
+def _as_saved(tree: Any, start: Start) -> Any:
+    """`tree` in the precision of the saved model, which JAX, as it is set here, may not hold."""
+    dtype = np.dtype(spec_of(start.file).dtype)
+
+    def as_saved(leaf: Any) -> Any:
+        is_float = np.issubdtype(leaf.dtype, np.floating)
+        return np.zeros(leaf.shape, dtype if is_float else leaf.dtype)
+
+    return jax.tree.map(as_saved, tree)

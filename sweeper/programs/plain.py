@@ -1,0 +1,142 @@
+"""Optimizers as Optax has them, over the arrays of a model, and what their state is in a lane's.
+
+A lane's optimizer works on one vector, is made anew at each step and is told the learning rate of
+the step. To go on without sweeper there is one that is made once, with the numbers of a trial and
+with its schedule, whose state holds the count of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Int, PyTree
+from numpy.typing import NDArray
+
+from sweeper.config import Settings
+from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.models.network import Network
+from sweeper.programs.leaves import Leaves
+from sweeper.programs.optimizers import clipping_of, decayed_leaves, direction_of, users_optimizer
+from sweeper.programs.schedules import rate_of
+
+
+class Remade(NamedTuple):
+    """The state of an optimizer that is made anew at each step, and how many steps it has made."""
+
+    inner: Any
+    steps: Int[Array, ""]
+
+
+def plain_optimizer(
+    settings: Settings, hparams: Mapping[str, Any], network: Network
+) -> optax.GradientTransformation:
+    """The optimizer of a trial, whose numbers are `hparams`, over the arrays of its model."""
+
+    def users(step: Any) -> optax.GradientTransformation:
+        return users_optimizer(settings, hparams, network, step)
+
+    is_constant = not has_schedule(settings)
+    clipping = clipping_of(settings, hparams)
+    if isinstance(settings.sole_optimizer, UserOptimizerTable):
+        return optax.chain(*clipping, users(0) if is_constant else _remade(users))
+    return optax.chain(
+        *clipping,
+        direction_of(settings, hparams),
+        decayed_leaves(hparams["optimizer.weight_decay"], network),
+        optax.scale_by_learning_rate(
+            rate_of(settings, hparams, 0)
+            if is_constant
+            else lambda count: rate_of(settings, hparams, jnp.asarray(count))
+        ),
+    )
+
+
+def plain_state(
+    settings: Settings,
+    optimizer: optax.GradientTransformation,
+    network: Network,
+    moments: PyTree,
+    step: Any,
+) -> PyTree[NDArray[Any]]:
+    """What the state of `optimizer`, the plain one, is where a lane has `moments` after `step`."""
+    leaves = Leaves(network)
+    like = abstract_state(optimizer, network)
+    found: list[Any] = [*_spread(settings, network, leaves, moments)]
+    if has_schedule(settings):
+        found.append(step)  # which comes last
+    arrays = [
+        np.asarray(leaf, expected.dtype)
+        for leaf, expected in zip(found, jax.tree.leaves(like), strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(like), arrays)
+
+
+def lane_state(
+    saved: Settings, settings: Settings, network: Network, like: PyTree, opt_state: PyTree
+) -> PyTree[NDArray[Any]]:
+    """A lane's moments, as `like` has them, from what `plain_state` gave for a trial of `saved`.
+
+    The optimizers of both are the same, their schedules need not be.
+    """
+    leaves, given = Leaves(network), jax.tree.leaves(opt_state)
+    if has_schedule(saved):
+        given.pop()
+    arrays: list[NDArray[Any]] = []
+    for leaf in jax.tree.leaves(like):
+        is_vector = _is_vector(settings, network, leaf)
+        taken = [given.pop(0) for _ in (leaves.places if is_vector else (0,))]
+        array = leaves.vector(taken) if is_vector else np.asarray(taken[0])
+        assert array.shape == leaf.shape, "both are states of one optimizer"
+        arrays.append(array.astype(leaf.dtype))
+    assert not given, "both are states of one optimizer"
+    return jax.tree.unflatten(jax.tree.structure(like), arrays)
+
+
+def has_schedule(settings: Settings) -> bool:
+    """Whether the plain optimizer counts steps for its learning rate."""
+    return settings.sole_optimizer.schedule.name != "constant"
+
+
+def abstract_state(optimizer: optax.GradientTransformation, network: Network) -> PyTree:
+    """Shapes and dtypes of the plain optimizer's state."""
+
+    def fresh(vector: Array) -> PyTree:
+        return optimizer.init(eqx.filter(network.model(vector), eqx.is_inexact_array))
+
+    dtype = jax.tree.leaves(network.model())[0].dtype
+    return eqx.filter_eval_shape(fresh, jax.ShapeDtypeStruct((network.n_parameters,), dtype))
+
+
+def _spread(
+    settings: Settings, network: Network, leaves: Leaves, moments: PyTree
+) -> Iterator[NDArray[Any]]:
+    """The leaves of a lane's optimizer state, each vector as the arrays of the model."""
+    for leaf in jax.tree.leaves(moments):
+        if _is_vector(settings, network, leaf):
+            yield from leaves.of(np.asarray(leaf))
+        else:
+            yield leaf
+
+
+def _is_vector(settings: Settings, network: Network, leaf: Any) -> bool:
+    """Whether it has one number a parameter; some optimizers keep whole arrays instead."""
+    return settings.sole_optimizer.elementwise and leaf.shape == (network.n_parameters,)
+
+
+def _remade(made: Callable[[Any], optax.GradientTransformation]) -> optax.GradientTransformation:
+    """The optimizer that `made` gives for the count of steps before it."""
+
+    def init(params: Any) -> Remade:
+        return Remade(made(0).init(params), jnp.zeros((), jnp.int32))
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Remade]:
+        moved, inner = made(state.steps).update(updates, state.inner, params)
+        return moved, Remade(inner, state.steps + 1)
+
+    return optax.GradientTransformation(init, update)

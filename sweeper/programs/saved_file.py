@@ -1,0 +1,136 @@
+"""Saved models: a trial's weights, and all that it takes to use them, in one safetensors file.
+
+Its header names every leaf with shape, dtype and a digest of its own, so that what is damaged can
+be told; the digest of the file is that of its header. Nothing in it is run when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import NDArray
+
+from sweeper.errors import Problem, SetupError
+from sweeper.programs.tensors import (
+    CheckpointError,
+    Tensors,
+    fitted,
+    other_versions,
+    packed,
+    unpacked,
+    versions,
+)
+
+_Tree = TypeVar("_Tree", bound=PyTree)
+
+FORMAT = 1
+_HEADER, _DIGEST = "sweeper", "digest"
+_WRITE_AGAIN = "write it again with `python -m sweeper export`, or take another copy"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A file that was read and found whole; `record` is what it says besides its tensors."""
+
+    name: str
+    record: Mapping[str, Any]
+    tensors: Tensors
+    digest: str
+
+    @property
+    def other_versions(self) -> str:
+        """Which libraries wrote it in another version than is here; empty if none did."""
+        return other_versions(self.record["versions"])
+
+    def has(self, under: str) -> bool:
+        """Whether there are leaves below this path."""
+        return any(name.startswith(f"{under}/") for name in self.tensors)
+
+    def tree(self, under: str, like: _Tree) -> _Tree:
+        """The tree below a path, with structure, shapes and dtypes of `like`.
+
+        Raises:
+            SetupError: they differ; it says in which leaf.
+        """
+        try:
+            return fitted(self.tensors, like, under)
+        except CheckpointError as error:
+            by = f" (written by {self.other_versions})" if self.other_versions else ""
+            mend = "use the versions and the code that it was written with"
+            raise SetupError(Problem(self.name, "", f"{error}{by}", mend)) from error
+
+
+def content_of(
+    tensors: Tensors, record: Mapping[str, Any], written_by: Mapping[str, str] | None = None
+) -> bytes:
+    """The content of a file of `tensors` that says `record` of itself, values that JSON has.
+
+    `written_by` are the versions of the libraries whose tensors they are, those here if None.
+    """
+    leaves = {
+        name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype), "digest": _digest_of(leaf)}
+        for name, leaf in sorted(tensors.items())
+    }
+    header = {**record, "format": FORMAT, "versions": written_by or versions(), "leaves": leaves}
+    text = json.dumps(header, sort_keys=True, allow_nan=False)
+    return packed(tensors, {_HEADER: text, _DIGEST: _digest(text.encode())})
+
+
+def read_saved(path: Path) -> SavedFile:
+    """The file at `path`, every leaf of it checked.
+
+    Raises:
+        SetupError: it cannot be read, is none of these, or is damaged; it says where.
+    """
+    try:
+        tensors, metadata = unpacked(path.read_bytes())
+    except (OSError, CheckpointError) as error:
+        told = error.strerror if isinstance(error, OSError) else f"no saved model: {error}"
+        mend = "name a file that `python -m sweeper export` wrote"
+        raise SetupError(Problem(str(path), "", str(told), mend)) from error
+    text = metadata.get(_HEADER)
+    if text is None:
+        mend = "name a file that `python -m sweeper export` wrote"
+        raise SetupError(Problem(str(path), "", "no saved model of sweeper", mend))
+    digest = _digest(text.encode())
+    if digest != metadata.get(_DIGEST):
+        raise SetupError(Problem(str(path), "", "its header is damaged", _WRITE_AGAIN))
+    record = json.loads(text)
+    if record["format"] != FORMAT:
+        found = f"of format {record['format']}, this program reads {FORMAT}"
+        raise SetupError(Problem(str(path), "", found, "use the version of sweeper that wrote it"))
+    damaged = [*_damaged(tensors, record["leaves"])]
+    if damaged:
+        raise SetupError([Problem(str(path), leaf, what, _WRITE_AGAIN) for leaf, what in damaged])
+    return SavedFile(str(path), record, tensors, digest)
+
+
+def _damaged(tensors: Tensors, leaves: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Each leaf that is not what the header says, and what is wrong with it."""
+    found: list[tuple[str, str]] = []
+    for name, expected in leaves.items():
+        leaf = tensors.get(name)
+        if leaf is None:
+            found.append((name, "the leaf is missing"))
+        elif (list(leaf.shape), str(leaf.dtype)) != (expected["shape"], expected["dtype"]):
+            what = f"{leaf.dtype}{list(leaf.shape)}, and its header says otherwise"
+            found.append((name, what))
+        elif _digest_of(leaf) != expected["digest"]:
+            found.append((name, "the leaf is damaged"))
+    found += [(name, "a leaf that its header does not name") for name in tensors.keys() - leaves]
+    return found
+
+
+def _digest_of(leaf: NDArray[Any]) -> str:
+    return _digest(np.ascontiguousarray(leaf).tobytes())
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()

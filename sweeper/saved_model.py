@@ -1,0 +1,161 @@
+"""A trained model away from its study, as plain Equinox and Optax objects."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.config import Settings
+from sweeper.config.alternating import AlternatingTable
+from sweeper.data.transform import Transform
+from sweeper.errors import Problem, SetupError
+from sweeper.programs.build import Programs
+from sweeper.programs.continued import alone, settings_of, spec_of
+from sweeper.programs.saved_file import read_saved
+from sweeper.programs.saved_state import PlainState, plain_state_of
+from sweeper.saved_code import Code
+
+
+class OtherVersionsWarning(UserWarning):
+    """A saved model fits in every leaf, but other versions of libraries wrote it."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What `load_model` gives.
+
+    `model` maps one example, scaled and encoded as its study did, to logits or to scaled targets.
+    `optimizer` is one of Optax over the arrays of the model, with the numbers of the trial;
+    `opt_state` is its state, None where the study did not keep it, and goes with `trained`: that
+    is `model`, unless `train.ema` had its average measured. `info` is all that the file says:
+    study, trial, params, value, settings, versions.
+    """
+
+    state: PlainState
+    settings: Settings
+    info: Mapping[str, Any]
+    digest: str
+
+    @property
+    def model(self) -> Any:
+        """The model with the weights by which its trial was judged."""
+        return self.state.model
+
+    @property
+    def trained(self) -> Any:
+        """The model that training would go on from."""
+        return self.state.trained
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer of the trial, by part where there are several; its `init` gives a state."""
+        return self.state.optimizer
+
+    @property
+    def opt_state(self) -> Any:
+        """Its state after the epoch of the weights; None without `results.save_optimizer`."""
+        return self.state.opt_state
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What the trial drew, by column."""
+        return self.info["params"]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """What the model takes in, after scaling and encoding."""
+        return tuple(self.info["data"]["feature_names"])
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes by index; empty for numbers."""
+        return tuple(self.info["data"]["class_names"])
+
+    def features(self, rows: Any) -> NDArray[Any]:
+        """What the model takes in for rows as its study read them, in the study's precision.
+
+        They are a DataFrame with the columns of the study, or an array of them in their order.
+
+        Raises:
+            UnfitRowsError: a column is missing, or holds what it cannot be given.
+        """
+        data = self.info["data"]
+        x = Transform.from_dict(data["transform"]).of(rows).astype(data["spec"]["dtype"])
+        fold = data["fold"]
+        if fold is None:
+            return x
+        return x * np.array(fold["scale"], x.dtype) + np.array(fold["shift"], x.dtype)
+
+    def outputs(self, rows: Any) -> NDArray[Any]:
+        """What the model gives for rows as its study read them: logits, or scaled targets."""
+        from sweeper.models.user import evaluated
+
+        outputs = jax.vmap(lambda x: evaluated(self.model, x))(self.features(rows))
+        train = self.settings.train
+        if isinstance(train, AlternatingTable):  # of the part that is compared with the data
+            assert train.of_data is not None, "a study without one is refused"
+            outputs = outputs[train.by_loss[train.of_data].of]
+        return np.asarray(outputs)
+
+    def predict(self, rows: Any) -> NDArray[Any]:
+        """The class of each row, as its study's data calls it, or its numbers in their own unit.
+
+        Of one target they are shaped (rows,), of several (rows, targets).
+        """
+        outputs, data = self.outputs(rows), self.info["data"]
+        if not data["class_names"]:
+            numbers = outputs * np.array(data["spec"]["y_scale"]) + np.array(data["spec"]["y_mean"])
+            return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+        chosen = outputs[:, 0] > 0 if data["one_logit"] else np.argmax(outputs, axis=1)
+        return np.array(data["transform"]["classes"])[chosen.astype(int)]
+
+    def probabilities(self, rows: Any) -> NDArray[Any]:
+        """The probability of each class, shaped (rows, classes).
+
+        Raises:
+            ValueError: the model predicts numbers.
+        """
+        if not self.info["data"]["class_names"]:
+            raise ValueError("the model predicts numbers, which have no probabilities; use predict")
+        outputs = self.outputs(rows)
+        if self.info["data"]["one_logit"]:  # the log-odds of the second
+            outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
+        return np.asarray(jax.nn.softmax(outputs, axis=1))
+
+
+def load_model(
+    path: Path | str, *, base_dir: Path | str | None = None, trust_code: bool = False
+) -> SavedModel:
+    """The model that `sweeper export` wrote to `path`, every leaf of it checked.
+
+    A model of your own is built by its function, of a module in `base_dir`, or else beside the
+    file, in the current directory or where its study was. `trust_code` runs the text of the module
+    that the file carries where it is in none of them: only for files that you trust.
+
+    Raises:
+        SweeperError: it is damaged, or cannot be built here; the message tells the mend.
+    """
+    file = read_saved(Path(path))
+    if "settings" not in file.record:
+        raise alone(file)
+    spec = spec_of(file)
+    if spec.dtype == "float64" and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        mend = 'write jax.config.update("jax_enable_x64", True) before'
+        raise SetupError(Problem(str(path), "", "its numbers are float64, JAX's float32", mend))
+    if file.other_versions:
+        told = f"{path}: every leaf fits, but it was written by {file.other_versions}"
+        warnings.warn(told, OtherVersionsWarning, stacklevel=2)
+    given = [] if base_dir is None else [Path(base_dir)]
+    places = [*given, Path(path).parent, Path.cwd(), Path(file.record["base_dir"])]
+    code = Code.from_dict(file.record["code"])
+    settings = settings_of(file, code.found(str(path), places, trust_code))
+    program = Programs(spec).exact(settings)
+    state = plain_state_of(file, program, settings)
+    return SavedModel(state, settings, file.record, file.digest)

@@ -1,0 +1,79 @@
+"""What a saved model does with a row is what its study did, without scikit-learn."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.data.preparation import prepare
+from sweeper.data.transform import Transform, UnfitRowsError
+from tests.data.conftest import MakeStudy
+from tests.data.test_encoding import CSV, DROP, FRAME, PARTS, TABLE, x_of
+
+ROWS = FRAME.iloc[np.concatenate(PARTS)]
+
+
+def transform(make_study: MakeStudy, data: str, table: str = TABLE) -> Transform:
+    """What a study of this data saves, as it is read from JSON."""
+    return Transform.from_dict(json.loads(json.dumps(prepare(make_study(data, table)).transform)))
+
+
+@pytest.mark.parametrize("scale", ["standard", "minmax", "none"])
+@pytest.mark.parametrize("categorical", ["onehot", "ordinal"])
+@pytest.mark.parametrize("impute", ['"median"', '"most_frequent"', "{ constant = -9 }"])
+def test_rows_become_what_they_were_to_the_study(
+    scale: str, categorical: str, impute: str, make_study: MakeStudy
+) -> None:
+    data = f'{CSV}{DROP}scale = "{scale}"\nimpute = {impute}\ncategorical = "{categorical}"\n'
+    data += 'categorical_columns = ["month"]\n'
+
+    x = transform(make_study, data).of(ROWS)
+
+    np.testing.assert_array_equal(x, x_of(prepare(make_study(data, TABLE))))
+
+
+def test_rows_may_be_an_array_or_a_mapping_and_have_more_columns(make_study: MakeStudy) -> None:
+    learnt = transform(make_study, f'{CSV}{DROP}impute = "median"\n')
+    rows = ROWS.assign(other=1)[[*reversed(ROWS.columns), "other"]]
+
+    expected = learnt.of(ROWS)
+
+    assert learnt.columns == ("size", "month", "colour")
+    np.testing.assert_array_equal(learnt.of(rows), expected)
+    np.testing.assert_array_equal(learnt.of(ROWS[list(learnt.columns)].to_numpy()), expected)
+    np.testing.assert_array_equal(learnt.of(rows.to_dict("list")), expected)
+
+
+def test_classes_are_what_the_data_calls_them(make_study: MakeStudy) -> None:
+    text = transform(make_study, f'{CSV}{DROP}impute = "median"\n')
+    numbers = pd.DataFrame({"a": np.arange(40.0), "kind": np.arange(40) % 3 + 7})
+
+    assert text.classes == ("apple", "fig", "pear")
+    assert transform(make_study, CSV, numbers.to_csv(index=False)).classes == (7, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (ROWS.drop(columns="month"), "no column 'month'; the model takes it in"),
+        (np.zeros((4, 2)), "an array shaped (4, 2); give one row an example, of 3 columns"),
+        (ROWS.assign(size="large"), "column 'size' holds no numbers"),
+        (
+            ROWS.assign(size=0.0, month=np.nan),
+            "60 values of column 'month' are missing or infinite; fill them",
+        ),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(
+    rows: object, message: str, make_study: MakeStudy
+) -> None:
+    whole = FRAME.fillna({"size": 0.0, "colour": "red"}).to_csv(index=False)
+    learnt = transform(make_study, CSV + DROP, whole)
+
+    with pytest.raises(UnfitRowsError) as refusal:
+        learnt.of(rows)
+
+    assert message in str(refusal.value)

@@ -1,0 +1,204 @@
+"""`--continue-from`: the trials of a study start from a saved model, and go on with the same."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeper
+from sweeper import api
+from sweeper.config import StudyConfig
+from sweeper.errors import SetupError, StudyError
+from sweeper.export import export
+from sweeper.ledger import Ledger
+from sweeper.progress import Event, RoundClosed, Warned
+from sweeper.results.digest import deterministic_digest
+from sweeper.rundir import RunDir
+from tests.command_line import STUDY, CommandLine
+
+FIRST = STUDY.replace("n_trials = 12", "n_trials = 2").replace("epochs = 4", "epochs = 3")
+FIRST = FIRST.partition("train.epochs")[0] + '\n[execution]\nstrategy = "exact"\nworkers = 0\n'
+SAVING = "results.save_optimizer=true"
+
+
+def run(
+    directory: Path, name: str, *overrides: str, start: Path | None = None, fresh: bool = False
+) -> tuple[RunDir, list[str]]:
+    """A study run in `directory`/`name`, and what it warned of."""
+    told: list[str] = []
+
+    def observer(event: Event) -> None:
+        told.extend([event.message] if isinstance(event, Warned) else [])
+
+    config = configured(directory, name, *overrides)
+    assert api.run(config, continue_from=start, observer=observer, fresh=fresh).state == "finished"
+    return RunDir(config.run_dir), told
+
+
+def configured(directory: Path, name: str, *overrides: str) -> StudyConfig:
+    (directory / "study.toml").write_text(FIRST, encoding="utf-8")
+    own = (f"results.dir={directory / name}", "execution.threads=1", *overrides)
+    return sweeper.load_study(directory / "study.toml", own)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a study has ended whose best model is in saved.safetensors."""
+    directory = tmp_path_factory.mktemp("continued")
+    first, _ = run(directory, "first", SAVING)
+    export(first.root, None, 0, directory / "saved.safetensors")
+    export(first.root, None, 0, directory / "copy.safetensors")
+    trials = sweeper.open_results(first.root).best(2)["trial_number"]
+    export(first.root, int(trials[1]), 0, directory / "other.safetensors")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def continued(directory: Path) -> RunDir:
+    """A study of three trials that started from it."""
+    more = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
+    run_dir, told = run(directory, "more", *more, start=directory / "saved.safetensors")
+    assert told == []
+    return run_dir
+
+
+def test_trials_start_from_the_saved_weights(directory: Path, continued: RunDir) -> None:
+    best = sweeper.open_results(directory / "first").best(1).iloc[0]
+    metrics = sweeper.open_results(continued.root).metrics()
+    first = metrics[(metrics["metric"] == "val_loss") & (metrics["epoch"] == 1)]["value"]
+    fresh = sweeper.open_results(directory / "first").metrics()
+    begun = fresh[(fresh["metric"] == "val_loss") & (fresh["epoch"] == 1)]["value"]
+
+    assert len(first) == 3
+    np.testing.assert_allclose(first, best["value"], rtol=0.1)
+    assert first.max() < begun.min()
+
+
+def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
+    directory: Path, continued: RunDir, tmp_path: Path
+) -> None:
+    """Ended after its first round and gone on with, it comes to the rows of the unbroken one."""
+    saved = tmp_path / "saved.safetensors"
+    saved.write_bytes((directory / "saved.safetensors").read_bytes())
+    settings = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
+    config = configured(directory, f"{tmp_path.name}/cut", *settings)
+    stop = threading.Event()
+
+    def observer(event: Event) -> None:
+        if isinstance(event, RoundClosed):
+            stop.set()
+
+    status = api.run(config, continue_from=saved, observer=observer, stop=stop)
+    assert status.state == "interrupted"
+    saved.unlink()
+
+    cut, _ = run(directory, f"{tmp_path.name}/cut", *settings)
+
+    assert deterministic_digest(cut) == deterministic_digest(continued)
+    with closing(Ledger.open(cut.ledger)) as ledger:
+        records = [session["continued_from"] for session in ledger.sessions()]
+    digest = sweeper.load_model(directory / "saved.safetensors").digest
+    assert [record["digest"] for record in records] == [digest, digest]
+    assert records[0]["path"] == str(saved)
+
+    cut.started_from.unlink()
+    with pytest.raises(StudyError) as gone:
+        api.run(config)
+    assert f"its trials start from {saved}, and the copy of that is gone" in str(gone.value)
+    assert api.run(config, continue_from=directory / "copy.safetensors").state == "finished"
+    assert cut.started_from.read_bytes() == (directory / "copy.safetensors").read_bytes()
+
+
+def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) -> None:
+    settings = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
+    config = configured(directory, "more", *settings)
+    for config_, start, message in (
+        (config, "other", "is not "),
+        (configured(directory, "first", SAVING), "saved", "began with fresh weights; leave it out"),
+    ):
+        with pytest.raises(StudyError) as refusal:
+            api.run(config_, continue_from=directory / f"{start}.safetensors")
+        assert message in str(refusal.value)
+        assert "--continue-from: " in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "messages"),
+    [
+        (
+            ("model.width=9", "model.activation=tanh", "model.dropout=0.1"),
+            [
+                "model.width: 9, and the model in {start} has 8; write width = 8",
+                "model.activation: 'tanh', and the model in {start} has 'relu'; "
+                'write activation = "relu"',
+            ],
+        ),
+        (
+            ("search.model.width={type='int', low=6, high=8}",),
+            [
+                "search.model.width: trials with width 6, 7 cannot start from {start}, which has "
+                "8; remove it, and write width = 8 in [model]",
+            ],
+        ),
+        (
+            ("data.name=iris", "train.batch_size=16"),
+            ["data: {start} is of other data: it has 13 feature names, the study 4; start from"],
+        ),
+    ],
+)
+def test_a_study_whose_trials_cannot_start_from_it_is_refused(
+    overrides: tuple[str, ...], messages: list[str], directory: Path
+) -> None:
+    start = directory / "saved.safetensors"
+    with pytest.raises(StudyError) as refusal:
+        run(directory, "refused", *overrides, start=start)
+
+    problems = [str(problem) for problem in refusal.value.problems]
+    assert len(problems) == len(messages)
+    for problem, message in zip(problems, messages, strict=True):
+        assert message.format(start=start) in problem
+    assert not (directory / "refused").exists()
+
+
+def test_the_command_takes_the_file(directory: Path, command: CommandLine) -> None:
+    command.write(FIRST)
+    wider = ("--set", "model.width=9", "--continue-from", str(directory / "saved.safetensors"))
+
+    refused = command("run", "study.toml", *wider)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("--set: model.width: 9, and the model in ")
+
+
+def test_what_is_no_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.safetensors"
+    content = (directory / "saved.safetensors").read_bytes()
+    damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for path, message in (
+        (damaged, "the leaf is damaged"),
+        (tmp_path / "none", "No such file"),
+        (directory / "first" / "models" / "trial-000000.safetensors", "a run directory alone"),
+    ):
+        with pytest.raises(SetupError, match=message):
+            run(directory, "refused", start=path)
+
+
+def test_another_optimizer_starts_fresh_and_says_so(directory: Path) -> None:
+    """In a worker, which has the model from the run directory."""
+    sgd = ("optimizer={name='sgd', lr=1e-3}", "study.n_trials=1", "train.epochs=1")
+    workers = ("execution.strategy=process", "execution.workers=1")
+    best = sweeper.open_results(directory / "first").best(1).iloc[0]
+
+    run_dir, told = run(directory, "sgd", *sgd, *workers, start=directory / "saved.safetensors")
+
+    row = sweeper.open_results(run_dir.root).trial(0)
+    assert row is not None
+    assert (row["state"], row["place"]) == ("COMPLETE", "worker 0")
+    assert row["value"] == pytest.approx(best["value"], rel=0.1)
+    assert told == [
+        "trials of sgd start with its weights and a fresh optimizer: the saved state is of adam"
+    ]

@@ -1,0 +1,319 @@
+"""A trial's model is taken home as one file, and is there what it was to its study."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+from safetensors.numpy import load, save
+
+import sweeper
+from sweeper.errors import SetupError, StudyError, SweeperError
+from sweeper.export import export
+from sweeper.saved_model import OtherVersionsWarning, SavedModel
+from tests.command_line import CommandLine
+from tests.processes import ROOT
+
+NETS = """
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+class Gated(eqx.Module):
+    gate: eqx.nn.Linear
+    out: eqx.nn.Linear
+    scale: jax.Array
+
+    def __call__(self, x):
+        return self.out(jnp.tanh(self.gate(x)) * self.scale)
+
+
+def build(in_size, out_size, units, key):
+    first, second = jax.random.split(key)
+    gate, out = eqx.nn.Linear(in_size, units, key=first), eqx.nn.Linear(units, out_size, key=second)
+    return Gated(gate, out, jnp.ones(units))
+"""
+STUDY = """\
+version = 1
+[study]
+name = "plants"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 4
+replicates = 2
+sampler = { name = "grid" }
+[data]
+source = "csv"
+path = "plants.csv"
+target = "height"
+impute = "median"
+split = { val = 0.25, test = 0.0 }
+[model]
+kind = "python"
+function = "nets:build"
+[optimizer]
+name = "adam"
+lr = 1e-2
+schedule = { name = "cosine" }
+[train]
+loss = "mse"
+epochs = 3
+batch_size = 16
+[search]
+model.units = { type = "categorical", choices = [4, 6] }
+optimizer.lr = { type = "categorical", choices = [1e-3, 1e-2] }
+[execution]
+strategy = "exact"
+threads = 1
+workers = 0
+[results]
+dir = "run"
+keep_models = 3
+save_optimizer = true
+"""
+RNG = np.random.default_rng(0)
+ROWS = pd.DataFrame(
+    {
+        "water": np.where(RNG.random(80) < 0.1, np.nan, RNG.normal(5, 2, 80)),
+        "soil": RNG.choice(["clay", "loam", "sand"], 80),
+        "height": RNG.normal(30, 10, 80),
+    }
+)
+# what a fresh interpreter is told to do, which knows nothing of the study
+ELSEWHERE = """
+import sys
+import numpy as np, pandas as pd, sweeper
+model = sweeper.load_model(sys.argv[1], trust_code=True)
+np.save(sys.argv[3], model.predict(pd.read_csv(sys.argv[2])))
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a study that has ended, with its best model exported."""
+    directory = tmp_path_factory.mktemp("plants")
+    ROWS.to_csv(directory / "plants.csv", index=False)
+    (directory / "nets.py").write_text(NETS, encoding="utf-8")
+    (directory / "study.toml").write_text(STUDY, encoding="utf-8")
+    run_dir = directory / "run"
+    sweeper.run(sweeper.load_study(directory / "study.toml", [f"results.dir={run_dir}"]))
+    export(run_dir, None, 0, directory / "best.safetensors")
+    return directory
+
+
+@pytest.fixture
+def loaded(study: Path) -> SavedModel:
+    return sweeper.load_model(study / "best.safetensors")
+
+
+def test_predictions_are_those_of_the_weights_that_were_kept(
+    study: Path, loaded: SavedModel
+) -> None:
+    """The weights as Equinox wrote them, in a network built here, on features scaled by hand."""
+    row = sweeper.open_results(study / "run").best(1).iloc[0]
+    units = int(row["params_units"])
+    namespace: dict[str, Any] = {"__name__": "plain_nets"}
+    exec(NETS, namespace)
+    built = namespace["build"](in_size=4, out_size=1, units=units, key=jax.random.key(1))
+    net = eqx.tree_deserialise_leaves(study / "run" / row["model_path"], built)
+    config = sweeper.load_study(study / "study.toml")
+    from sweeper.data.preparation import prepare
+
+    data = prepare(config)
+    outputs = np.asarray(jax.vmap(net)(data.x_val))[:, 0]
+    expected = outputs * data.y_scale[0] + data.y_mean[0]
+    heights = data.y_val[:, 0] * data.y_scale[0] + data.y_mean[0]
+    of_val = np.concatenate([np.flatnonzero(np.isclose(ROWS["height"], h)) for h in heights])
+
+    assert loaded.params == {"units": units, "lr": row["params_lr"]}
+    assert loaded.feature_names == data.feature_names
+    assert loaded.info["trial"] == row["trial_number"]
+    np.testing.assert_array_equal(loaded.features(ROWS.iloc[of_val]), data.x_val)
+    np.testing.assert_allclose(loaded.predict(ROWS.iloc[of_val]), expected, rtol=1e-5)
+
+
+def test_a_fresh_interpreter_elsewhere_predicts_the_same(
+    study: Path, loaded: SavedModel, tmp_path: Path
+) -> None:
+    """From the file alone: the module of the user's is in it, and is run because it is trusted."""
+    shutil.copy(study / "best.safetensors", tmp_path)
+    record = tmp_path / "best.safetensors"
+    moved = study.with_name("moved")
+    study.rename(moved)  # neither study nor module is where it was
+    try:
+        arguments = [str(record), str(moved / "plants.csv"), str(tmp_path / "out.npy")]
+        done = subprocess.run(
+            [sys.executable, "-c", ELSEWHERE, *arguments],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        with pytest.raises(SetupError) as untrusted:
+            sweeper.load_model(record)
+    finally:
+        moved.rename(study)
+
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), loaded.predict(ROWS))
+    assert "its model comes from nets.py, which is not beside it; put the file there" in str(
+        untrusted.value
+    )
+    (tmp_path / "nets.py").write_text(NETS.replace("tanh", "sin"), encoding="utf-8")
+    study.rename(moved)
+    try:
+        with pytest.raises(SetupError, match="which is another one in"):
+            sweeper.load_model(record)
+    finally:
+        moved.rename(study)
+
+
+def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel) -> None:
+    parameters = eqx.filter(loaded.model, eqx.is_inexact_array)
+    gradients = jax.tree.map(lambda leaf: leaf * 0, parameters)
+
+    updates, state = loaded.optimizer.update(gradients, loaded.opt_state, parameters)
+
+    assert isinstance(loaded.optimizer, optax.GradientTransformation)
+    assert jax.tree.structure(updates) == jax.tree.structure(parameters)
+    counts = [int(leaf) for leaf in jax.tree.leaves(state) if leaf.shape == ()]
+    assert counts == [3 * 3 + 1] * 2, "of Adam and of the schedule, after 3 epochs of 3 steps"
+    assert loaded.trained is loaded.model
+    fresh = loaded.optimizer.init(parameters)
+    assert jax.tree.structure(fresh) == jax.tree.structure(loaded.opt_state)
+
+
+def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
+    done = command("export", str(study / "run"), "--member", "1", "-o", "out/mine.safetensors")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "written to out/mine.safetensors; "
+        '`sweeper.load_model("out/mine.safetensors")` loads it in Python\n'
+    )
+    path = command.directory / "out" / "mine.safetensors"
+    assert sweeper.load_model(path, base_dir=study).info["replicate"] == 1
+    again = command("export", str(study / "study.toml"))
+    assert again.returncode == 2
+    assert "a file, and no run directory" in again.stderr
+
+
+def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path: Path) -> None:
+    trials = sweeper.open_results(study / "run").trials().set_index("trial_number")
+    kept = [int(number) for number in trials.index[trials["model_path"].notna()]]
+    other = next(number for number in trials.index if number not in kept)
+    first, second = tmp_path / "0.safetensors", tmp_path / "1.safetensors"
+
+    assert export(study / "run", kept[0], 0, first) == kept[0]
+    export(study / "run", kept[0], 1, second)
+
+    one, two = (sweeper.load_model(path, base_dir=study) for path in (first, second))
+    assert (one.info["replicate"], two.info["replicate"]) == (0, 1)
+    assert not np.allclose(one.predict(ROWS), two.predict(ROWS))
+    for number, member, path, message in (
+        (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; name one of"),
+        (kept[0], 2, tmp_path / "x", "has 2 members, and no member 2; write 0 to 1"),
+        (kept[0], 0, first, "there is such a file already; name another with -o, or remove it"),
+        (99, 0, tmp_path / "x", "no trial 99 has ended; name one that is there: 0 to 3"),
+    ):
+        with pytest.raises(StudyError) as refusal:
+            export(study / "run", number, member, path)
+        assert message in str(refusal.value)
+    with pytest.raises(SetupError, match="the weights of a run directory alone"):
+        sweeper.load_model(study / "run" / "models" / f"trial-{kept[0]:06d}.safetensors")
+
+
+def changed(content: bytes, **metadata: str) -> bytes:
+    """The file with other metadata."""
+    head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    return save(load(content), metadata={**head, **metadata})
+
+
+def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: Path) -> None:
+    content = (study / "best.safetensors").read_bytes()
+    path = tmp_path / "best.safetensors"
+    tensors = load(content)
+    head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    name = "model/gate/weight"
+    flipped = tensors[name].copy()
+    flipped.view(np.uint8).flat[0] ^= 1
+    swapped = {"model/gate/bias": tensors["model/scale"], "model/scale": tensors["model/gate/bias"]}
+    less = {key: leaf for key, leaf in tensors.items() if key != name}
+    cases = {
+        f"{name}: the leaf is damaged": save({**tensors, name: flipped}, metadata=head),
+        "model/gate/bias: the leaf is damaged": save({**tensors, **swapped}, metadata=head),
+        f"{name}: the leaf is missing": save(less, metadata=head),
+        "model/more: a leaf that its header does not name": save(
+            {**tensors, "model/more": flipped}, metadata=head
+        ),
+        f"{name}: float32[1]": save({**tensors, name: flipped.ravel()[:1]}, metadata=head),
+        "its header is damaged": changed(content, sweeper=head["sweeper"].replace("plants", "x")),
+        "no saved model of sweeper": save(tensors),
+        "no saved model: ": content[:-1],
+    }
+    for message, damaged in cases.items():
+        path.write_bytes(damaged)
+        with pytest.raises(SetupError) as refusal:
+            sweeper.load_model(path)
+        assert message in str(refusal.value)
+    path.unlink()
+    with pytest.raises(SweeperError, match="No such file"):
+        sweeper.load_model(path)
+
+
+def test_other_versions_are_told_and_another_precision_is_refused(
+    study: Path, tmp_path: Path
+) -> None:
+    from sweeper.programs.saved_file import content_of, read_saved
+
+    file, path = read_saved(study / "best.safetensors"), tmp_path / "best.safetensors"
+    versions = {**file.record["versions"], "optax": "0.0.1"}
+    path.write_bytes(content_of(file.tensors, file.record, versions))
+    with pytest.warns(OtherVersionsWarning, match=r"was written by optax 0\.0\.1, and here is"):
+        sweeper.load_model(path, base_dir=study)
+
+    settings = json.loads(json.dumps(file.record["settings"]))
+    settings["optimizer"]["name"] = "sgd"
+    del settings["optimizer"]["b1"], settings["optimizer"]["b2"], settings["optimizer"]["eps"]
+    path.write_bytes(content_of(file.tensors, {**file.record, "settings": settings}))
+    with pytest.raises(SetupError, match="there is no leaf optimizer/0/trace/gate/weight"):
+        sweeper.load_model(path, base_dir=study)
+
+    spec = {**file.record["data"]["spec"], "dtype": "float64"}
+    data = {**file.record["data"], "spec": spec}
+    path.write_bytes(content_of(file.tensors, {**file.record, "data": data}))
+    with pytest.raises(SetupError, match="its numbers are float64, JAX's float32; write jax"):
+        sweeper.load_model(path, base_dir=study)
+
+
+def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
+    study: Path, loaded: SavedModel, tmp_path: Path
+) -> None:
+    """Its arrays are compared before the study starts, for its settings do not tell all."""
+    shutil.copy(study / "plants.csv", tmp_path)
+    text = STUDY.partition("model.units")[0] + STUDY.partition("choices = [4, 6] }\n")[2]
+    text = text.replace('"nets:build"', f'"nets:build"\nunits = {loaded.params["units"]}')
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    other = NETS.replace("self.out(", "self.more * self.out(").replace(
+        "scale: jax.Array", "scale: jax.Array\n    more: jax.Array"
+    )
+    (tmp_path / "nets.py").write_text(
+        other.replace("jnp.ones(units))", "jnp.ones(units), jnp.ones(1))"), encoding="utf-8"
+    )
+    config = sweeper.load_study(tmp_path / "study.toml", [f"results.dir={tmp_path / 'run'}"])
+
+    with pytest.raises(SetupError, match="there is no leaf model/more; use the versions and the"):
+        sweeper.run(config, continue_from=study / "best.safetensors")
+
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,83 @@
+"""What a saved model makes of a network's outputs: classes as the data calls them, or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweeper.config import parse
+from sweeper.data.transform import Scaling, Transform
+from sweeper.programs.saved_state import PlainState
+from sweeper.saved_model import SavedModel
+from tests.command_line import STUDY
+
+ROWS = np.array([[1.0, 2.0], [3.0, -4.0], [-5.0, 0.5]])
+
+
+def saved(
+    classes: Sequence[Any] = (),
+    y_scale: Sequence[float] = (1.0,),
+    y_mean: Sequence[float] = (0.0,),
+    one_logit: bool = False,
+    scaling: Scaling | None = None,
+    fold: Mapping[str, Sequence[float]] | None = None,
+    keeps: int = 2,
+) -> SavedModel:
+    """A model that gives the first `keeps` of its features, and what its file says of the data."""
+    transform = Transform(("a", "b"), ("a", "b"), (), scaling, (), True, None, tuple(classes))
+    data = {
+        "spec": {"dtype": "float32", "y_scale": y_scale, "y_mean": y_mean},
+        "feature_names": ["a", "b"],
+        "class_names": [str(name) for name in classes],
+        "one_logit": one_logit,
+        "transform": asdict(transform),
+        "fold": fold,
+    }
+    settings = parse(STUDY, Path("study.toml")).filled({})
+    model: Any = lambda x: x[:keeps]  # noqa: E731
+    optimizer: Any = None
+    return SavedModel(PlainState(model, model, optimizer, None), settings, {"data": data}, "")
+
+
+def test_the_largest_of_the_outputs_is_the_class() -> None:
+    model = saved(classes=("fig", "pear"))
+
+    assert model.predict(ROWS).tolist() == ["pear", "fig", "pear"]
+    odds = np.exp(ROWS)
+    np.testing.assert_allclose(
+        model.probabilities(ROWS), odds / odds.sum(axis=1, keepdims=True), rtol=1e-6
+    )
+
+
+def test_one_output_is_the_log_odds_of_the_second_class() -> None:
+    model = saved(classes=(7, 9), one_logit=True, keeps=1)
+
+    assert model.predict(ROWS).tolist() == [9, 9, 7]
+    of_second = 1 / (1 + np.exp(-ROWS[:, 0]))
+    expected = np.stack([1 - of_second, of_second], axis=1)
+    np.testing.assert_allclose(model.probabilities(ROWS), expected, rtol=1e-5)
+
+
+def test_numbers_are_in_their_own_unit() -> None:
+    several = saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0))
+    one = saved(y_scale=(2.0,), y_mean=(1.0,), keeps=1)
+
+    np.testing.assert_allclose(several.predict(ROWS), ROWS * [2, 10] + [1, -1])
+    np.testing.assert_allclose(one.predict(ROWS), ROWS[:, 0] * 2 + 1)
+    with pytest.raises(ValueError, match="which have no probabilities; use predict"):
+        one.probabilities(ROWS)
+
+
+def test_features_are_scaled_as_the_fold_of_the_member_was() -> None:
+    scaling = Scaling(to_range=False, scale=(2.0, 4.0), shift=(1.0, 0.0))
+    fold = {"scale": [3.0, 1.0], "shift": [0.5, -0.5]}
+
+    x = saved(scaling=scaling, fold=fold).features(ROWS)
+
+    np.testing.assert_allclose(x, (ROWS - [1, 0]) / [2, 4] * [3, 1] + [0.5, -0.5], rtol=1e-6)
+    assert x.dtype == np.float32
