@@ -33,18 +33,10 @@ class Leaves:
             vector[places] = np.asarray(array)
         return vector
 
-    def tree(self, arrays: Sequence[Any]) -> PyTree:
-        """These arrays as the model has them, with None for all else in it."""
-        return jax.tree.unflatten(self._structure, arrays)
-
     @cached_property
     def places(self) -> list[NDArray[np.int64]]:
         """The places in the vector of the numbers of each array."""
         return [leaf.astype(np.int64) for leaf in jax.tree.leaves(self._numbered)]
-
-    @cached_property
-    def _structure(self) -> Any:
-        return jax.tree.structure(self._numbered)
 
     @cached_property
     def _numbered(self) -> PyTree:
