@@ -239,7 +239,8 @@ def why(block: LatticeClass | PartsClass, compile_s: float) -> str:
     if others < 1:
         return "too few trials to tell; it has room for what the sampler may draw"
     more_s, less_s = others * compile_s, block.train_s - block.exact_train_s
-    return f"{others} programs more would compile {more_s:.1f} s to train {less_s:.1f} s less"
+    programs = "1 program" if others == 1 else f"{others} programs"
+    return f"{programs} more would compile {more_s:.1f} s to train {less_s:.1f} s less"
 
 
 def _targets(data: Dataset) -> Iterator[dict[str, Any]]:

@@ -61,7 +61,7 @@ def best_trial(metric: str | Sequence[str], best: Mapping[str, Any]) -> str:
     """The best trial so far, with its parameters; of several objectives by the first."""
     parameters = settings(best["params"])
     value = f"{names(metric)[0]} {best['value']:.6g}"
-    return f"best {value} (trial {best['trial_number']}): {parameters}"
+    return f"best {value} (trial {best['trial_number']}){parameters and f': {parameters}'}"
 
 
 def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
@@ -54,7 +55,9 @@ def _unreported(key: str, metric: str, known: Sequence[str], measures: Measures)
     missing = [name for name in fitting if metric in reported((name,), ())]
     own = (name for name in measures.metrics if name in fitting or is_function(name))
     names = reported(own, measures.losses)
-    mend = f"the program reports {', '.join(names)}"
+    mend = f"the program reports {', '.join((*names, *known))}"
+    if near := get_close_matches(metric, (*names, *known), n=1):
+        mend = f"did you mean '{near[0]}'?"
     if missing:
         mend = f'write train.metrics = ["{missing[0]}"]'
     yield Fault(key, f"'{metric}' is not reported", mend)

@@ -75,7 +75,12 @@ OUTCOME = (
 )
 
 BEST = (
-    Column("best_value", DOUBLE, "the best of the first objective over epochs", D),
+    Column(
+        "best_value",
+        DOUBLE,
+        "the best of the first objective over epochs, of the mean of replicates and folds",
+        D,
+    ),
     Column("best_epoch", INT32, "the epoch of best_value; epochs count from 1", D),
     Column("epochs_done", INT32, "epochs trained", D | R),
 )

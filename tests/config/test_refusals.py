@@ -329,7 +329,7 @@ BROKEN = {
             5,
             "study.metric",
             "'val_r2' is not reported",
-            "the program reports train_loss, val_loss, val_accuracy",
+            "the program reports train_loss, val_loss, val_accuracy, n_parameters",
         ),
     ),
     "metric of another loss": (
@@ -536,7 +536,7 @@ def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) 
             "accuracy",
             "val_acuracy",
             {
-                "study.metric": "the program reports train_loss, val_loss",
+                "study.metric": "the program reports train_loss, val_loss, n_parameters",
                 "train.metrics": 'write one of r2, rmse, mae, or loss = "cross_entropy"',
             },
         ),
