@@ -78,7 +78,7 @@ def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Fault]]:
             continue
         kind = part.get("kind", "mlp")
         if not isinstance(kind, str) or kind not in PARTS:
-            faults.append(unknown_name(f"model.{name}.kind", kind, ", ".join(PARTS)))
+            faults.append(unknown_name(f"model.{name}.kind", kind, ", ".join(PARTS), "model"))
             continue
         tables.append((name, PARTS[kind]))
     return Recipe(PartsTable, tuple(tables)), faults
