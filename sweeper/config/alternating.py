@@ -231,11 +231,12 @@ def unfit_metrics(train: AlternatingTable) -> Iterable[Fault]:
         found = f'no loss is against "{DATA}"'
         yield Fault("train.losses", found, f'write against = "{DATA}" in one of them')
         return
-    if TASK_OF_LOSS.get(train.loss, train.task) is None:
+    task: Task | None = TASK_OF_LOSS.get(train.loss, train.task)
+    if task is None:
         found = f"missing, and '{train.loss}' does not tell what the target is"
         yield Fault("train.task", found, 'write task = "classes" or "numbers"')
         return
-    yield from _unfit_tasks(train, TASK_OF_LOSS.get(train.loss, train.task))
+    yield from _unfit_tasks(train, task)
     names = [column_of(metric) for metric in train.metrics]
     if len(set(names)) < len(names):
         yield Fault("train.metrics", "a metric is named twice", "name each once")
