@@ -49,7 +49,8 @@ width = 6
 [model.c]
 input = "a"
 kind = "python"
-function = "heads:linear"
+function = "heads:build"
+layers = 1
 [optimizer]
 name = "adam"
 [train]
@@ -92,8 +93,8 @@ keep_models = 2
 MIDDLE = 30
 HEADS = """\
 import equinox as eqx
-def linear(in_size, out_size, key):
-    return eqx.nn.Linear(in_size, out_size, key=key)
+def build(in_size, out_size, key, layers):
+    return eqx.nn.MLP(in_size, out_size, 4, layers, key=key)
 """
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Count
 from sweeper.config.model import MlpTable, PythonTable
@@ -45,6 +45,8 @@ class MlpPart(MlpTable, _Wiring):
 
 class PythonPart(PythonTable, _Wiring):
     """What a function of the user's builds, as one part of a model."""
+
+    model_config = ConfigDict(extra="allow")  # else it were that of the wiring
 
 
 Part = MlpPart | PythonPart

@@ -420,3 +420,33 @@ def test_the_study_is_taken_as_it_stands() -> None:
 
     phases = [train.phase_at(epoch) for epoch in range(1, 10)]  # type: ignore[union-attr]
     assert phases == [*["fit"] * 5, "follow", "fit", "fit", "follow"]
+
+
+def test_what_the_function_of_a_part_is_given_can_be_searched() -> None:
+    own = '[model.c]\nkind = "python"\nfunction = "heads:build"\nlayers = 1'
+    search = "[search]\nmodel.c.layers = { type = 'int', low = 1, high = 3 }"
+    text = PARTS.replace("[model.c]", own).replace("depth = 1\nwidth = 6\n\n[opt", "\n[opt")
+
+    config = parse(text.replace("[search]", search), Path("study.toml"))
+
+    assert config.structural["model.c.layers"]
+    assert config.filled({"layers": 3}).structure()["model.c.layers"] == 3
+    assert config.filled({}).structure()["model.c.layers"] == 1
+
+
+def test_each_part_may_have_an_optimizer_without_a_rate() -> None:
+    """Where each phase has one."""
+    config = parse(PARTS.replace(OPTIMIZER, EACH), Path("study.toml"))
+    assert list(config.each("optimizer")) == ["optimizer.a", "optimizer.b", "optimizer.c"]
+
+
+def test_a_class_that_pads_nothing_has_no_room_for_parts() -> None:
+    room = '[trial]\nnumber = 0\nepochs = 4\n[trial.class]\nstrategy = "exact"\nlane_loop = "map"'
+    sizes = "capacity = 1\nepochs = 12\nsizes = { a = [9, 2] }\n"
+    text = PARTS.replace("n_trials = 4", "n_trials = 1")
+    text = text[: text.index("[search]")] + f"{room}\n{sizes}"
+    with pytest.raises(StudyError) as refusal:
+        parse(text, Path("study.toml"))
+
+    (problem,) = refusal.value.problems
+    assert (problem.key, problem.mend) == ("trial.class.sizes", "remove it")

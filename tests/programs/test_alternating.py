@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import KFold, train_test_split
@@ -103,7 +102,12 @@ SHAPES = {
 }
 SHAPE = SHAPES["trunk of one layer"]
 # how a bucket may be trained; every setting does the same in each
-WAYS: Mapping[str, dict[str, Any]] = {"map": {"lane_loop": "map"}, "vmap": {"lane_loop": "vmap"}}
+ROOM = {"a": (9, 3), "b": (12, 1), "c": (7, 2)}
+WAYS: Mapping[str, dict[str, Any]] = {
+    "exact, map": {"lane_loop": "map"},
+    "exact, vmap": {"lane_loop": "vmap"},
+    "padded": {"lane_loop": "map", "padded_to": ROOM},
+}
 OWN = STUDY.replace(
     'name = "adamw"\nweight_decay = 0.1\nclip_norm = 0.5\n',
     'a = { name = "adamw", weight_decay = 0.2, clip_norm = 0.3 }\n'
@@ -329,14 +333,20 @@ def agree_in_leaves(
                 assert error <= RELATIVE, f"{name}.{leaf}: {error}"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_lane_is_the_trial_in_plain_equinox(shape: str, tmp_path: Path) -> None:
+def test_a_lane_is_the_trial_in_plain_equinox(tmp_path: Path) -> None:
+    """Three architectures: each in a class of its own, and all in one padded class."""
     study = turns(tmp_path)
-    own, companion = trial(5, **SHAPES[shape]), trial(1, 2e-3, 2e-3, **SHAPES[shape])
-    expected = plain(study, own)
+    specs = [trial(5 + n, **shape) for n, shape in enumerate(SHAPES.values())]
+    expected = [plain(study, one) for one in specs]
 
-    for how in WAYS.values():
-        agree(study, study.train([companion, own], **how), own, expected)
+    for one, its in zip(specs, expected, strict=True):
+        for lane_loop in ("map", "vmap"):
+            companion = replace(one, number=1, params={**one.params, "lr_fit": 2e-3})
+            agree(study, study.train([companion, one], lane_loop=lane_loop), one, its)
+    for lane_loop in ("map", "vmap"):
+        outcome = study.train(specs, lane_loop=lane_loop, padded_to=ROOM)
+        for one, its in zip(specs, expected, strict=True):
+            agree(study, outcome, one, its)
 
 
 def test_each_part_may_have_an_optimizer_of_its_own(tmp_path: Path) -> None:
@@ -374,3 +384,18 @@ def test_each_fold_is_a_plain_run_on_the_split_of_scikit_learn(tmp_path: Path) -
         outcome = study.train([trial(4)], **how)
         for fold in range(3):
             agree(study, outcome, trial(4), expected[fold], fold)
+
+
+def test_a_loss_may_be_a_function_of_your_own(tmp_path: Path) -> None:
+    """It is given both sides, as training has them: of its unit nothing is known."""
+    (tmp_path / "losses_of_parts.py").write_text(
+        "def squares(outputs, against):\n    return ((outputs - against) ** 2).mean()\n"
+    )
+    kinds = [f"train.losses.{name}.kind=losses_of_parts:squares" for name in ("data", "follow")]
+    own = parse(STUDY, tmp_path / "study.toml", [*kinds, "train.task=numbers", "train.epochs=6"])
+    study = Bench(own, tmp_path)
+
+    curve = study.curves([trial(3)])[3]
+
+    expected = plain(study, trial(3)).curve / study.data.y_scale[0] ** 2
+    np.testing.assert_allclose(curve, expected, rtol=RELATIVE)
