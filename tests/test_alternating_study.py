@@ -9,7 +9,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 
 import sweeper
@@ -109,10 +108,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return trained(turns_in(tmp_path_factory.mktemp("turns")))
 
 
-def digest_of(results: Results) -> str:
-    return deterministic_digest(results.run_dir)
-
-
 def test_metrics_name_the_phase_of_each_trial_and_epoch(results: Results) -> None:
     trials = results.trials().set_index("trial_number")
     metrics = results.metrics()
@@ -147,59 +142,72 @@ def test_a_kept_model_predicts_what_its_row_says(results: Results) -> None:
         assert by_b == pytest.approx(row.test_loss_follow, rel=1e-5)
 
 
+def values(of: Results, number: int) -> list[Any]:
+    rows = of.metrics()
+    rows = rows[rows["trial_number"] == number].sort_values(["epoch", "metric"])
+    return rows[["epoch", "metric", "phase", "value"]].to_numpy().tolist()
+
+
 def test_a_trial_is_run_again_bit_for_bit(results: Results, tmp_path: Path) -> None:
     first = results.run_dir.root
     begin_again(first, 3, first.parent / "again.toml")
 
     again = trained(load(first.parent / "again.toml", [f"results.dir={tmp_path / 'again'}"]))
 
-    def values(of: Results) -> list[Any]:
-        rows = of.metrics()
-        rows = rows[rows["trial_number"] == 3].sort_values(["epoch", "metric"])
-        return rows[["epoch", "metric", "phase", "value"]].to_numpy().tolist()
-
-    assert len(values(again)) == 5 * 40
-    assert values(again) == values(results)
+    assert len(values(again, 3)) == 5 * 40
+    assert values(again, 3) == values(results, 3)
 
 
-@pytest.mark.parametrize(
-    ("place", "killed"),
-    [
-        (("execution.workers=1", "execution.threads=0"), False),
-        (("execution.workers=1", "execution.threads=0", "train.switching=flag"), True),
-        (("execution.threads=1",), True),
-    ],
-)
-def test_no_place_and_no_kill_in_the_middle_changes_a_row(
-    place: tuple[str, ...], killed: bool, results: Results, compile_cache: Path, tmp_path: Path
+def test_a_trial_of_a_padded_class_is_run_again_bit_for_bit(tmp_path: Path) -> None:
+    widths = "search.model.a.width={type='int',low=4,high=8,name='width_a'}"
+    settings = ("execution.strategy=padded", "study.n_trials=3", "train.epochs=6", widths)
+    first = trained(turns_in(tmp_path, *settings))
+    begin_again(first.run_dir.root, 1, tmp_path / "again.toml")
+
+    again = trained(load(tmp_path / "again.toml", [f"results.dir={tmp_path / 'again'}"]))
+
+    assert "[trial.class.sizes]\n" in (tmp_path / "again.toml").read_text(encoding="utf-8")
+    assert first.trials()["params_width_a"].nunique() > 1
+    assert set(again.trials()["padded_parts"]) <= set(first.trials()["padded_parts"])
+    assert values(again, 1) == values(first, 1)
+
+
+def run_killed(directory: Path, cache: Path, *settings: str) -> Results:
+    """Killed when two trials have ended and two are in the middle, then brought to its end."""
+    turns_in(directory)
+    run_dir = RunDir(directory / "run")
+    words = [word for setting in ("results.dir=run", *settings) for word in ("--set", setting)]
+    process = start(directory, cache, ["run", "study.toml", "--quiet", *words])
+    while not (run_dir.status.exists() and read_status(run_dir).round >= MIDDLE):
+        assert process.poll() is None
+        time.sleep(0.005)
+    assert kill(process) == []
+    finish(start(directory, cache, ["run", "study.toml", "--quiet", *words]))
+    return sweeper.open_results(run_dir.root)
+
+
+def test_a_kill_in_the_middle_changes_no_row(
+    results: Results, compile_cache: Path, tmp_path: Path
 ) -> None:
-    turns_in(tmp_path)
-    run_dir = RunDir(tmp_path / "run")
-    settings = ("results.dir=run", *place)
-    words = [word for setting in settings for word in ("--set", setting)]
+    found = run_killed(tmp_path, compile_cache)
 
-    def begin() -> Any:
-        return start(tmp_path, compile_cache, ["run", "study.toml", "--quiet", *words])
+    assert deterministic_digest(found.run_dir) == deterministic_digest(results.run_dir)
 
-    if killed:
-        process = begin()
-        while not (run_dir.status.exists() and read_status(run_dir).round >= MIDDLE):
-            assert process.poll() is None
-            time.sleep(0.005)
-        assert kill(process) == []
-        assert not run_dir.trials.exists() or len(pd.read_parquet(run_dir.trials)) < 5
-    finish(begin())
 
-    found, expected = sweeper.open_results(run_dir.root), results
-    if "train.switching=flag" in place:  # another study, of the same bits
-        for name in ("trial_number", "value", "test_loss_follow", "epochs_done"):
-            assert found.trials()[name].to_list() == expected.trials()[name].to_list()
-        order = ["trial_number", "epoch", "metric"]
-        ours, theirs = (one.metrics().sort_values(order) for one in (found, expected))
-        assert ours["value"].to_list() == theirs["value"].to_list()
-        assert ours["phase"].to_list() == theirs["phase"].to_list()
-    else:
-        assert digest_of(found) == digest_of(expected)
+def test_a_kill_changes_nothing_in_a_worker_with_a_program_for_each_phase(
+    results: Results, compile_cache: Path, tmp_path: Path
+) -> None:
+    """It is another class, so only what was trained is the same: that to the bit."""
+    settings = ("execution.strategy=process", "execution.workers=1", "train.switching=flag")
+    found = run_killed(tmp_path, compile_cache, *settings)
+
+    assert set(found.trials()["place"]) == {"worker 1"}
+    for name in ("trial_number", "value", "test_loss_follow", "epochs_done"):
+        assert found.trials()[name].to_list() == results.trials()[name].to_list()
+    order = ["trial_number", "epoch", "metric"]
+    ours, theirs = (one.metrics().sort_values(order) for one in (found, results))
+    for name in ("metric", "phase", "value"):
+        assert ours[name].to_list() == theirs[name].to_list()
 
 
 def test_plan_knows_parts_and_phases(command: CommandLine) -> None:

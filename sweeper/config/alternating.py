@@ -231,7 +231,7 @@ def unfit_metrics(train: AlternatingTable) -> Iterable[Fault]:
         found = f'no loss is against "{DATA}"'
         yield Fault("train.losses", found, f'write against = "{DATA}" in one of them')
         return
-    task: Task | None = TASK_OF_LOSS.get(train.loss, train.task)
+    task = TASK_OF_LOSS.get(train.loss) or train.task
     if task is None:
         found = f"missing, and '{train.loss}' does not tell what the target is"
         yield Fault("train.task", found, 'write task = "classes" or "numbers"')
