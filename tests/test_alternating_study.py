@@ -201,7 +201,7 @@ def test_a_kill_changes_nothing_in_a_worker_with_a_program_for_each_phase(
     settings = ("execution.strategy=process", "execution.workers=1", "train.switching=flag")
     found = run_killed(tmp_path, compile_cache, *settings)
 
-    assert set(found.trials()["place"]) == {"worker 1"}
+    assert set(found.trials()["place"]) == {"worker 0"}
     for name in ("trial_number", "value", "test_loss_follow", "epochs_done"):
         assert found.trials()[name].to_list() == results.trials()[name].to_list()
     order = ["trial_number", "epoch", "metric"]
