@@ -130,9 +130,16 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
 
 
 def _in_order(name: str, table: Any) -> Any:
-    """A table with the setting in front that says which settings it has."""
+    """A table with the setting in front that says which settings it has.
+
+    Where a model has several parts, each part has a table with that setting.
+    """
     first = DISCRIMINATORS.get(name)
-    return table if first is None or first not in table else {first: table[first], **table}
+    if first is None:
+        return table
+    if first in table:
+        return {first: table[first], **table}
+    return {part: _in_order(name, own) for part, own in table.items()}
 
 
 def _found_from(path: str, study_file: Path, written_to: Path) -> str:

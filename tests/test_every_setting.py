@@ -16,6 +16,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 
 from sweeper.config import StudyConfig
+from sweeper.config.model import MlpTable, PythonTable
+from sweeper.config.named import named_in
+from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.parts import PARTS, PartsTable
 from sweeper.config.reading import read_value
 from sweeper.config.space import ENTRIES
 from sweeper.config.table import Table
@@ -57,14 +61,22 @@ def tables_in(annotation: Any) -> Iterator[type[Table]]:
 def settings_of(key: str, table: type[Table]) -> Iterator[Setting]:
     for name, field in table.model_fields.items():
         inner = [*tables_in(field.annotation)]
+        under = f"{key}.{name}.NAME" if named_in(field.annotation) else f"{key}.{name}"
         for one in inner:
-            yield from settings_of(f"{key}.{name}", one)
+            yield from settings_of(under, one)
         if not inner:
             yield Setting(f"{key}.{name}", table, name)
 
 
+def is_wiring(setting: Setting) -> bool:
+    """Whether a part of a model has it, and a model of one part has not."""
+    return not any(setting.name in table.model_fields for table in (MlpTable, PythonTable))
+
+
 def settings() -> Iterator[Setting]:
     """The settings of a whole study, as the class has them that a study file becomes."""
+    for part in PARTS.values():
+        yield from (setting for setting in settings_of("model.NAME", part) if is_wiring(setting))
     for name, field in StudyConfig.model_fields.items():
         for table in tables_in(field.annotation):
             yield from settings_of("search.KEY" if name == "search" else name, table)
@@ -90,7 +102,8 @@ def test_no_table_is_forgotten() -> None:
     mixed = {kind.mixed for kind in TABLES.values() if isinstance(kind, Variants)}
     assert read == {setting.table for setting in SETTINGS} & read
     fields = [field.annotation for field in StudyConfig.model_fields.values()]
-    assert {table for found in fields for table in tables_in(found)} - mixed == read
+    named = {PartsTable, OptimizersTable}  # which hold tables alone, under names of the user's
+    assert {table for found in fields for table in tables_in(found)} - mixed - named == read
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)

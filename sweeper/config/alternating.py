@@ -8,15 +8,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
-from sweeper.config.named import Named, Recipe, tables_of, unfit_names
+from sweeper.config.named import Named, Recipe, tables_of
 from sweeper.config.parts import in_order, unknown_part, upstream
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.refusals import MISSING
 from sweeper.config.roles import FIXED, TRACED
 from sweeper.config.table import Fault, Table
-from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, metrics_of
+from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, column_of, metrics_of
 
 DATA = "y"  # what a loss compares a part with where it is the data
+
+_OF_NUMBERS = ", ".join(loss for loss, task in TASK_OF_LOSS.items() if task == "numbers")
 
 _Rate = Annotated[float, Field(gt=0, le=1e38)]
 
@@ -171,7 +173,8 @@ def unfit_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
     for name, table in (("losses", losses), ("phases", phases)):
         if not table:
             yield Fault(f"train.{name}", MISSING, f"write [train.{name}.NAME]")
-    yield from unfit_names({**losses}, "train.losses")
+    if not losses or not phases:
+        return
     for name, loss in losses.items():
         if loss.of not in inputs:
             yield unknown_part(f"train.losses.{name}.of", loss.of, [*inputs])
@@ -180,6 +183,9 @@ def unfit_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
         if loss.against == loss.of:
             key = f"train.losses.{name}.against"
             yield Fault(key, f"'{loss.of}' against itself", f'write "{DATA}", or another part')
+        elif loss.against != DATA and TASK_OF_LOSS.get(loss.kind) == "classes":
+            found = f"{loss.kind} is of classes, and the part '{loss.against}' gives numbers"
+            yield Fault(f"train.losses.{name}.kind", found, f"write one of {_OF_NUMBERS}")
     for name, phase in phases.items():
         yield from _unfit_phase(f"train.phases.{name}", phase, losses, inputs)
     wanted = [("train.cycle", name) for name in train.cycle]
@@ -201,6 +207,8 @@ def _unfit_phase(
     inputs: Mapping[str, str | None],
 ) -> Iterator[Fault]:
     loss = losses.get(phase.loss)
+    if len(set(phase.trains)) < len(phase.trains):
+        yield Fault(f"{key}.trains", "a part is named twice", "name each once")
     if loss is None:
         found = f"no loss '{phase.loss}'"
         yield Fault(f"{key}.loss", found, f"the losses are {', '.join(losses)}")
@@ -217,17 +225,38 @@ def _unfit_phase(
 
 def unfit_metrics(train: AlternatingTable) -> Iterable[Fault]:
     """Metrics are of the data, and of its task."""
-    of_data = train.of_data
-    if of_data is None:
+    if not train.by_loss:
+        return
+    if train.of_data is None:
         found = f'no loss is against "{DATA}"'
         yield Fault("train.losses", found, f'write against = "{DATA}" in one of them')
         return
-    if TASK_OF_LOSS.get(train.loss, train.task) is None:
+    task = TASK_OF_LOSS.get(train.loss) or train.task
+    if task is None:
         found = f"missing, and '{train.loss}' does not tell what the target is"
         yield Fault("train.task", found, 'write task = "classes" or "numbers"')
         return
+    yield from _unfit_tasks(train, task)
+    names = [column_of(metric) for metric in train.metrics]
+    if len(set(names)) < len(names):
+        yield Fault("train.metrics", "a metric is named twice", "name each once")
+    for name in set(names) & {*train.loss_names}:
+        found = f"'{name}' is reported anyway"
+        yield Fault("train.metrics", found, "give the function another name")
     fitting = metrics_of(train.loss)
     for metric in train.metrics:
         if metric not in fitting and not is_function(metric):
             found = f"{metric} does not go with the loss {train.loss}"
             yield Fault("train.metrics", found, f"write some of {', '.join(fitting)}")
+
+
+def _unfit_tasks(train: AlternatingTable, task: Task | None) -> Iterator[Fault]:
+    """What the target is, all losses that are of the data agree on."""
+    if train.task not in (None, task):
+        mend = f'write "{task}", or another loss'
+        yield Fault("train.task", f"the loss {train.of_data} is of {task}", mend)
+    for name, loss in train.by_loss.items():
+        its = TASK_OF_LOSS.get(loss.kind, task)
+        if loss.against == DATA and its != task:
+            found = f"{loss.kind} is of {its}, and the loss {train.of_data} of {task}"
+            yield Fault(f"train.losses.{name}.kind", found, f"write a loss of {task}")

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sweeper.config.agreement import unfit_parts
-from sweeper.config.alternating import AlternatingTable
 from sweeper.config.conditions import unfit_conditions
 from sweeper.config.drawn_rules import all_drawn, names_of, unfit_schedules, unfit_training
 from sweeper.config.enqueue import read_enqueue
@@ -107,7 +106,7 @@ class Draft:
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
-        if isinstance(table, TrainTable):
+        if isinstance(table, TrainTable) and table.loss_names:
             return Measures(table.loss, table.metrics, table.loss_names)
         if self._kinds["train"] is not SupervisedTable:
             return None
@@ -206,7 +205,8 @@ class Draft:
         if is_table(raw):
             raw = self._with_drawn(name, kind, raw, search)
             if name == "optimizer" and self._phases_have_rates:
-                raw = with_default(raw, ["lr"], 1.0)  # which no step is taken with
+                for key, _, _ in each(raw, kind):  # with these no step is taken
+                    raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
         table, faults = read_table(kind, raw, name, self._known)
         self.faults += [
             fault
@@ -239,11 +239,10 @@ class Draft:
     def _phases_have_rates(self) -> bool:
         """Whether every step has the learning rate of its phase, and none the optimizer's."""
         train = self._raw.get("train")
-        phases = train.get("phases") if is_table(train) else None
-        kind = self._kinds["train"]
+        phases = train.get("phases", {}) if is_table(train) else None
         return (
-            kind is not None
-            and issubclass(kind, AlternatingTable)
+            is_table(train)
+            and train.get("program") == "alternating"
             and is_table(phases)
             and all(self._has_rate(name, phase) for name, phase in phases.items())
         )

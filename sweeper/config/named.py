@@ -6,7 +6,7 @@ nothing tells it from a table that is written down in this package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, get_args, get_origin
@@ -51,14 +51,16 @@ def named_in(annotation: object) -> type[Table] | None:
     return arguments[1] if holds and issubclass(arguments[1], Table) else None
 
 
-def unfit_names(names: Mapping[str, object], under: str) -> Iterator[Fault]:
-    """Names become parts of columns and keys."""
+def unfit_names(
+    names: Iterable[str], under: str, *tables: type[Table], taken: Sequence[str] = ()
+) -> Iterator[Fault]:
+    """Names become parts of columns and keys, and attributes of `tables`."""
     for name in names:
         key = f"{under}.{name}"
         if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
             mend = "write letters, digits and '_' alone, a letter first"
             yield Fault(key, f"{shown(name)} cannot be a name", mend)
-        elif hasattr(Table, name):
+        elif name in (*taken, *Named.__annotations__) or any(hasattr(t, name) for t in tables):
             yield Fault(key, f"{shown(name)} is a word of this program", "write another name")
 
 
@@ -69,7 +71,10 @@ def _made(recipe: Recipe) -> type[Named]:
         kind = table.made() if isinstance(table, Recipe) else table
         inherited = recipe.base.model_fields.get(name)
         meaning = inherited.description if inherited else kind.__doc__
-        fields[name] = (kind, Field(description=meaning))
+        if isinstance(table, Recipe):  # empty where the file has none of them
+            fields[name] = (kind, Field(default_factory=kind, description=meaning))
+        else:
+            fields[name] = (kind, Field(description=meaning))
     made = create_model(recipe.base.__name__, __base__=recipe.base, **fields)
     made.recipe = recipe
     return made

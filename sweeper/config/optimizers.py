@@ -15,7 +15,7 @@ from sweeper.config.refusals import MISSING, unknown_name
 from sweeper.config.table import Fault, Table
 
 # tables that every optimizer has
-_OWN = ("schedule", "decay")
+OF_EACH = ("schedule", "decay")
 
 
 class OptimizersTable(Named):
@@ -47,7 +47,7 @@ def decays_of(optimizer: object) -> Mapping[str, DecayTable]:
 
 def has_several(raw: object) -> bool:
     """Whether a raw `[optimizer]` is one of several: it holds tables under names."""
-    return is_table(raw) and any(is_table(raw[name]) for name in raw if name not in _OWN)
+    return is_table(raw) and any(is_table(raw[name]) for name in raw if name not in OF_EACH)
 
 
 def optimizers_recipe(raw: RawTable, parts: Sequence[str]) -> tuple[Recipe, list[Fault]]:
@@ -79,7 +79,7 @@ def _kind(key: str, name: Any) -> tuple[type[Table] | None, list[Fault]]:
     if isinstance(name, str) and is_function(name):
         return UserOptimizerTable, []
     if not isinstance(name, str) or name not in OPTIMIZERS:
-        return None, [unknown_name(key, name, f'{options}, or "module:function"')]
+        return None, [unknown_name(key, name, f'{options}, or "module:function"', "optimizer")]
     return OPTIMIZERS[name], []
 
 

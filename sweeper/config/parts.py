@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Count
 from sweeper.config.model import MlpTable, PythonTable
@@ -46,6 +46,8 @@ class MlpPart(MlpTable, _Wiring):
 class PythonPart(PythonTable, _Wiring):
     """What a function of the user's builds, as one part of a model."""
 
+    model_config = ConfigDict(extra="allow")  # else it were that of the wiring
+
 
 Part = MlpPart | PythonPart
 PARTS: Mapping[str, type[Part]] = {"mlp": MlpPart, "python": PythonPart}
@@ -78,7 +80,7 @@ def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Fault]]:
             continue
         kind = part.get("kind", "mlp")
         if not isinstance(kind, str) or kind not in PARTS:
-            faults.append(unknown_name(f"model.{name}.kind", kind, ", ".join(PARTS)))
+            faults.append(unknown_name(f"model.{name}.kind", kind, ", ".join(PARTS), "model"))
             continue
         tables.append((name, PARTS[kind]))
     return Recipe(PartsTable, tuple(tables)), faults

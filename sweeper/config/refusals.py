@@ -110,9 +110,9 @@ def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Fault:
     return Fault(key, "no such setting", listed)
 
 
-def unknown_name(key: str, value: object, options: str) -> Fault:
-    """At `key` stands a name that is none of `options`."""
-    return Fault(key, f"no {_noun(key)} {shown(value)}", f"write one of {options}")
+def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Fault:
+    """At `key` stands a name that is none of `options`, each the name of a `noun`."""
+    return Fault(key, f"no {noun or _noun(key)} {shown(value)}", f"write one of {options}")
 
 
 def shown(value: object) -> str:
@@ -133,6 +133,8 @@ def shown(value: object) -> str:
 def _noun(key: str) -> str:
     """What the value at `key` names: `study.sampler.name` names a sampler."""
     parent, _, last = key.rpartition(".")
+    if parent.startswith("train.losses."):
+        return "loss"
     return _last(parent) if last in {"name", "kind"} else _NOUNS.get(last, last.replace("_", " "))
 
 

@@ -143,8 +143,18 @@ def _has_setting(table: type[Table], setting: str) -> bool:
     """Whether there is such a setting; a table that is given to a function may have any."""
     found = holder_of(table, setting)
     if found is None:
-        return "." not in setting and table.model_config.get("extra") == "allow"
+        around = _table_around(table, setting)
+        return around is not None and around.model_config.get("extra") == "allow"
     return table_in(found[0].model_fields[found[1]].annotation) is None
+
+
+def _table_around(table: type[Table], setting: str) -> type[Table] | None:
+    """The table that a dotted `setting` of `table` would stand in; None where there is none."""
+    parent, _, last = setting.rpartition(".")
+    if not parent or not last:
+        return table if last else None
+    found = holder_of(table, parent)
+    return None if found is None else table_in(found[0].model_fields[found[1]].annotation)
 
 
 def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | SameAs | None, list[Fault]]:

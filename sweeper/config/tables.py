@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sweeper.config.alternating import AlternatingTable, alternating_recipe
+from sweeper.config.alternating import DATA, AlternatingTable, alternating_recipe
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MixedTable, MlpTable, PythonTable
-from sweeper.config.named import unfit_names
+from sweeper.config.named import Named, unfit_names
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
-from sweeper.config.optimizers import has_several, optimizers_recipe
-from sweeper.config.parts import PARTS, has_parts, parts_recipe
+from sweeper.config.optimizers import OF_EACH, OptimizersTable, has_several, optimizers_recipe
+from sweeper.config.parts import PARTS, PartsTable, has_parts, parts_recipe
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.refusals import MISSING, shown, unknown_name
 from sweeper.config.results import ResultsTable
@@ -111,7 +111,8 @@ def _variant(name: str, kind: Variants, raw: RawTable, searches: Callable[[str],
 
 
 def _parts(raw: RawTable) -> Kind:
-    faults = [*unfit_names(raw, "model")]
+    tables, taken = (PartsTable, OptimizersTable), (DATA, *OF_EACH)
+    faults = [*unfit_names(raw, "model", *tables, taken=taken)]
     recipe, unfit = parts_recipe(raw)
     faults += unfit
     return (None if faults else recipe.made()), faults
@@ -123,5 +124,5 @@ def _unfit_names_in(raw: RawTable, *names: str) -> list[Fault]:
         fault
         for name, table in inner.items()
         if is_table(table)
-        for fault in unfit_names(table, f"train.{name}")
+        for fault in unfit_names(table, f"train.{name}", Named)
     ]

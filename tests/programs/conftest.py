@@ -18,6 +18,7 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.parts_lattice import Sizes, shown
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
 
@@ -82,22 +83,26 @@ class Bench:
         *,
         lane_loop: LaneLoop = "map",
         capacity: int = 4,
-        padded_to: tuple[int, int] | None = None,
+        padded_to: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
         traced: Mapping[str, Sequence[Scalar]] | None = None,
         epochs: tuple[int, int] | None = None,
         after: Outcome | None = None,
     ) -> Work:
         """A bucket of `specs`, from the first epoch or on from the outcome `after`.
 
-        `padded_to` is the width and depth of a padded class.
+        `padded_to` is the width and depth of a padded class, or those of each part.
         """
         start, stop = epochs or (0, self.config.train.epochs)
         files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
         lanes = tuple(Lane(s.number, start, stop, files.get(s.number, "")) for s in specs)
         settings = canonical(compiled_in(self.config.filled(specs[0].params), traced or {}))
+        sizes: Sizes = ()
+        if isinstance(padded_to, Mapping):
+            sizes = tuple((part, *size) for part, size in padded_to.items())
+            padded_to = max(w for _, w, _ in sizes), max(d for _, _, d in sizes)
         width, depth = padded_to or (None, None)
         program = ProgramClass(
-            class_id=short_hash(lane_loop, capacity, settings, width, depth),
+            class_id=short_hash(lane_loop, capacity, settings, width, depth, sizes),
             settings=settings,
             strategy="exact" if padded_to is None else "padded",
             lane_loop=lane_loop,
@@ -105,6 +110,7 @@ class Bench:
             precision="float64",
             padded_width=width,
             padded_depth=depth,
+            padded_parts=shown(sizes),
         )
         digests = {} if after is None else after.digests
         bucket = Bucket(0, program.class_id, "inline", lanes)
