@@ -140,7 +140,8 @@ def plan(config: StudyConfig) -> Preview:
     check_fits(config, data)
     _check_models(config, data)
     foreseen_ = foreseen(config, data, None)
-    policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials)
+    devices = jax.local_device_count()
+    policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
     count = min(config.schedule.parallel, options.n_proposals(config))
     specs = Study(config).ask(count, told_through_round=0)
     live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
@@ -151,6 +152,7 @@ def plan(config: StudyConfig) -> Preview:
         foreseen_,
         scheduler.plan(live, (), structure_of, policy),
         jax.devices()[0].device_kind,
+        devices,
         n_threads(config),
         n_workers(config),
         partly_idle(config, _never_run(config, data)),

@@ -6,6 +6,8 @@ import threading
 import time
 from contextlib import suppress
 
+import jax
+
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubtful_direction
 from sweeper.data.dataset import Dataset
@@ -129,7 +131,13 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
         executor=executor,
         store=store,
         structure_of=structures(config, programs, session.forecast.lane_loop),
-        policy=policy_of(config, rungs(config), session.forecast, session.largest_n_trials),
+        policy=policy_of(
+            config,
+            rungs(config),
+            session.forecast,
+            session.largest_n_trials,
+            jax.local_device_count(),
+        ),
         metrics=program.metrics,
         test_metrics=program.test_metrics,
         run_id=session.run_id,
