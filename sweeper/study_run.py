@@ -6,12 +6,11 @@ import threading
 import time
 from contextlib import suppress
 
-import jax
-
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubtful_direction
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
+from sweeper.executors.claims import n_devices
 from sweeper.executors.executor import Executor
 from sweeper.planning import structures
 from sweeper.programs.build import Programs
@@ -136,7 +135,7 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
             rungs(config),
             session.forecast,
             session.largest_n_trials,
-            jax.local_device_count(),
+            n_devices(),
         ),
         metrics=program.metrics,
         test_metrics=program.test_metrics,
