@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,8 +24,8 @@ SEVERAL = (
     "train.early_stop={patience=1,min_delta=0.05}",
     "model.function=nets:build",
     "model.layer_norm=true",
-    "model.hidden=5",
     "optimizer.min_dim_size_to_factor=4",
+    "search.model.hidden={type='categorical',choices=[5,13]}",
     "search.model.kind={type='categorical',choices=['mlp','python']}",
     "search.model.depth.low=0",
     "search.optimizer.name={type='categorical',choices=['adamw','adafactor']}",
@@ -50,16 +49,17 @@ FIXED = {"lr": 1e-3, "weight_decay": 0.1, "activation": "tanh"}
 TRIALS = [
     spec(0, kind="mlp", depth=2, width=8, name="adamw", **FIXED),
     spec(1, kind="mlp", depth=0, width=8, name="adamw", **FIXED),
-    spec(2, kind="python", depth=1, width=8, name="adafactor", **FIXED),
+    spec(2, kind="python", hidden=5, name="adafactor", **FIXED),
     spec(3, kind="mlp", depth=2, width=8, name="adamw", **{**FIXED, "activation": "relu"}),
 ]
 TOLD = {"model.activation": ("relu", "tanh")}
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Bench:
-    (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
-    return Bench(parse(STUDY, tmp_path / "study.toml", SEVERAL), tmp_path)
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    directory = tmp_path_factory.mktemp("several")
+    (directory / "nets.py").write_text(NETS, encoding="utf-8")
+    return Bench(parse(STUDY, directory / "study.toml", SEVERAL), directory)
 
 
 def test_a_lane_is_the_trial_alone_bit_for_bit(study: Bench) -> None:
@@ -95,22 +95,19 @@ def test_a_lane_goes_on_from_its_checkpoint_in_either_class(study: Bench) -> Non
 
 
 @pytest.mark.parametrize("which", ["one", "all"])
-def test_a_structure_that_cannot_be_built_fails_alone(which: str, tmp_path: Path) -> None:
-    (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
-    more = "search.model.hidden={type='categorical',choices=[5,13]}"
-    study = Bench(parse(STUDY, tmp_path / "study.toml", [*SEVERAL, more]), tmp_path)
-    healthy = spec(0, kind="python", hidden=5, name="adamw", depth=1, width=8, **FIXED)
-    broken = spec(1, kind="python", hidden=13, name="adamw", depth=1, width=8, **FIXED)
+def test_a_structure_that_cannot_be_built_fails_alone(which: str, study: Bench) -> None:
+    healthy, broken = TRIALS[2], spec(1, kind="python", hidden=13, name="adafactor", **FIXED)
     trials = [broken] if which == "all" else [broken, healthy]
+    work = study.work(trials, switched=True, traced=TOLD)
 
-    outcome = study.trainer.train(study.work(trials, switched=True), "here", None)
+    outcome = study.trainer.train(work, "here", None)
 
     assert [lane.number for lane in outcome.lanes] == [trial.number for trial in trials]
     failures = [lane.failure for lane in outcome.lanes]
     assert isinstance(failures[0], Failure) and failures[0].error_type == "ValueError"
     assert failures[1:] == [None] * (len(trials) - 1)
     for lane in outcome.lanes[1:]:
-        own = study.curves([healthy])[healthy.number]
+        own = study.curves([healthy], traced=TOLD)[healthy.number]
         assert lane.curve.values.tobytes() == own.tobytes()
 
 

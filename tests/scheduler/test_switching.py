@@ -129,7 +129,9 @@ def test_a_space_of_few_structures_has_a_trial_of_each(
 
 def test_a_setting_of_some_structures_alone_is_drawn_in_those() -> None:
     text = VALID.partition("[search]")[0]
-    schedule = "search.optimizer.schedule.name={type='categorical',choices=['constant','one_cycle']}"
+    schedule = (
+        "search.optimizer.schedule.name={type='categorical',choices=['constant','one_cycle']}"
+    )
     warmup = (
         "search.optimizer.schedule.warmup={type='float',low=0.1,high=0.3,"
         "when={'optimizer.schedule.name'='one_cycle'}}"
