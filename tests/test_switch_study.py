@@ -17,6 +17,7 @@ import optax
 import pytest
 
 from sweeper import open_results
+from sweeper.authoring import begin_again
 from sweeper.config import parse
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -141,6 +142,20 @@ def kept_model(study: Bench, trial: TrialSpec, path: Path) -> Any:
     settings = study.config.filled(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     return eqx.tree_deserialise_leaves(path, program.model(program.init(trial.number, settings)))
+
+
+def test_a_trial_is_run_again_in_a_class_of_its_own(four: Switched, tmp_path: Path) -> None:
+    root = four.directory / "runs" / "switched"
+    begin_again(root, 7, tmp_path / "again.toml")
+
+    finish(start(tmp_path, four.cache, ["run", "again.toml", "--quiet"]))
+
+    results = open_results(tmp_path / "runs" / "switched-trial-7")
+    assert set(results.trials()["strategy"]) == {"exact"}
+    metrics = open_results(root).metrics()
+    by = ["epoch", "metric"]
+    expected = metrics[metrics["trial_number"] == 7].sort_values(by)["value"]
+    np.testing.assert_allclose(results.metrics().sort_values(by)["value"], expected, RELATIVE)
 
 
 def test_a_kill_changes_no_row(four: Switched, tmp_path: Path) -> None:

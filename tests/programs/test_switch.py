@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,12 @@ from sweeper.programs.packing import Packing
 from sweeper.trial import Failure
 from tests.programs.conftest import STUDY, Bench, spec
 
-# two MLPs, a linear model, and one of the user's own, whose optimizers keep other arrays
+# MLPs, a linear model, and one of the user's own, whose optimizers keep other arrays
 SEVERAL = (
     "data.name=iris",
     "train.batch_size=16",
     "train.epochs=4",
+    "study.folds=2",
     "train.ema=0.9",
     "train.early_stop={patience=1,min_delta=0.05}",
     "model.function=nets:build",
@@ -52,7 +53,7 @@ TRIALS = [
     spec(2, kind="python", hidden=5, name="adafactor", **FIXED),
     spec(3, kind="mlp", depth=2, width=8, name="adamw", **{**FIXED, "activation": "relu"}),
 ]
-TOLD = {"model.activation": ("relu", "tanh")}
+HOW: dict[str, Any] = {"traced": {"model.activation": ("relu", "tanh")}, "capacity": 8}
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +63,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(parse(STUDY, directory / "study.toml", SEVERAL), directory)
 
 
-def test_a_lane_is_the_trial_alone_bit_for_bit(study: Bench) -> None:
-    work = study.work(TRIALS, switched=True, traced=TOLD)
+def test_the_lanes_of_a_trial_are_the_trial_alone_bit_for_bit(study: Bench) -> None:
+    work = study.work(TRIALS, switched=True, **HOW)
     elsewhere = replace(
         work,
         bucket=replace(work.bucket, lanes=work.bucket.lanes[:1:-1]),
@@ -73,8 +74,8 @@ def test_a_lane_is_the_trial_alone_bit_for_bit(study: Bench) -> None:
     switched, again = (study.trainer.train(each, "here", None) for each in (work, elsewhere))
 
     for each, lane in zip(TRIALS, switched.lanes, strict=True):
-        own = study.train([each], traced=TOLD).lanes[0]
-        assert lane.curve.values.tobytes() == own.curve.values.tobytes()
+        own = study.train([each], **HOW).lanes[0]
+        assert lane.curve.by_member.tobytes() == own.curve.by_member.tobytes()
         assert (lane.test, lane.ended) == (own.test, own.ended)
     for lane in again.lanes:
         assert lane.curve.values.tobytes() == switched.lanes[lane.number].curve.values.tobytes()
@@ -83,9 +84,9 @@ def test_a_lane_is_the_trial_alone_bit_for_bit(study: Bench) -> None:
 
 
 def test_a_lane_goes_on_from_its_checkpoint_in_either_class(study: Bench) -> None:
-    how: dict[str, Any] = {"traced": TOLD, "epochs": (1, 4)}
-    whole = study.curves(TRIALS, switched=True, traced=TOLD)
-    first = study.train(TRIALS, switched=True, traced=TOLD, epochs=(0, 1))
+    how = {**HOW, "epochs": (1, 4)}
+    whole = study.curves(TRIALS, switched=True, **HOW)
+    first = study.train(TRIALS, switched=True, **HOW, epochs=(0, 1))
 
     on = study.train(TRIALS, switched=True, after=first, **how)
     alone = study.train(TRIALS[:1], after=first, **how)
@@ -98,7 +99,7 @@ def test_a_lane_goes_on_from_its_checkpoint_in_either_class(study: Bench) -> Non
 def test_a_structure_that_cannot_be_built_fails_alone(which: str, study: Bench) -> None:
     healthy, broken = TRIALS[2], spec(1, kind="python", hidden=13, name="adafactor", **FIXED)
     trials = [broken] if which == "all" else [broken, healthy]
-    work = study.work(trials, switched=True, traced=TOLD)
+    work = study.work(trials, switched=True, **HOW)
 
     outcome = study.trainer.train(work, "here", None)
 
@@ -107,20 +108,8 @@ def test_a_structure_that_cannot_be_built_fails_alone(which: str, study: Bench) 
     assert isinstance(failures[0], Failure) and failures[0].error_type == "ValueError"
     assert failures[1:] == [None] * (len(trials) - 1)
     for lane in outcome.lanes[1:]:
-        own = study.curves([healthy], traced=TOLD)[healthy.number]
+        own = study.curves([healthy], **HOW)[healthy.number]
         assert lane.curve.values.tobytes() == own.tobytes()
-
-
-def test_members_of_a_trial_are_lanes_of_its_branch(bench: Callable[..., Bench]) -> None:
-    small = ("data.name=iris", "train.batch_size=16", "train.epochs=2", "study.replicates=2")
-    study = bench(*small, "study.folds=2", "study.metric=val_loss")
-    fixed = {**FIXED, "activation": "relu"}
-    trials = [spec(0, depth=1, width=8, **fixed), spec(1, depth=2, width=11, **fixed)]
-
-    switched = study.train(trials, switched=True, capacity=8)
-
-    (own,) = study.train(trials[1:]).lanes
-    assert switched.lanes[1].curve.by_member.tobytes() == own.curve.by_member.tobytes()
 
 
 def test_what_is_packed_is_found_again() -> None:
