@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from sweeper.scheduler.lattice import LatticeClass
 from sweeper.scheduler.parts_lattice import PartsClass, Room, shown
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.options import n_proposals
+from sweeper.switch_preview import lanes_per_device, largest_branch, notes, switch_classes
 
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
 # updates and the new parameters
@@ -62,11 +62,11 @@ class Preview:
             "structures_in_space": self.config.n_structures,
             "space": self._space(),
             "lattice": list(self._lattice()),
-            "switch": list(self._switch_classes()),
+            "switch": list(switch_classes(self.plan, self.devices)),
             "predicted": self._predicted(),
             "advice": self._advice(),
             "rules_without_use_in_some_trials": list(self.idle_rules),
-            "notes": list(self._notes()),
+            "notes": list(notes(self.config, self.devices)),
             "first_round": {
                 "classes": [asdict(program) for program in self.plan.classes],
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
@@ -144,22 +144,6 @@ class Preview:
                     "settings": json.loads(name),
                 }
 
-    def _switch_classes(self) -> Iterator[dict[str, Any]]:
-        """The programs of several structures that the first round begins with."""
-        for program in self.plan.classes:
-            if program.strategy == "switch":
-                yield {
-                    "class_id": program.class_id,
-                    "branches": json.loads(program.settings),
-                    "devices": self.devices,
-                    "lanes_per_device": self._lanes_per_device(program),
-                    "compile_s": program.predicted_compile_s,
-                }
-
-    def _lanes_per_device(self, program: ProgramClass) -> int:
-        is_spread = program.strategy == "switch"
-        return math.ceil(program.capacity / self.devices) if is_spread else program.capacity
-
     def _parts_lattice(self) -> Iterator[dict[str, Any]]:
         for name, family in self.forecast.parts.items():
             for block in family.classes:
@@ -213,20 +197,6 @@ class Preview:
             "exact_total_s": (exact_compile_s + exact_train_s) / busy,
         }
 
-    def _notes(self) -> Iterator[str]:
-        """What a strategy can not do here."""
-        strategy = self.config.execution.strategy
-        if self._is_padding and "python" in self.config.kinds:
-            yield (
-                "models of your own are never padded: trials of one structure share a program, "
-                'near misses do not; strategy = "switch" trains several structures in one'
-            )
-        if strategy == "switch" and self.devices == 1:
-            yield (
-                "switch spreads trials over devices, and there is one: it trains them one after "
-                'the other, which takes no less time than strategy = "exact"'
-            )
-
     def _advice(self) -> str | None:
         """What would let more trials stack, where hardly two of them have the same structure."""
         share = partnered_share(self.config, n_proposals(self.config))
@@ -257,14 +227,14 @@ class Preview:
 
     def _memory_bytes(self, program: ProgramClass) -> int | None:
         """About what a bucket needs: states in and out, what a step works on, and the data."""
-        settings: Mapping[str, Any] = _largest(program)
+        settings: Mapping[str, Any] = largest_branch(program)
         width = program.padded_width or settings.get("model.width")
         depth = program.padded_depth or settings.get("model.depth")
         family = next(iter(self.forecast.families.values()), None)
         if width is None or depth is None or family is None:
             return None
         work, data = family.workload, self.data
-        lanes = self._lanes_per_device(program)
+        lanes = lanes_per_device(program, self.devices)
         at_once = lanes if program.lane_loop == "vmap" else 1
         state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
         working = n_parameters(width, depth, work) * _WORKING_COPIES
@@ -284,12 +254,6 @@ def why(block: LatticeClass | PartsClass, compile_s: float) -> str:
         return "too few trials to tell; it has room for what the sampler may draw"
     more_s, less_s = others * compile_s, block.train_s - block.exact_train_s
     return f"{others} programs more would compile {more_s:.1f} s to train {less_s:.1f} s less"
-
-
-def _largest(program: ProgramClass) -> Mapping[str, Any]:
-    """What a class compiles in, or of several branches the first, which is the largest."""
-    settings = json.loads(program.settings)
-    return settings[0] if program.branches else settings
 
 
 def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
