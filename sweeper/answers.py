@@ -123,7 +123,10 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
         ],
     )
     yield ""
-    yield _lattice(preview["lattice"])
+    if preview["switch"]:
+        yield _switch_classes(preview["switch"])
+    else:
+        yield _lattice(preview["lattice"])
     yield ""
     yield pairs(
         {
@@ -136,9 +139,10 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     )
     yield ""
     yield _buckets(preview["first_round"])
-    if preview["advice"]:
-        yield ""
-        yield preview["advice"]
+    for told in (preview["advice"], *preview["notes"]):
+        if told:
+            yield ""
+            yield told
     yield from _idle_rules(preview)
 
 
@@ -195,12 +199,7 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
     """The classes, and what the families differ in that they belong to."""
-    names = sorted({name for block in blocks for name in block["settings"]})
-    differing = [
-        name
-        for name in names
-        if len({json.dumps(block["settings"].get(name)) for block in blocks}) > 1
-    ]
+    differing = _differing([block["settings"] for block in blocks])
     return rows(
         "lattice: the programs of the whole study",
         (
@@ -223,6 +222,38 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
             for block in blocks
         ],
     )
+
+
+def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Table:
+    return rows(
+        "switch: the programs of several structures, each device training its own",
+        ("class", "branches", "devices", "lanes a device", "compile s", "structures"),
+        [
+            (
+                *(program["class_id"], len(program["branches"]), program["devices"]),
+                *(program["lanes_per_device"], program["compile_s"]),
+                "; ".join(map(", ".join, _told_apart(program["branches"]))),
+            )
+            for program in classes
+        ],
+    )
+
+
+def _told_apart(branches: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """What each branch has that not all have, in words."""
+    names = _differing(branches)
+    for branch in branches:
+        yield [
+            f"{name.rpartition('.')[2]} {wording.number(branch[name])}"
+            for name in names
+            if name in branch
+        ]
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys in which some of `settings` differ."""
+    names = sorted({name for some in settings for name in some})
+    return [name for name in names if len({json.dumps(some.get(name)) for some in settings}) > 1]
 
 
 def _buckets(first_round: Mapping[str, Any]) -> Table:
@@ -253,7 +284,15 @@ def _buckets(first_round: Mapping[str, Any]) -> Table:
 def _size(program: Mapping[str, Any]) -> tuple[object, object]:
     """Width and depth of a class, its own or those of its trials."""
     settings = json.loads(program["settings"])
+    if program["branches"]:
+        return _span(settings, "model.width"), _span(settings, "model.depth")
     return (
         program["padded_width"] or settings.get("model.width"),
         program["padded_depth"] or settings.get("model.depth"),
     )
+
+
+def _span(branches: Sequence[Mapping[str, Any]], key: str) -> str | None:
+    """From the least to the greatest value that a branch has."""
+    values = [branch[key] for branch in branches if key in branch]
+    return wording.span(min(values), max(values)) if values else None

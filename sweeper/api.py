@@ -128,7 +128,13 @@ def plan(config: StudyConfig) -> Preview:
     with preparing(config) as prepared:
         import jax
 
-        from sweeper.executors.claims import check_fits, claim_device, n_threads, n_workers
+        from sweeper.executors.claims import (
+            check_fits,
+            claim_device,
+            n_devices,
+            n_threads,
+            n_workers,
+        )
         from sweeper.planning import foreseen, structures
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
@@ -140,7 +146,8 @@ def plan(config: StudyConfig) -> Preview:
     check_fits(config, data)
     _check_models(config, data)
     foreseen_ = foreseen(config, data, None)
-    policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials)
+    devices = n_devices()
+    policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
     count = min(config.schedule.parallel, options.n_proposals(config))
     specs = Study(config).ask(count, told_through_round=0)
     live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
@@ -151,6 +158,7 @@ def plan(config: StudyConfig) -> Preview:
         foreseen_,
         scheduler.plan(live, (), structure_of, policy),
         jax.devices()[0].device_kind,
+        devices,
         n_threads(config),
         n_workers(config),
         partly_idle(config, _never_run(config, data)),

@@ -119,6 +119,8 @@ def _likely_classes(
 
     Those with the most work come first. There are none where every class waits for its trials.
     """
+    if policy.switching is not None:
+        yield from _switch_classes(structure_of, policy)
     if policy.strategy not in ("auto", "padded") or policy.lane_loop != "map":
         return
     ready = [
@@ -142,3 +144,14 @@ def _likely_classes(
         trial = LiveTrial(TrialSpec(0, params, {}, 0), 1)
         for program_class in scheduler.plan([trial], (), structure_of, policy).classes:
             yield program_class, params
+
+
+def _switch_classes(
+    structure_of: Structures, policy: Policy
+) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
+    """The classes of the whole space, where it has few structures; each with its first branch's."""
+    assert policy.switching is not None
+    specs = (TrialSpec(0, params, {}, 0) for params in policy.switching.space)
+    live = [LiveTrial(spec, 1) for spec in specs]
+    for program_class in scheduler.plan(live, (), structure_of, policy).classes:
+        yield program_class, program_class.branches[0]

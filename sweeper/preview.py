@@ -19,6 +19,7 @@ from sweeper.scheduler.lattice import LatticeClass
 from sweeper.scheduler.parts_lattice import PartsClass, Room, shown
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.options import n_proposals
+from sweeper.switch_preview import lanes_per_device, largest_branch, notes, switch_classes
 
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
 # updates and the new parameters
@@ -39,6 +40,7 @@ class Preview:
     forecast: Forecast
     plan: Plan
     device: str
+    devices: int
     threads: int
     workers: int
     idle_rules: tuple[str, ...] = ()
@@ -49,15 +51,22 @@ class Preview:
             "study": self.config.study.name,
             "n_trials": n_proposals(self.config),
             "data": self._data(),
-            "device": {"kind": self.device, "threads": self.threads, "workers": self.workers},
+            "device": {
+                "kind": self.device,
+                "count": self.devices,
+                "threads": self.threads,
+                "workers": self.workers,
+            },
             "strategy": self.config.execution.strategy,
             "lane_loop": self.forecast.lane_loop,
             "structures_in_space": self.config.n_structures,
             "space": self._space(),
             "lattice": list(self._lattice()),
+            "switch": list(switch_classes(self.plan, self.devices)),
             "predicted": self._predicted(),
             "advice": self._advice(),
             "rules_without_use_in_some_trials": list(self.idle_rules),
+            "notes": list(notes(self.config, self.devices)),
             "first_round": {
                 "classes": [asdict(program) for program in self.plan.classes],
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
@@ -102,6 +111,8 @@ class Preview:
         if is_told or not self.config.structural[key]:
             return "no"
         strategy = self.config.execution.strategy
+        if strategy == "switch" and key != "train.batch_size":
+            return "branches"
         is_size = key in ("model.width", "model.depth") and "mlp" in self.config.kinds
         return "padded" if is_size and strategy in ("auto", "padded") else "yes"
 
@@ -173,11 +184,14 @@ class Preview:
         if not self._is_padding:
             compile_s, train_s = exact_compile_s, exact_train_s
         busy = max(1, self.threads or self.workers)
+        total_s = (compile_s + train_s) / busy
+        if self.config.execution.strategy == "switch":
+            total_s = compile_s + train_s / self.devices
         return {
             "compile_s": compile_s,
             "train_s": train_s,
             "waste_s": train_s - exact_train_s,
-            "total_s": (compile_s + train_s) / busy,
+            "total_s": total_s,
             "exact_compile_s": exact_compile_s,
             "exact_train_s": exact_train_s,
             "exact_total_s": (exact_compile_s + exact_train_s) / busy,
@@ -213,14 +227,14 @@ class Preview:
 
     def _memory_bytes(self, program: ProgramClass) -> int | None:
         """About what a bucket needs: states in and out, what a step works on, and the data."""
-        settings: Mapping[str, Any] = json.loads(program.settings)
+        settings: Mapping[str, Any] = largest_branch(program)
         width = program.padded_width or settings.get("model.width")
         depth = program.padded_depth or settings.get("model.depth")
         family = next(iter(self.forecast.families.values()), None)
         if width is None or depth is None or family is None:
             return None
         work, data = family.workload, self.data
-        lanes = program.capacity
+        lanes = lanes_per_device(program, self.devices)
         at_once = lanes if program.lane_loop == "vmap" else 1
         state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
         working = n_parameters(width, depth, work) * _WORKING_COPIES

@@ -10,6 +10,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubtful_direction
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
+from sweeper.executors.claims import n_devices
 from sweeper.executors.executor import Executor
 from sweeper.planning import structures
 from sweeper.programs.build import Programs
@@ -129,7 +130,13 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
         executor=executor,
         store=store,
         structure_of=structures(config, programs, session.forecast.lane_loop),
-        policy=policy_of(config, rungs(config), session.forecast, session.largest_n_trials),
+        policy=policy_of(
+            config,
+            rungs(config),
+            session.forecast,
+            session.largest_n_trials,
+            n_devices(),
+        ),
         metrics=program.metrics,
         test_metrics=program.test_metrics,
         run_id=session.run_id,

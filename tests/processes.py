@@ -7,14 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
 
 def start(
-    directory: Path, cache: Path, arguments: Sequence[str], *, own_group: bool = False
+    directory: Path,
+    cache: Path,
+    arguments: Sequence[str],
+    *,
+    own_group: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     """`python -m sweeper` with `arguments`, in `directory`, with its own compile cache.
 
@@ -23,7 +28,12 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-m", "sweeper", *arguments],
         cwd=directory,
-        env={**os.environ, "SWEEPER_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "SWEEPER_CACHE_DIR": str(cache),
+            "PYTHONPATH": str(ROOT),
+            **(environment or {}),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -36,7 +36,7 @@ LAYERS = (
     {"programs"},
     {"executors"},
     {"state", "store", "planning", "calibration", "saved_model", "export", "starting"},
-    {"rows", "resume", "standing"},
+    {"rows", "resume", "standing", "switch_preview"},
     {"sweep", "session"},
     {"study_run", "preview", "decay_preview"},
     {"api"},

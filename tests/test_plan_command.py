@@ -32,6 +32,7 @@ def planned(command: CommandLine, *more: str) -> dict[str, Any]:
 def test_plan_tells_data_device_space_lattice_costs_and_buckets(command: CommandLine) -> None:
     preview = planned(command)
 
+    assert preview["notes"] == []
     assert preview["data"]["features"] == 13
     assert preview["device"]["threads"] == 1
     assert {entry["setting"]: entry["splits_buckets"] for entry in preview["space"]} == {
@@ -172,3 +173,42 @@ def test_a_forced_strategy_is_what_is_predicted(strategy: str, command: CommandL
 
     assert forced["lattice"] == []
     assert forced["predicted"]["total_s"] == forced["predicted"]["exact_total_s"]
+
+
+def test_plan_tells_the_branches_of_a_switch_class(command: CommandLine) -> None:
+    forced = settings("execution.strategy=switch")
+
+    preview = planned(command, *forced)
+    told = command("plan", "study.toml", *SHAPES, *forced).stdout
+
+    (program,) = preview["switch"]
+    sizes = {(own["model.depth"], own["model.width"]) for own in program["branches"]}
+    assert len(program["branches"]) == len(sizes) == 12  # all of the space
+    assert (program["devices"], program["lanes_per_device"]) == (1, 4)
+    assert preview["lattice"] == []
+    assert {entry["setting"]: entry["splits_buckets"] for entry in preview["space"]} == {
+        "optimizer.lr": "no",
+        "train.epochs": "no",
+        "model.width": "branches",
+        "model.depth": "branches",
+    }
+    predicted = preview["predicted"]
+    assert predicted["total_s"] == pytest.approx(predicted["compile_s"] + predicted["train_s"])
+    assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
+    assert "takes no less time than" in preview["notes"][0]
+    for words in ("each device training its own", "depth 3, width 32", "4 to 32"):
+        assert words in told
+
+
+def test_plan_says_that_models_of_ones_own_are_never_padded(command: CommandLine) -> None:
+    (command.directory / "nets.py").write_text(
+        "import equinox as eqx\n\n\n"
+        "def build(in_size, out_size, depth, width, *, key):\n"
+        "    return eqx.nn.MLP(in_size, out_size, width, depth, key=key)\n",
+        encoding="utf-8",
+    )
+    own = settings("model.kind=python", "model.function=nets:build")
+
+    (told,) = planned(command, *own)["notes"]
+
+    assert "models of your own are never padded" in told

@@ -10,7 +10,8 @@ from pydantic import Field, NonNegativeInt
 from sweeper.config.kinds import CountOrAuto
 from sweeper.config.table import Fault, Table
 
-Strategy = Literal["auto", "exact", "padded", "process"]
+Strategy = Literal["auto", "exact", "padded", "switch", "process"]
+LaneLoop = Literal["auto", "map", "vmap"]
 
 
 def _nowhere_to_train(
@@ -24,19 +25,27 @@ def _nowhere_to_train(
         yield Fault("workers", found, "write at least one, or another strategy")
 
 
+def _side_by_side(strategy: Strategy, lane_loop: LaneLoop) -> Iterable[Fault]:
+    if strategy == "switch" and lane_loop == "vmap":
+        found = "vmap, and with the strategy switch each lane would run every structure"
+        yield Fault("lane_loop", found, 'write "map" or remove it, or write another strategy')
+
+
 class ExecutionTable(Table):
     """`[execution]`; `threads` and `workers` are counts or "auto", 0 threads train nothing here.
 
     `memory_fraction` is of a device, shared by this process and its workers.
     """
 
-    rules = (_nowhere_to_train,)
+    rules = (_nowhere_to_train, _side_by_side)
 
     strategy: Strategy = Field(
-        default="auto", description="which trials train in buckets, which alone"
+        default="auto",
+        description="which trials train in buckets, which alone; switch: all over the devices",
     )
-    lane_loop: Literal["auto", "map", "vmap"] = Field(
-        default="auto", description="how a bucket runs its lanes; map on a CPU, else vmap"
+    lane_loop: LaneLoop = Field(
+        default="auto",
+        description="how a bucket runs its lanes; map on a CPU and of switch, else vmap",
     )
     costs: str | None = Field(
         default=None,

@@ -39,6 +39,11 @@ def n_workers(config: StudyConfig) -> int:
     return len(visible_gpus(os.environ)) or len(usable_cpus())
 
 
+def n_devices() -> int:
+    """The devices of this process, over which switch classes are spread."""
+    return jax.local_device_count()
+
+
 def shares_of(config: StudyConfig) -> Shares:
     """The memory that this process gets, and that each worker gets."""
     return shares(config.execution.memory_fraction, n_threads(config), n_workers(config))

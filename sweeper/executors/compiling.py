@@ -16,9 +16,12 @@ import jax
 
 from sweeper.cachedir import cache_root
 from sweeper.executors.phased import PhaseAt, Run, run_phases
+from sweeper.executors.spread import Spread, device_mesh, spread_lanes, work_of
 from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
+from sweeper.programs.switch import Switch, switch_segment
 from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.signature import short_hash
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
@@ -31,13 +34,14 @@ _log = logging.getLogger("sweeper")
 class Compiled:
     """A class's program, or those of its phases by name; `cache_hit` where all came from disk.
 
-    `memory_bytes` is what the largest needs with all it is given and gives; None where XLA does
-    not say.
+    `memory_bytes` is what the largest needs with all it is given and gives, on each of its
+    `devices`; None where XLA does not say.
     """
 
     programs: Mapping[str, Run]
     cache_hit: bool
     memory_bytes: int | None
+    devices: tuple[Any, ...]
 
     def run(self, lanes: Lanes, parts: Parts, phases: Sequence[PhaseAt] = ()) -> Segment:
         """What came of the lanes; `phases` are those of each, where there is a program a phase."""
@@ -114,19 +118,35 @@ class _RemovesDamaged:
 
 
 def compile_class(
-    program_class: ProgramClass, program: Program, lanes: Lanes, parts: Parts
+    program_class: ProgramClass, program: Program | Switch, lanes: Lanes, parts: Parts
 ) -> Compiled:
-    """Compile `program` for a class; the function is named for it, as profilers show it."""
-    wanted = {phase: program.in_phase(phase) for phase in program.phases} or {_WHOLE: program}
-    hits, runs = _cache_hits.count, dict[str, jax.stages.Compiled]()
-    for phase, own in wanted.items():
-        function = segment(own, program_class.lane_loop)
+    """Compile `program` for a class; the function is named for it, as profilers show it.
+
+    That of several structures is compiled for all devices of this process, as `parts` have to be.
+    """
+    phases: Mapping[str, Program | Switch] = {
+        name: program.in_phase(name) for name in program.phases
+    }
+    hits, runs, memory = _cache_hits.count, dict[str, Run](), list[int | None]()
+    for phase, own in (phases or {_WHOLE: program}).items():
         name = "_".join(filter(None, ("segment", program_class.class_id, phase)))
-        function.__name__ = function.__qualname__ = name
-        runs[phase] = jax.jit(function).lower(lanes, parts).compile()
-    memory = [_memory_bytes(run) for run in runs.values()]
+        run = _compiled(own, program_class.lane_loop, name, lanes, parts)
+        runs[phase] = Spread(run, work_of(own)) if isinstance(own, Switch) else run
+        memory.append(_memory_bytes(run))
     largest = None if None in memory else max(size for size in memory if size is not None)
-    return Compiled(runs, _cache_hits.count - hits == len(runs), largest)
+    devices = jax.local_devices() if isinstance(program, Switch) else jax.devices()[:1]
+    return Compiled(runs, _cache_hits.count - hits == len(runs), largest, tuple(devices))
+
+
+def _compiled(
+    program: Program | Switch, lane_loop: LaneLoop, name: str, lanes: Lanes, parts: Parts
+) -> jax.stages.Compiled:
+    if isinstance(program, Switch):
+        function, lanes = switch_segment(program, device_mesh()), spread_lanes(lanes)
+    else:
+        function = segment(program, lane_loop)
+    function.__name__ = function.__qualname__ = name
+    return jax.jit(function).lower(lanes, parts).compile()
 
 
 def _memory_bytes(run: jax.stages.Compiled) -> int | None:

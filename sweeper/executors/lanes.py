@@ -8,11 +8,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.executors.executor import LaneResult, Place, Work
-from sweeper.programs.program import Program, State
+from sweeper.programs.program import Layout
 from sweeper.programs.segment import Lanes, Segment
 from sweeper.scheduler import plan
 from sweeper.trial import OVER, Curve, Member
@@ -22,7 +23,7 @@ from sweeper.trial import OVER, Curve, Member
 class Start:
     """A trial about to train: its members' states, and the epoch that they are at the end of."""
 
-    states: tuple[State, ...]
+    states: tuple[PyTree, ...]
     epoch: int
     retrained: bool = False
 
@@ -31,7 +32,7 @@ def stack(
     work: Work,
     starts: Sequence[Start],
     settings: Sequence[Settings],
-    program: Program,
+    program: Layout,
     members: Sequence[Member] = (Member(),),
 ) -> Lanes:
     """The lanes side by side, filled up to the capacity with lanes that stop where they start.
@@ -62,7 +63,7 @@ def stack(
     )
 
 
-def abstract_lanes(program: Program, capacity: int, settings: Settings) -> Lanes:
+def abstract_lanes(program: Layout, capacity: int, settings: Settings) -> Lanes:
     """Shapes and dtypes of the lanes of a class; `settings` are those of any of its trials."""
     bounds = jax.ShapeDtypeStruct((capacity,), np.int32)
 

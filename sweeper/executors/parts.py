@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Sharding
 from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
@@ -15,8 +16,10 @@ from sweeper.programs.program import Batch
 from sweeper.programs.segment import Folds, Parts
 
 
-def device_parts(config: StudyConfig, data: Dataset, batch_size: int) -> Parts:
-    """The data and orders of a study on the device of this process."""
+def device_parts(
+    config: StudyConfig, data: Dataset, batch_size: int, where: Sharding | None = None
+) -> Parts:
+    """The data and orders of a study on the device of this process, or elsewhere."""
     return jax.device_put(
         Parts(
             train=Batch(data.x_train, data.y_train),
@@ -24,7 +27,8 @@ def device_parts(config: StudyConfig, data: Dataset, batch_size: int) -> Parts:
             test=Batch(data.x_test, data.y_test),
             order=_orders(config, data, batch_size),
             folds=_folds(data),
-        )
+        ),
+        where,
     )
 
 

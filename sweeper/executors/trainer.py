@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
 import traceback
@@ -17,20 +15,25 @@ import jax
 from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
+from sweeper.executors.branchwise import joined, parted
 from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.lanes import Start, abstract_lanes, judged_columns, result, stack
 from sweeper.executors.parts import device_parts
+from sweeper.executors.places import on_devices, peak_memory, place_here, place_of
 from sweeper.executors.retry import failed
+from sweeper.executors.spread import on_each_device
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import Start as SavedStart
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Program, State, at_its_best, only_model
+from sweeper.programs.program import Layout, Program, State, at_its_best, only_model
 from sweeper.programs.segment import Parts, Segment
+from sweeper.programs.switch import Switch
 from sweeper.programs.tensors import CheckpointError
 from sweeper.scheduler import plan
 from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Reason, Scalar
 
 _log = logging.getLogger("sweeper")
@@ -57,7 +60,7 @@ class Trainer:
         self._checkpoints = checkpoints
         self._spec = data_spec(config, data)
         self._programs = Programs(self._spec, start)
-        self._parts: dict[int, Parts] = {}
+        self._parts: dict[tuple[int, bool], Parts] = {}
         self._made: dict[str, _Made] = {}
         self._lock = threading.Lock()
 
@@ -84,8 +87,8 @@ class Trainer:
                 return
             before = time.perf_counter()
             settings = self._config.filled(params)
-            program = self._programs.of_class(program_class, settings)
-            parts = self._parts_for(settings.train.batch_size)
+            program = self._program(program_class, settings)
+            parts = self._parts_for(settings.train.batch_size, program)
             lanes = abstract_lanes(program, program_class.capacity, settings)
             made.compiled = compile_class(program_class, program, lanes, parts)
             made.seconds = time.perf_counter() - before
@@ -93,23 +96,27 @@ class Trainer:
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
         """The outcome of `work`; an exception in a program fails its lanes and nothing else.
 
+        Where it has several structures, it fails those of the structure that raises it.
+
         Raises:
             SetupError: the disk does not take the lanes' state, which is no fault of theirs.
         """
         started_at = time.time()
-        where = self._place(place, memory_fraction)
+        where = place_here(place, memory_fraction)
         try:
             return self._train(work, where, started_at)
         except SetupError:
             raise
         except Exception as error:
+            if work.program.branches:
+                return self._by_branch(work, place, memory_fraction, error)
             failure = Failure(_reason(error), type(error).__name__, traceback.format_exc())
             return failed(work, failure, where, started_at)
 
     def _train(self, work: Work, place: Place, started_at: float) -> Outcome:
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        program = self._programs.of_class(work.program, settings[0])
-        parts = self._parts_for(settings[0].train.batch_size)
+        program = self._program(work.program, settings[0])
+        parts = self._parts_for(settings[0].train.batch_size, program)
         pairs = zip(work.bucket.lanes, settings, strict=True)
         files = self._files(work)
         starts = [self._start(program, lane, its, files) for lane, its in pairs]
@@ -131,26 +138,53 @@ class Trainer:
             bucket=work.bucket,
             lanes=tuple(
                 replace(
-                    result(lane, segment, lanes_of(index), judged, parts.order.shape[2], place),
+                    result(
+                        lane,
+                        segment,
+                        lanes_of(index),
+                        judged,
+                        parts.order.shape[2],
+                        place_of(lanes_of(index), segment, place, compiled.devices),
+                    ),
                     checkpoint=file,
                     retrained=starts[index].retrained,
                 )
                 for index, lane in enumerate(work.bucket.lanes)
             ),
             digests={file: digest},
-            place=place,
+            place=on_devices(place, compiled.devices),
             started_at=started_at,
             compile_s=compile_s,
             cache_hit=compiled.cache_hit and compile_s > 0,
             train_s=train_s,
-            peak_memory_bytes=_memory().get("peak_bytes_in_use"),
+            peak_memory_bytes=peak_memory(compiled.devices),
             attempt=1,
             memory_predicted_bytes=compiled.memory_bytes,
             finished_at=time.time(),
         )
 
+    def _by_branch(
+        self, work: Work, place: str, memory_fraction: float | None, error: Exception
+    ) -> Outcome:
+        """The outcome of a switch class whose program fails, each of its structures by itself."""
+        told = f"{type(error).__name__}: {error}"
+        _log.warning("class %s trains one structure at a time: %s", work.program.class_id, told)
+        settings = [self._config.filled(spec.params) for spec in work.specs]
+        switch = self._program(work.program, settings[0])
+        assert isinstance(switch, Switch), "asked of classes with branches"
+        branches = branch_classes(work.program)
+        parts = parted(work, [branches[switch.branch_of(its)] for its in settings])
+        return joined(work, [self.train(part, place, memory_fraction) for part in parts])
+
+    def _program(self, program_class: ProgramClass, settings: Settings) -> Program | Switch:
+        """The program of a class; `settings` are those of any of its trials."""
+        branches = [self._config.filled(params) for params in program_class.branches]
+        if branches:
+            return self._programs.of_branches(program_class, branches)
+        return self._programs.of_class(program_class, settings)
+
     def _start(
-        self, program: Program, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
+        self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
     ) -> Start:
         """Where the lane goes on; from the first epoch again where its checkpoint is bad.
 
@@ -192,14 +226,18 @@ class Trainer:
         assert made.compiled is not None
         return made.compiled, seconds
 
-    def _parts_for(self, batch_size: int) -> Parts:
+    def _parts_for(self, batch_size: int, program: Program | Switch) -> Parts:
+        """The data on the device, or on all of them, for programs with batches of this size."""
+        is_spread = isinstance(program, Switch)
+        key = batch_size, is_spread
         with self._lock:
-            if batch_size not in self._parts:
-                self._parts[batch_size] = device_parts(self._config, self._data, batch_size)
-            return self._parts[batch_size]
+            if key not in self._parts:
+                where = on_each_device() if is_spread else None
+                self._parts[key] = device_parts(self._config, self._data, batch_size, where)
+            return self._parts[key]
 
     def _write(
-        self, work: Work, segment: Segment, settings: Sequence[Settings], program: Program
+        self, work: Work, segment: Segment, settings: Sequence[Settings], program: Layout
     ) -> tuple[str, str]:
         """Write each lane's own state, cut out of its padding.
 
@@ -224,22 +262,6 @@ class Trainer:
                 )
                 states[lane.number, member] = state if is_unfinished else of_use(state)
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
-
-    def _place(self, place: str, memory_fraction: float | None) -> Place:
-        device = jax.devices()[0]
-        return Place(
-            place=place,
-            device=f"{device.platform}:{device.id}",
-            host=socket.gethostname(),
-            worker_pid=os.getpid(),
-            memory_fraction=memory_fraction,
-            bytes_limit=_memory().get("bytes_limit"),
-        )
-
-
-def _memory() -> dict[str, int]:
-    """What the device says of its memory; a CPU says nothing."""
-    return jax.devices()[0].memory_stats() or {}
 
 
 def _reason(error: Exception) -> Reason:

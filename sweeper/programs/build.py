@@ -22,8 +22,11 @@ from sweeper.programs.continued import Continued, Start, spec_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
+from sweeper.programs.switch import Switch
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.parts_lattice import Sizes, sizes_in
+from sweeper.scheduler.signature import canonical, compiled_in
+from sweeper.scheduler.switching import branch_classes, branch_settings
 
 
 class Programs:
@@ -36,6 +39,7 @@ class Programs:
         self._data = data
         self._start = start
         self._known: dict[str, Program] = {}
+        self._switches: dict[str, Switch] = {}
         self._users: dict[UserNetwork, UserNetwork] = {}
 
     def of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
@@ -45,6 +49,13 @@ class Programs:
             program = self._of_class(program_class, settings)
             self._known[class_id] = self._continued(program, settings)
         return self._known[class_id]
+
+    def of_branches(self, program_class: ProgramClass, settings: Sequence[Settings]) -> Switch:
+        """The programs of a switch class; `settings` are those of a trial of each branch."""
+        class_id = program_class.class_id
+        if class_id not in self._switches:
+            self._switches[class_id] = self._switch(program_class, settings)
+        return self._switches[class_id]
 
     def _of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
         if isinstance(settings.train, AlternatingTable):
@@ -87,6 +98,21 @@ class Programs:
         if isinstance(settings.model, PartsTable):
             return self._parts(settings).by_name
         return {"": self._exact_network(settings, self._data)}
+
+    def _switch(self, program_class: ProgramClass, settings: Sequence[Settings]) -> Switch:
+        own = branch_settings(program_class)
+        told = {
+            key: value
+            for branch in own
+            for key, value in json.loads(branch).items()
+            if isinstance(value, list)
+        }
+
+        def branch_of(settings: Settings) -> int:
+            return own.index(canonical(compiled_in(settings, told)))
+
+        branches = branch_classes(program_class)
+        return Switch(tuple(map(self.of_class, branches, settings)), tuple(settings), branch_of)
 
     def _parts(self, settings: Settings, padded_to: Sizes = ()) -> PartNetworks:
         """The networks of a model of parts, each of the sizes that its neighbours tell."""

@@ -129,8 +129,8 @@ class Lane(eqx.Module):
         return {name: self.sizes[index] for index, name in enumerate(self.size_names)}
 
 
-class Program(Protocol):
-    """A way to train the trials of one class.
+class Layout(Protocol):
+    """How the trials of a class become lanes of its compiled program, and lanes trials.
 
     `metrics` names what is measured each epoch, in order: first what `step` gives, as a mean over
     the epoch, then what `evaluate` gives on the validation part. `test_metrics` name what
@@ -147,15 +147,15 @@ class Program(Protocol):
         """Names of what is measured on the test part."""
         ...
 
-    def abstract(self) -> State:
-        """Shapes and dtypes of the state, and with them its PyTree structure."""
+    def abstract(self) -> PyTree:
+        """Shapes and dtypes of a lane's state, and with them its PyTree structure."""
         ...
 
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> PyTree:
         """The state of trial `number` before its first step, in NumPy arrays, at step 0."""
         ...
 
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> PyTree:
         """What the program is told of trial `number` at run time."""
         ...
 
@@ -163,13 +163,25 @@ class Program(Protocol):
         """Shapes and dtypes of a trial's own state, without padding."""
         ...
 
-    def exact(self, state: State, settings: Settings) -> State:
+    def exact(self, state: PyTree, settings: Settings) -> State:
         """A trial's own part of its lane's `state`, both in NumPy arrays."""
         ...
 
-    def padded(self, state: State, settings: Settings) -> State:
+    def padded(self, state: State, settings: Settings) -> PyTree:
         """The lane's state whose `exact` part is `state`."""
         ...
+
+
+class Program(Layout, Protocol):
+    """A way to train the trials of one structure, or of those that padding brings together."""
+
+    def abstract(self) -> State: ...
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State: ...
+
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane: ...
+
+    def padded(self, state: State, settings: Settings) -> State: ...
 
     def model(self, state: State) -> eqx.Module:
         """The model with the parameters of `state`, as Equinox has it."""

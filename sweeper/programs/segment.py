@@ -81,7 +81,7 @@ class Segment(eqx.Module):
     """What came of the lanes: states, `curves[i, e]` after epoch e + 1, scores on the test part.
 
     Where lanes may end early, `last` is the epoch that each trained to, and `ended` says whether
-    it is over.
+    it is over. Where they are spread over devices, `device` is the place of each lane's.
     """
 
     state: State
@@ -89,6 +89,7 @@ class Segment(eqx.Module):
     test: Float[Array, "lane test_metrics"]
     last: Int[Array, " lane"] | None = None
     ended: Bool[Array, " lane"] | None = None
+    device: Int[Array, " lane"] | None = None
 
 
 def segment(

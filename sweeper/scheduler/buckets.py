@@ -10,9 +10,9 @@ from sweeper.config.model import ModelKind
 from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.forecast import Forecast
-from sweeper.trial import TrialSpec
+from sweeper.trial import Scalar, TrialSpec
 
-Strategy = Literal["exact", "padded", "process"]
+Strategy = Literal["exact", "padded", "switch", "process"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,10 @@ class ProgramClass:
 
     `settings` are the structural hyperparameters compiled into it, as JSON; those of a padded
     class leave out width and depth, which are its own; of a model of parts `padded_parts` says
-    those of each, and width and depth are those of the widest and the deepest. `cached_s` is what
-    loading it from the compile cache is predicted to take, instead of `predicted_compile_s`.
+    those of each, and width and depth are those of the widest and the deepest. Those of a switch
+    class are an array with the ones of each branch; `branches` are parameters, by column, of a
+    trial of each. `cached_s` is what loading it from the compile cache is predicted to take,
+    instead of `predicted_compile_s`.
     """
 
     class_id: str
@@ -36,6 +38,7 @@ class ProgramClass:
     padded_parts: str = ""
     predicted_compile_s: float | None = None
     cached_s: float | None = None
+    branches: tuple[Mapping[str, Scalar], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +103,31 @@ class Plan:
     def from_dict(values: Mapping[str, Any]) -> Plan:
         """The plan that `as_dict` wrote."""
         return Plan(
-            tuple(ProgramClass(**entry) for entry in values["classes"]),
+            tuple(_program_class(**entry) for entry in values["classes"]),
             tuple(_bucket(**entry) for entry in values["buckets"]),
         )
 
 
+def _program_class(*, branches: Iterable[Mapping[str, Scalar]] = (), **entry: Any) -> ProgramClass:
+    return ProgramClass(branches=tuple(branches), **entry)
+
+
 def _bucket(*, lanes: Iterable[Mapping[str, Any]], **entry: Any) -> Bucket:
     return Bucket(lanes=tuple(Lane(**lane) for lane in lanes), **entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """What the study and the machine fix about switch classes.
+
+    `space` are parameters of a trial of each structure, none where the space has too many of them
+    for one class. At most `lanes` train at a time, on `devices`, which change what is predicted
+    and nothing else.
+    """
+
+    space: tuple[Mapping[str, Scalar], ...]
+    lanes: int
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +136,11 @@ class Policy:
 
     `trials_a_structure` is how many trials of one structure the whole study can expect, by kind of
     model; `stops` are the epochs, ascending, at which a round may end. A trial takes `members`
-    lanes of one bucket; `given` is the class of all trials, where the study file says which.
+    lanes of one bucket; `given` is the class of all trials, where the study file says which;
+    `switching` is there where the strategy is switch.
     """
 
-    strategy: Literal["auto", "exact", "padded", "process"]
+    strategy: Literal["auto", "exact", "padded", "switch", "process"]
     lane_loop: LaneLoop
     precision: str
     trials_a_structure: Mapping[ModelKind, float]
@@ -126,6 +148,7 @@ class Policy:
     stops: tuple[int, ...] = field(default=())
     members: int = 1
     given: ClassTable | None = None
+    switching: Switching | None = None
 
     def next_stop(self, trial: LiveTrial) -> int:
         """The epoch to which `trial` trains in the next round."""

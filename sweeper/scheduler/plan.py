@@ -15,6 +15,7 @@ from sweeper.scheduler.buckets import Bucket, Lane, LiveTrial, Plan, Policy, Pro
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.parts_lattice import EXACT, PartsClass, Room, shown, sizes_in
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
+from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
 # what only a program with phases compiles in
 _PHASES = "train.cycle"
@@ -56,8 +57,12 @@ def _classify(
     by_content = {_content(known): known for known in by_id.values()}
     structures = [structure_of(trial.spec) for trial in live]
     company = Counter(structure.program for structure in structures)
+    new = [trial.spec for trial in live if not trial.class_id]
+    switches = switch_classes(new, by_id.values(), structure_of, policy)
     wanted = [
-        None if trial.class_id else _wanted(structure, company, by_content, policy)
+        None
+        if trial.class_id
+        else switches.get(structure.program) or _wanted(structure, company, by_content, policy)
         for trial, structure in zip(live, structures, strict=True)
     ]
     joining = Counter(_content(program) for program in wanted if program is not None)
@@ -148,6 +153,8 @@ def _sized(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
         capacity = policy.given.capacity
     elif program.strategy == "process":
         capacity = policy.members
+    elif program.strategy == "switch":
+        capacity = capacity_of(policy)
     elif program.lane_loop == "map":  # the study's own, known before the first trial is asked
         capacity = policy.forecast.capacity
     capacity = max(capacity, policy.members)
@@ -205,18 +212,22 @@ def _predicted(
     program = members[0].program
     epochs = [lane.epoch_to - lane.epoch_from for lane in lanes]
     room = Room(program.padded_width, program.padded_depth, sizes_in(program.padded_parts))
-    spent_s, useful_s = 0.0, 0.0
+    taken_s: list[float] = []
+    useful_s = 0.0
     for member, count in zip(members, epochs, strict=True):
         padded_s = policy.forecast.epoch_s(member.structure, room, program.capacity)
         own_s = policy.forecast.epoch_s(member.structure, EXACT, program.capacity)
         if padded_s is None or own_s is None:
             return None, None
-        spent_s += padded_s * (count if program.lane_loop == "map" else max(epochs))
+        taken_s.append(padded_s * (count if program.lane_loop == "map" else max(epochs)))
         useful_s += own_s * count
+    spent_s, useful_s = sum(taken_s) * policy.members, useful_s * policy.members
     if program.lane_loop == "vmap":
         spent_s *= program.capacity / (len(members) * policy.members)
-    spent_s, useful_s = spent_s * policy.members, useful_s * policy.members
-    return spent_s, max(0.0, 1 - useful_s / spent_s)
+    waste = max(0.0, 1 - useful_s / spent_s)
+    if program.strategy == "switch" and policy.switching is not None:
+        return longest_s(taken_s * policy.members, policy.switching.devices), waste
+    return spent_s, waste
 
 
 def _guess(members: Sequence[_Placed], lanes: Sequence[Lane]) -> float:

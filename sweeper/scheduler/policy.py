@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import ModelKind
-from sweeper.scheduler.buckets import Policy
+from sweeper.scheduler.buckets import Policy, Switching
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.forecast import Forecast, traced_structure
+from sweeper.scheduler.population import one_of_each
+from sweeper.scheduler.switching import MOST_BRANCHES
 
 # rounds of a trial, and how many seconds of training a round is worth, in all threads together
 _ROUNDS = 4
@@ -16,11 +18,16 @@ _WORTH_S = 60.0
 
 
 def policy_of(
-    config: StudyConfig, rungs: Iterable[int], forecast: Forecast, n_trials: int
+    config: StudyConfig,
+    rungs: Iterable[int],
+    forecast: Forecast,
+    n_trials: int,
+    devices: int = 1,
 ) -> Policy:
     """The policy of a study with this forecast; `rungs` are the pruner's own.
 
     `n_trials` is the most that the study was ever asked for: asking for fewer changes no class.
+    `devices` are those of this process.
     """
     return Policy(
         strategy=config.execution.strategy,
@@ -33,6 +40,20 @@ def policy_of(
         stops=_stops(config, tuple(rungs), forecast),
         members=len(config.members),
         given=config.trial and config.trial.program,
+        switching=_switching(config, forecast.lane_loop, n_trials, devices),
+    )
+
+
+def _switching(
+    config: StudyConfig, lane_loop: LaneLoop, n_trials: int, devices: int
+) -> Switching | None:
+    if config.trial is not None or config.execution.strategy != "switch":
+        return None
+    told = traced_structure(config, lane_loop)
+    return Switching(
+        space=one_of_each(config, told, min(n_trials, MOST_BRANCHES)),
+        lanes=min(n_trials, config.schedule.parallel) * len(config.members),
+        devices=devices,
     )
 
 
@@ -44,12 +65,15 @@ def _expected(config: StudyConfig, kind: ModelKind, n_trials: int, lane_loop: La
 def lane_loop_of(config: StudyConfig, backend: str) -> LaneLoop:
     """How lanes run on `backend` ("cpu", "gpu", ...).
 
-    On a CPU `map`: its bits do not depend on capacity, and absent lanes cost nothing there.
+    On a CPU `map`: its bits do not depend on capacity, and absent lanes cost nothing there. Lanes
+    of switch classes run one after the other anywhere: side by side each would run every branch.
     """
     if config.trial is not None:
         return config.trial.program.lane_loop
     if config.execution.lane_loop != "auto":
         return config.execution.lane_loop
+    if config.execution.strategy == "switch":
+        return "map"
     return "map" if backend == "cpu" else "vmap"
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.conditions import is_active, needed
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
+from sweeper.config.space import any_value
 from sweeper.scheduler.lattice import Cell
 from sweeper.trial import Scalar
 
@@ -124,6 +126,30 @@ def merged(cells: Iterable[Cell]) -> Iterator[Cell]:
         trials[size] = trials.get(size, 0.0) + cell.trials
     for (width, depth), count in trials.items():
         yield Cell(width, depth, count)
+
+
+def one_of_each(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], most: int
+) -> tuple[Mapping[str, Scalar], ...]:
+    """Parameters of a trial of each structure of the space, where it has few of them.
+
+    None where there are more than `most` for each size of batch, or a continuum.
+    """
+    structural = [key for key, splits in config.structural.items() if splits and key not in traced]
+    telling = needed(structural, config.search)
+    values = [config.search[key].values() or () for key in telling]
+    if not 0 < math.prod(map(len, values)) <= _MOST_FAMILIES:
+        return ()
+    others = {key: any_value(entry) for key, entry in config.search.items()}
+    found: dict[tuple[object, ...], Mapping[str, Scalar]] = {}
+    for drawn in product(*values):
+        filled: Mapping[str, Any] = {**others, **dict(zip(telling, drawn, strict=True))}
+        columns = {config.search[key].column(key): value for key, value in filled.items()}
+        params = config.active(columns)
+        own = config.filled(params).structure()
+        found.setdefault(tuple(one for one in own.items() if one[0] not in traced), params)
+    batches = config.drawn_values("train.batch_size") or ()
+    return tuple(found.values()) if len(found) <= most * len(batches) else ()
 
 
 def partnered_share(config: StudyConfig, n_trials: int) -> float:

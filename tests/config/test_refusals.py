@@ -359,6 +359,15 @@ BROKEN = {
             "write at least one of either",
         ),
     ),
+    "every structure in every lane": (
+        ("[search]", "[execution]\nstrategy = 'switch'\nlane_loop = 'vmap'\n[search]"),
+        (
+            30,
+            "execution.lane_loop",
+            "vmap, and with the strategy switch each lane would run every structure",
+            'write "map" or remove it, or write another strategy',
+        ),
+    ),
     "neither count nor auto": (
         ("[search]", "[execution]\nthreads = 'all'\n[search]"),
         (

@@ -84,18 +84,22 @@ class Bench:
         lane_loop: LaneLoop = "map",
         capacity: int = 4,
         padded_to: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
+        switched: bool = False,
         traced: Mapping[str, Sequence[Scalar]] | None = None,
         epochs: tuple[int, int] | None = None,
         after: Outcome | None = None,
     ) -> Work:
         """A bucket of `specs`, from the first epoch or on from the outcome `after`.
 
-        `padded_to` is the width and depth of a padded class, or those of each part.
+        `padded_to` is the width and depth of a padded class, or those of each part; where they are
+        `switched`, the structures of `specs` are branches of a switch class.
         """
         start, stop = epochs or (0, self.config.train.epochs)
         files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
         lanes = tuple(Lane(s.number, start, stop, files.get(s.number, "")) for s in specs)
-        settings = canonical(compiled_in(self.config.filled(specs[0].params), traced or {}))
+        own = [canonical(compiled_in(self.config.filled(s.params), traced or {})) for s in specs]
+        branches = {settings: spec.params for settings, spec in zip(own, specs, strict=True)}
+        settings = f"[{','.join(branches)}]" if switched else own[0]
         sizes: Sizes = ()
         if isinstance(padded_to, Mapping):
             sizes = tuple((part, *size) for part, size in padded_to.items())
@@ -104,13 +108,14 @@ class Bench:
         program = ProgramClass(
             class_id=short_hash(lane_loop, capacity, settings, width, depth, sizes),
             settings=settings,
-            strategy="exact" if padded_to is None else "padded",
+            strategy="switch" if switched else "exact" if padded_to is None else "padded",
             lane_loop=lane_loop,
             capacity=capacity,
             precision="float64",
             padded_width=width,
             padded_depth=depth,
             padded_parts=shown(sizes),
+            branches=tuple(branches.values()) if switched else (),
         )
         digests = {} if after is None else after.digests
         bucket = Bucket(0, program.class_id, "inline", lanes)

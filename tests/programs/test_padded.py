@@ -65,7 +65,7 @@ def segment(
             for s in states
         ]
     lanes = stack(work, [Start((state,), 0) for state in states], settings, program)
-    parts = study.trainer._parts_for(settings[0].train.batch_size)
+    parts = study.trainer._parts_for(settings[0].train.batch_size, program)
     compiled, _ = study.trainer._compiled_for(work)
     found: Segment = jax.device_get(compiled.run(lanes, parts))
     own = [

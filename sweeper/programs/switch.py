@@ -1,0 +1,136 @@
+"""Several programs in one: each lane takes the branch of its own structure, on its own device.
+
+A lane's state travels as one vector a dtype, as long as that of the longest branch. A branch cuts
+its own arrays out of it and trains them as its program alone would: nothing in it is masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as Spec
+from jaxtyping import Array, Int
+
+from sweeper.config import Settings
+from sweeper.programs.packing import Packing, Vectors
+from sweeper.programs.program import AnyArray, Program, State
+from sweeper.programs.segment import Lanes, Parts, Segment, train_lane
+
+DEVICES = "devices"
+"""The axis of a mesh over which lanes are spread."""
+
+
+class BranchLane(eqx.Module):
+    """A lane and the place of its branch; `own` is packed as the branch's own lane."""
+
+    branch: Int[AnyArray, ""]
+    own: Vectors
+
+
+@dataclass(frozen=True)
+class Switch:
+    """How trials of several programs, the `branches`, become lanes; see `Layout`.
+
+    `settings` are those of a trial of each; `branch_of` gives the place of a trial's own.
+    """
+
+    branches: tuple[Program, ...]
+    settings: tuple[Settings, ...]
+    branch_of: Callable[[Settings], int]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return self.branches[0].metrics
+
+    @property
+    def test_metrics(self) -> tuple[str, ...]:
+        return self.branches[0].test_metrics
+
+    def abstract(self) -> Vectors:
+        return self.states.abstract
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> Vectors:
+        return self.states.packed(self._own(settings).init(number, settings, replicate))
+
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> BranchLane:
+        own = self._own(settings).lane(number, settings, replicate)
+        return BranchLane(np.array(self.branch_of(settings), np.int32), self.lanes.packed(own))
+
+    def exact_abstract(self, settings: Settings) -> State:
+        return self._own(settings).exact_abstract(settings)
+
+    def exact(self, state: Vectors, settings: Settings) -> State:
+        own = self.states.unpacked(state, self.branch_of(settings))
+        return self._own(settings).exact(own, settings)
+
+    def padded(self, state: State, settings: Settings) -> Vectors:
+        return self.states.packed(self._own(settings).padded(state, settings))
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return self.branches[0].phases
+
+    def in_phase(self, name: str) -> Switch:
+        return replace(self, branches=tuple(branch.in_phase(name) for branch in self.branches))
+
+    @cached_property
+    def states(self) -> Packing:
+        """How states travel."""
+        return Packing(tuple(program.abstract() for program in self.branches))
+
+    @cached_property
+    def lanes(self) -> Packing:
+        """How what tells lanes of a branch apart travels."""
+        pairs = zip(self.branches, self.settings, strict=True)
+        return Packing(tuple(program.lane(0, settings) for program, settings in pairs))
+
+    def _own(self, settings: Settings) -> Program:
+        return self.branches[self.branch_of(settings)]
+
+
+def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, Parts], Segment]:
+    """The function to be compiled for a class of several structures, over the devices of `mesh`.
+
+    Each device trains its even share of the lanes one after the other, and takes for each the
+    branch that stands at its own place on the axis. So it is a number there and no vector, and
+    XLA runs one branch alone.
+    """
+
+    def trained(which: int, lane: Lanes, parts: Parts) -> Segment:
+        packed: Any = lane  # its state is `Vectors`, its lane a `BranchLane`
+        own = replace(
+            lane,
+            state=program.states.unpacked(packed.state, which),
+            lane=program.lanes.unpacked(packed.lane.own, which),
+        )
+        segment = train_lane(program.branches[which], own, parts)
+        return replace(segment, state=program.states.packed(segment.state))
+
+    branches = [partial(trained, which) for which in range(len(program.branches))]
+
+    def on_device(lanes: Lanes, parts: Parts) -> Segment:
+        packed: Any = lanes
+
+        def one(at: tuple[Int[Array, ""], Lanes]) -> Segment:
+            which, lane = at
+            return lax.switch(which, branches, lane, parts)
+
+        segment = lax.map(one, (packed.lane.branch, lanes))
+        return replace(segment, device=jnp.full_like(lanes.start, lax.axis_index(DEVICES)))
+
+    return jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(Spec(DEVICES), Spec()),
+        out_specs=Spec(DEVICES),
+        check_vma=False,  # nothing crosses devices
+    )

@@ -1,0 +1,151 @@
+"""Switch classes: programs of several structures, of which each lane takes its own as a branch.
+
+Their lanes are spread over the devices of a process, and run one after the other on each.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sweeper.scheduler.buckets import Policy, ProgramClass
+from sweeper.scheduler.capacity import capacity_for
+from sweeper.scheduler.parts_lattice import EXACT
+from sweeper.scheduler.signature import Structure, StructureOf, canonical
+from sweeper.trial import Scalar, TrialSpec
+
+# compiling takes seconds a branch, one after the other: more structures are parted into classes
+MOST_BRANCHES = 16
+
+_BATCH_SIZE = "train.batch_size"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A structure, and the parameters of a trial that has it."""
+
+    structure: Structure
+    params: Mapping[str, Scalar]
+
+
+def switch_classes(
+    specs: Iterable[TrialSpec],
+    known: Iterable[ProgramClass],
+    structure_of: StructureOf,
+    policy: Policy,
+) -> dict[str, ProgramClass]:
+    """The switch class of each structure of the new trials `specs`, by what it compiles in.
+
+    A `known` one that has the structure, else that of the whole space where it has few, else one
+    of the structures that no class has yet. Those that are not known have no capacity so far.
+    None at all where the strategy is another.
+    """
+    if policy.switching is None:
+        return {}
+    found: dict[str, ProgramClass] = {}
+    for program in known:
+        if program.strategy == "switch":
+            found = dict.fromkeys(branch_settings(program), program) | found
+    space = [_branch(params, structure_of) for params in policy.switching.space]
+    lacking = [_branch(spec.params, structure_of) for spec in specs]
+    lacking = [branch for branch in lacking if branch.structure.program not in found]
+    in_space = {branch.structure.program for branch in space}
+    wanted = [branch for branch in lacking if branch.structure.program not in in_space]
+    made = [_class(group, policy) for group in _groups(wanted)]
+    made += [_class(group, policy) for group in _by_batch_size(space)]
+    for program in made:
+        found = dict.fromkeys(branch_settings(program), program) | found
+    return found
+
+
+def branch_settings(program: ProgramClass) -> tuple[str, ...]:
+    """What each branch of a switch class compiles in, as the structures of its trials have it."""
+    return tuple(map(canonical, json.loads(program.settings)))
+
+
+def branch_classes(program: ProgramClass) -> tuple[ProgramClass, ...]:
+    """The branches of a switch class as classes of their own; each trains the same, bit for bit."""
+    return tuple(
+        replace(
+            program,
+            class_id=f"{program.class_id}-{place}",
+            settings=settings,
+            strategy="exact",
+            branches=(),
+        )
+        for place, settings in enumerate(branch_settings(program))
+    )
+
+
+def capacity_of(policy: Policy) -> int:
+    """The capacity of a switch class: all lanes that train at a time, whatever devices there are.
+
+    An empty lane takes no time, and the lanes of one call are spread more evenly than of several.
+    """
+    assert policy.switching is not None, "asked where the strategy is switch"
+    return capacity_for("vmap", policy.switching.lanes)
+
+
+def spread(work: Sequence[float], devices: int) -> tuple[tuple[int, ...], ...]:
+    """The lanes of each device, by their place: the longest first to who has the least to do.
+
+    No device has more lanes than an even share, rounded up: that many it has room for.
+    """
+    room = math.ceil(len(work) / devices)
+    lanes: list[list[int]] = [[] for _ in range(devices)]
+    busy = [0.0] * devices
+    for lane in sorted(range(len(work)), key=lambda lane: (-work[lane], lane)):
+        free = (device for device in range(devices) if len(lanes[device]) < room)
+        device = min(free, key=lambda device: (busy[device], device))
+        lanes[device].append(lane)
+        busy[device] += work[lane]
+    return tuple(map(tuple, lanes))
+
+
+def longest_s(lane_s: Sequence[float], devices: int) -> float:
+    """Seconds until the last device is done with lanes that take so long each."""
+    return max(sum(lane_s[lane] for lane in lanes) for lanes in spread(lane_s, devices))
+
+
+def _branch(params: Mapping[str, Scalar], structure_of: StructureOf) -> Branch:
+    return Branch(structure_of(TrialSpec(0, params, {}, 0)), params)
+
+
+def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
+    """The branches of each new class: of one size of batch, and no more than compile in time."""
+    for alike in _by_batch_size(branches):
+        size = math.ceil(len(alike) / math.ceil(len(alike) / MOST_BRANCHES))
+        for start in range(0, len(alike), size):
+            yield alike[start : start + size]
+
+
+def _by_batch_size(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
+    """Each structure once, the largest first, parted by the rows of a step: all lanes see these."""
+    first: dict[str, Branch] = {}
+    for branch in branches:
+        first.setdefault(branch.structure.program, branch)
+    ordered = sorted(first.values(), key=lambda b: (-b.structure.n_parameters, b.structure.program))
+    alike: dict[object, list[Branch]] = {}
+    for branch in ordered:
+        size = json.loads(branch.structure.program).get(_BATCH_SIZE)
+        alike.setdefault(size, []).append(branch)
+    yield from alike.values()
+
+
+def _class(branches: Sequence[Branch], policy: Policy) -> ProgramClass:
+    """A new class of these branches, without name and capacity."""
+    structures = [branch.structure for branch in branches]
+    compiling = [policy.forecast.compile_s(structure, EXACT) for structure in structures]
+    return ProgramClass(
+        class_id="",
+        settings=f"[{','.join(structure.program for structure in structures)}]",
+        strategy="switch",
+        lane_loop="map",
+        capacity=1,
+        precision=policy.precision,
+        predicted_compile_s=None if None in compiling else sum(s for s in compiling if s),
+        cached_s=policy.forecast.costs.compile_cached_s,
+        branches=tuple(branch.params for branch in branches),
+    )

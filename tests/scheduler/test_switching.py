@@ -1,0 +1,157 @@
+"""Switch classes hold every structure of the new trials, and their lanes are spread evenly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.config import parse
+from sweeper.scheduler.buckets import LiveTrial, Plan, Policy, ProgramClass, Switching
+from sweeper.scheduler.cost import shipped
+from sweeper.scheduler.forecast import Forecast
+from sweeper.scheduler.plan import plan
+from sweeper.scheduler.population import one_of_each
+from sweeper.scheduler.signature import Structure, canonical
+from sweeper.scheduler.switching import MOST_BRANCHES, branch_settings, longest_s, spread
+from sweeper.trial import TrialSpec
+from tests.config.conftest import VALID
+
+POLICY = Policy(
+    "switch",
+    "map",
+    "float32",
+    trials_a_structure={"mlp": 1.0},
+    forecast=Forecast(shipped("cpu"), "map", 4, {}),
+    switching=Switching(space=(), lanes=6),
+)
+
+
+def structure_of(spec: TrialSpec) -> Structure:
+    own = {"train.batch_size": spec.params.get("rows", 64), "width": spec.params["width"]}
+    return Structure(str(own), canonical(own), int(spec.params["width"]))
+
+
+def live(*widths: int, rows: int = 64, class_id: str = "") -> list[LiveTrial]:
+    return [
+        LiveTrial(TrialSpec(number, {"width": width, "rows": rows}, {}, 0), 4, class_id=class_id)
+        for number, width in enumerate(widths)
+    ]
+
+
+def widths(program: ProgramClass) -> list[int]:
+    return [json.loads(branch)["width"] for branch in branch_settings(program)]
+
+
+def test_trials_of_several_structures_are_one_bucket_of_one_class() -> None:
+    found = plan(live(8, 32, 16, 8), (), structure_of, POLICY)
+
+    (program,) = found.classes
+    assert (program.strategy, program.lane_loop, program.capacity) == ("switch", "map", 8)
+    assert widths(program) == [32, 16, 8]
+    assert [branch["width"] for branch in program.branches] == [32, 16, 8]
+    assert [bucket.numbers for bucket in found.buckets] == [(0, 1, 2, 3)]
+    assert Plan.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+
+
+def test_a_class_that_has_the_structure_is_joined_and_others_are_made() -> None:
+    (known,) = plan(live(8, 16), (), structure_of, POLICY).classes
+
+    found = plan(live(16, 64, 8), [known], structure_of, POLICY)
+
+    assert [widths(program) for program in found.classes] == [[64]]
+    placed = {number: bucket.class_id for bucket in found.buckets for number in bucket.numbers}
+    assert placed == {0: known.class_id, 1: found.classes[0].class_id, 2: known.class_id}
+
+
+def test_a_small_space_is_compiled_whole_and_its_class_is_planned_once() -> None:
+    space = tuple({"width": width, "rows": 64} for width in (8, 16, 32))
+    policy = replace(POLICY, switching=Switching(space, 6))
+
+    (first,) = plan(live(16), (), structure_of, policy).classes
+
+    assert widths(first) == [32, 16, 8]
+    assert plan(live(8, 32), [first], structure_of, policy).classes == ()
+
+
+def test_devices_change_what_is_predicted_and_no_class() -> None:
+    assert POLICY.switching is not None
+    on_four = replace(POLICY, switching=replace(POLICY.switching, devices=4))
+
+    one, four = (plan(live(8, 16), (), structure_of, policy) for policy in (POLICY, on_four))
+
+    assert one.classes == four.classes
+
+
+def test_trials_that_see_other_rows_in_a_step_are_in_other_classes() -> None:
+    trials = [*live(8), replace(live(8, 16, rows=32)[1])]
+
+    found = plan(trials, (), structure_of, POLICY)
+
+    assert sorted(map(widths, found.classes)) == [[8], [16]]
+
+
+def test_more_structures_than_compile_in_time_are_parted_evenly() -> None:
+    found = plan(live(*range(1, 2 * MOST_BRANCHES + 2)), (), structure_of, POLICY)
+
+    assert [len(program.branches) for program in found.classes] == [11, 11, 11]
+
+
+@pytest.mark.parametrize(
+    ("search", "n_trials", "expected"),
+    [
+        ("model.depth={type='int',low=1,high=4}", 8, 4),
+        ("model.depth={type='int',low=1,high=4}", 3, 0),  # fewer trials than structures
+        ("model.width={type='int',low=1,high=64}", 99, 0),
+        ("optimizer.lr={type='float',low=1e-4,high=1e-2}", 8, 1),
+        ("train.batch_size={type='categorical',choices=[16,32]}", 1, 2),
+        ("model.activation={type='categorical',choices=['relu','tanh']}", 8, 1),
+    ],
+)
+def test_a_space_of_few_structures_has_a_trial_of_each(
+    search: str, n_trials: int, expected: int
+) -> None:
+    text = VALID.partition("[search]")[0]
+    config = parse(text, Path("study.toml"), [f"search.{search}"])
+    told = {"model.activation": ("relu", "tanh")}
+
+    found = one_of_each(config, told, min(n_trials, MOST_BRANCHES))
+
+    assert len(found) == expected
+    structures = {tuple(config.filled(params).structure().items()) for params in found}
+    assert len(structures) == expected
+
+
+def test_a_setting_of_some_structures_alone_is_drawn_in_those() -> None:
+    text = VALID.partition("[search]")[0]
+    schedule = (
+        "search.optimizer.schedule.name={type='categorical',choices=['constant','one_cycle']}"
+    )
+    warmup = (
+        "search.optimizer.schedule.warmup={type='float',low=0.1,high=0.3,"
+        "when={'optimizer.schedule.name'='one_cycle'}}"
+    )
+    config = parse(text, Path("study.toml"), [schedule, warmup])
+
+    assert [set(params) for params in one_of_each(config, {}, 8)] == [{"name"}, {"name", "warmup"}]
+
+
+loads = st.lists(st.floats(0, 100), min_size=1, max_size=24)
+
+
+@given(loads, st.integers(1, 8))
+def test_every_lane_has_one_device_with_room(work: Sequence[float], devices: int) -> None:
+    found = spread(work, devices)
+
+    assert sorted(lane for lanes in found for lane in lanes) == list(range(len(work)))
+    assert max(map(len, found)) == -(-len(work) // devices)
+
+
+def test_the_longest_lanes_are_apart() -> None:
+    assert spread([1, 5, 1, 4, 1], 2) == ((1, 2), (3, 0, 4))
+    assert longest_s([1, 5, 1, 4, 1], 2) == 6
