@@ -189,8 +189,8 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
         keys = ("name", "values", "missing")
         yield ""
         yield rows("categories", keys, [[column[key] for key in keys] for column in shown])
-    for title, records in (("classes", data["classes"]), ("targets", data["targets"])):
-        if records:
+    for title in ("classes", "targets", "modes"):
+        if records := data[title]:
             headings = [name.replace("_", " ") for name in records[0]]
             values = [list(record.values()) for record in records[:_MOST_SHOWN]]
             yield ""

@@ -104,6 +104,10 @@ def _check_models(config: StudyConfig, data: Dataset) -> None:
         from sweeper.programs.user_checks import check_functions
 
         check_functions(config, data.out_size)
+    if config.train.program == "coupled":
+        from sweeper.programs.coupled_checks import check_coupled
+
+        check_coupled(config, data)
     if decays_of(config.optimizer):
         from sweeper.programs.decay_checks import check_decay
 

@@ -24,6 +24,8 @@ from sweeper.switch_preview import lanes_per_device, largest_branch, notes, swit
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
 # updates and the new parameters
 _WORKING_COPIES = 3
+# of the mean of a mode
+_NUMBERS_SHOWN = 4
 # below this share of trials with a partner, a space is said to stack badly
 _FEW = 0.5
 
@@ -90,6 +92,7 @@ class Preview:
             "bytes": data.nbytes,
             "columns": [asdict(column) for column in data.columns],
             "targets": list(_targets(data)),
+            "modes": list(_modes(data)),
             "classes": list(_classes(data)),
         }
 
@@ -266,6 +269,13 @@ def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
     for name, values in zip(names, numbers.T, strict=True):
         measures = {"mean": np.mean, "deviation": np.std, "least": np.min, "greatest": np.max}
         yield {"name": name, **{what: float(of(values)) for what, of in measures.items()}}
+
+
+def _modes(data: Dataset) -> Iterator[dict[str, Any]]:
+    """Of each mode of a mixture, where its training rows lie."""
+    for name, mean in zip(data.mode_names, data.mode_means, strict=True):
+        more = ", ..." if len(mean) > _NUMBERS_SHOWN else ""
+        yield {"name": name, "mean": ", ".join(f"{x:.3g}" for x in mean[:_NUMBERS_SHOWN]) + more}
 
 
 def _classes(data: Dataset) -> Iterator[dict[str, Any]]:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from sweeper.config.alternating import DATA, AlternatingTable, unfit_metrics, unfit_phases
+from sweeper.config.coupled import CoupledTable, sizes_of, unfit_models
+from sweeper.config.data import NpzTable
+from sweeper.config.kinds import is_function
 from sweeper.config.parts import PartsTable, unfit_wiring
 from sweeper.config.refusals import MISSING
 from sweeper.config.table import Fault, Table
+from sweeper.config.train import EpochsTable
 
 
-def unfit_parts(model: Table | None, train: Table | None) -> Iterator[Fault]:
+def unfit_parts(
+    model: Table | None, train: Table | None, searched: Collection[str]
+) -> Iterator[Fault]:
     """A program of one model is given one, a program of parts those that it names."""
-    if not isinstance(train, AlternatingTable):
+    if not isinstance(train, AlternatingTable | CoupledTable):
         if isinstance(model, PartsTable) and train is not None:
             found = "several parts, and the program supervised trains one model"
-            yield Fault("model", found, 'write train.program = "alternating", or one [model]')
+            mend = 'write train.program = "alternating" or "coupled", or one [model]'
+            yield Fault("model", found, mend)
         return
     if not isinstance(model, PartsTable):
         if model is not None:
-            found = "one model, and the program alternating trains parts"
+            found = f"one model, and the program {train.program} trains parts"
             yield Fault("model", found, "write a table [model.NAME] for each")
+        return
+    if isinstance(train, CoupledTable):
+        yield from unfit_models(train, model, searched)
         return
     inputs = inputs_of(model)
     faults = [*unfit_wiring(inputs), *unfit_phases(train, inputs)]
@@ -30,9 +40,41 @@ def unfit_parts(model: Table | None, train: Table | None) -> Iterator[Fault]:
         yield from _unfit_sizes(model, train)
 
 
+def unfit_rows(data: Table | None, train: Table | None) -> Iterator[Fault]:
+    """What predicts nothing is given rows without a target, and modes are of generated rows."""
+    if data is None or not isinstance(train, EpochsTable):
+        return
+    of_rows = isinstance(train, CoupledTable)
+    if of_rows and train.target is None:
+        found = f"the objective {train.loss} predicts nothing"
+        if not isinstance(data, NpzTable):
+            mend = 'write source = "npz", whose rows need no target'
+            if is_function(train.loss):
+                mend += ", or train.task and a target"
+            yield Fault("data.source", f"rows with a target, and {found}", mend)
+        elif data.y is not None:
+            yield Fault("data.y", found, "remove it")
+    if isinstance(data, NpzTable) and data.mode is not None and not (of_rows and train.generates):
+        found = "no model generates rows that could be held against modes"
+        yield Fault("data.mode", found, "remove it")
+
+
 def inputs_of(model: PartsTable) -> dict[str, str | None]:
     """The part that feeds each part; None where it is the data."""
     return {name: part.input for name, part in model.parts.items()}
+
+
+def sizes_of_parts(
+    model: PartsTable, train: AlternatingTable | CoupledTable, features: int, targets: int
+) -> Mapping[str, tuple[int, int]]:
+    """How many numbers each part takes in and gives out, of data with so many of both."""
+    if isinstance(train, CoupledTable):
+        return sizes_of(model, features)
+    outs = out_sizes(model, train, targets)
+    return {
+        name: (features if source is None else outs[source], outs[name])
+        for name, source in inputs_of(model).items()
+    }
 
 
 def out_sizes(model: PartsTable, train: AlternatingTable, of_data: int) -> Mapping[str, int]:

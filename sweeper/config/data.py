@@ -145,10 +145,16 @@ class NpzTable(_RowsTable):
         examples=["ring.npz"],
     )
     x: _Text = Field(default="x", description="the array to learn from", examples=["features"])
-    y: _Text = Field(
-        default="y",
-        description="the array to predict; columns are several targets",
+    y: _Text | None = Field(
+        default=None,
+        description="the array to predict, y where none is written; columns are several targets",
         examples=["prices"],
+    )
+    mode: _Text | None = Field(
+        default=None,
+        description="labels of the parts of a mixture, of which coupled counts those that are "
+        "covered by generated rows",
+        examples=["mode"],
     )
 
 

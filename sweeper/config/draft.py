@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from sweeper.config.agreement import unfit_parts
+from sweeper.config.agreement import unfit_parts, unfit_rows
 from sweeper.config.conditions import unfit_conditions
+from sweeper.config.coupled import CoupledTable
 from sweeper.config.drawn_rules import all_drawn, names_of, unfit_schedules, unfit_training
 from sweeper.config.enqueue import read_enqueue
 from sweeper.config.execution import ExecutionTable
@@ -102,10 +103,14 @@ class Draft:
             self.faults += endless_grid(study["sampler"], search)
             self.faults += grid_and_queue(study["sampler"], study.get("enqueue", ()))
         self.faults += self._drawn_faults(search)
-        self.faults += unfit_parts(tables.get("model"), tables.get("train"))
+        train = tables.get("train")
+        self.faults += unfit_parts(tables.get("model"), train, self._searched)
+        self.faults += unfit_rows(tables.get("data"), train)
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
+        if isinstance(table, CoupledTable):  # it measures all that there is to measure
+            return Measures(table.loss, table.metrics, table.loss_names, table.metrics)
         if isinstance(table, TrainTable) and table.loss_names:
             return Measures(table.loss, table.metrics, table.loss_names)
         if self._kinds["train"] is not SupervisedTable:

@@ -19,10 +19,14 @@ from sweeper.config.table import Fault, Table
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a table is made: the settings of `base`, and tables at these names beside them."""
+    """How a table is made: the settings of `base`, and tables at these names beside them.
+
+    `told` are attributes of its class: what other tables of the file say, and it depends on.
+    """
 
     base: type[Named]
     tables: tuple[tuple[str, type[Table] | Recipe], ...]
+    told: tuple[tuple[str, object], ...] = ()
 
     def made(self) -> type[Named]:
         """The table, the same one for equal recipes."""
@@ -77,6 +81,8 @@ def _made(recipe: Recipe) -> type[Named]:
             fields[name] = (kind, Field(description=meaning))
     made = create_model(recipe.base.__name__, __base__=recipe.base, **fields)
     made.recipe = recipe
+    for name, value in recipe.told:
+        setattr(made, name, value)
     return made
 
 

@@ -18,11 +18,15 @@ from sweeper.config.trial import TrialTable
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a program measures: its loss, what its losses are called, and its metrics."""
+    """What a program measures: its loss, what its losses are called, and its metrics.
+
+    `offered` are all metrics that could be asked for, where the loss does not tell.
+    """
 
     loss: str
     metrics: tuple[str, ...]
     losses: tuple[str, ...] = ("loss",)
+    offered: tuple[str, ...] | None = None
 
 
 def unfit_to_stop(metric: str, measures: Measures) -> Iterator[Fault]:
@@ -51,7 +55,7 @@ def unreported_metrics(
 def _unreported(key: str, metric: str, known: Sequence[str], measures: Measures) -> Iterator[Fault]:
     if metric in (*reported(measures.metrics, measures.losses), *known):
         return
-    fitting = metrics_of(measures.loss)
+    fitting = metrics_of(measures.loss) if measures.offered is None else measures.offered
     missing = [name for name in fitting if metric in reported((name,), ())]
     own = (name for name in measures.metrics if name in fitting or is_function(name))
     names = reported(own, measures.losses)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.arguments import structural_arguments, traced_arguments
+from sweeper.config.coupled import CoupledTable
 from sweeper.config.model import ModelTable
 from sweeper.config.optimizer import OptimizerTable
 from sweeper.config.optimizers import OptimizersTable, decays_of
@@ -30,7 +31,7 @@ OPTIONAL_PARTS = (
 _NEUTRAL = {"optimizer.clip_norm": math.inf, "optimizer.clip_value": math.inf, "train.ema": 0.0}
 
 
-TrainTable = SupervisedTable | AlternatingTable
+TrainTable = SupervisedTable | AlternatingTable | CoupledTable
 
 
 def general(key: str) -> str:

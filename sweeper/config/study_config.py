@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr, SerializeAsAny
 
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.conditions import in_order, is_active
+from sweeper.config.coupled import CoupledTable
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.kinds import is_function
@@ -54,7 +55,7 @@ class StudyConfig(Table):
     data: DataTable
     model: SerializeAsAny[MlpTable | PythonTable | MixedTable | PartsTable]
     optimizer: SerializeAsAny[OptimizerTable | MixedOptimizerTable | OptimizersTable]
-    train: SerializeAsAny[SupervisedTable | AlternatingTable]
+    train: SerializeAsAny[SupervisedTable | AlternatingTable | CoupledTable]
     search: dict[str, SearchEntry]
     same_as: dict[str, str]
     schedule: ScheduleTable
@@ -180,7 +181,7 @@ class StudyConfig(Table):
     def n_structures_of(self, kind: ModelKind, traced: Container[str] = ()) -> int | None:
         """How many of them models of `kind` have, where programs are told `traced` settings."""
         splitting = [k for k in self.search if self.splits(k, kind) and k not in traced]
-        only = {"model.kind": kind}
+        only = {} if kind == "parts" else {"model.kind": kind}
         return Spread(self.search, splitting, self._kept, self._uses, only).count()
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sweeper.config.alternating import DATA, AlternatingTable, alternating_recipe
+from sweeper.config.coupled import CoupledTable, coupled_recipe
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.kinds import is_function
@@ -54,7 +55,13 @@ TABLES: dict[str, type[Table] | Variants] = {
     "model": Variants("kind", {"mlp": MlpTable, "python": PythonTable}, "mlp", MixedTable),
     "optimizer": Variants("name", OPTIMIZERS, None, MixedOptimizerTable, UserOptimizerTable),
     "train": Variants(
-        "program", {"supervised": SupervisedTable, "alternating": AlternatingTable}, "supervised"
+        "program",
+        {
+            "supervised": SupervisedTable,
+            "alternating": AlternatingTable,
+            "coupled": CoupledTable,
+        },
+        "supervised",
     ),
     "schedule": ScheduleTable,
     "execution": ExecutionTable,
@@ -92,6 +99,8 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     if chosen is AlternatingTable:
         faults += _unfit_names_in(own, "losses", "phases")
         return (None if faults else alternating_recipe(own).made()), faults
+    if chosen is CoupledTable and is_table(raw.get("model", {})):
+        return coupled_recipe(raw).made(), faults
     return chosen, faults
 
 

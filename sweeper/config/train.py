@@ -32,7 +32,7 @@ TASK_OF_METRIC: Mapping[str, Task] = {
 # losses that may weigh each example by its class
 WEIGHED = ("cross_entropy", "binary_cross_entropy")
 # metrics of which less is better; of one of the user's own nobody knows
-_ERRORS = frozenset({"log_loss", "rmse", "mae"})
+_ERRORS = frozenset({"log_loss", "rmse", "mae", "sliced_wasserstein"})
 
 Loss = Annotated[str, OneOf(tuple(TASK_OF_LOSS))]
 Metric = Annotated[str, OneOf(tuple(TASK_OF_METRIC))]
@@ -168,8 +168,8 @@ class EpochsTable(Table):
     )
 
     @property
-    def target(self: _Measured) -> Task:
-        """What is to be predicted: classes or numbers."""
+    def target(self: _Measured) -> Task | None:
+        """What is to be predicted: classes or numbers; None where nothing is."""
         target = TASK_OF_LOSS.get(self.loss) or self.task
         assert target is not None, "a rule of this table"
         return target

@@ -25,7 +25,9 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
     """
     path = find_file(config, data.path, "data.path", ".npz")
     ways = {"data.split.group": data.split.group, "data.split.time": data.split.time}
-    named = {"data.x": data.x, "data.y": data.y, **ways}
+    y = None if config.train.target is None else data.y or "y"
+    ways["data.mode"] = data.mode
+    named = {"data.x": data.x, "data.y": y, **ways}
     wanted = {key: name for key, name in named.items() if name is not None}
     try:
         # NumPy leaves a file open that it cannot read
@@ -38,7 +40,8 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
         raise DataError(config.problem("data.path", found, mend)) from error
     frame, names = tabled(config, "data.path", path.name, arrays)
     _check_ways(config, names, ways)
-    return RawData(path.name, "data.path", frame, names[data.y], target_key="data.y")
+    targets = () if y is None else names[y]
+    return RawData(path.name, "data.path", frame, targets, target_key="data.y", mode=data.mode)
 
 
 def tabled(

@@ -30,8 +30,11 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _feature_problems(config, raw, name)
     if set(raw.targets) <= set(raw.frame.columns):
         yield from _target_problems(config, raw)
+    if raw.mode is not None:
+        yield from _mode_problems(config, raw, raw.mode)
     if config.train.loss not in WEIGHED and config.data.class_weights != "none":
-        has = "no classes to weigh" if config.train.target == "numbers" else "no use for weights"
+        is_of_classes = config.train.target == "classes"
+        has = "no use for weights" if is_of_classes else "no classes to weigh"
         mend = 'write class_weights = "none"'
         yield config.problem("data.class_weights", f"{config.train.loss} has {has}", mend)
     yield from part_problems(config, raw)
@@ -107,6 +110,15 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             yield from _cell_problem(config, raw, name, rows, what, instead)
     if config.train.target == "classes":
         yield from _class_problems(config, raw, mend)
+
+
+def _mode_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
+    """Every row belongs to a mode."""
+    if unfit := unfit_kind(raw.frame[name]):
+        found = f"column '{name}' of {raw.name} holds {unfit}"
+        yield config.problem("data.mode", found, "write numbers or text as labels")
+    else:
+        yield from _gap_problems(config, raw, name, "mend the file or remove the rows")
 
 
 def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Problem]:

@@ -36,7 +36,11 @@ class Dataset:
     the place in `class_names`, and `class_weights` is what each counts for, empty where all count
     the same; `one_logit` says that a model gives one number for two of them: the log-odds of the
     second. Of numbers they are shaped (rows, targets), and `y * y_scale + y_mean` are the targets
-    in the data's own units.
+    in the data's own units; where nothing is predicted there are 0 targets.
+
+    Where rows are generated, `x * x_scale + x_mean` are features in the data's own units, and
+    `mode_means`, shaped (modes, n_features), what the training rows of each mode are at the mean,
+    in these units.
 
     Where there are folds, the validation part is empty. `fold_of` is the fold that validates each
     row of the training part; its features times `fold_scale` plus `fold_shift`, both shaped
@@ -59,6 +63,10 @@ class Dataset:
     one_logit: bool = False
     columns: tuple[Column, ...] = ()
     transform: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    x_mean: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    x_scale: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    mode_names: tuple[str, ...] = ()
+    mode_means: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))

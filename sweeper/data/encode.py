@@ -36,8 +36,11 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
         y, classes = _classes(raw)
         class_names = raw.class_names or tuple(str(v).removesuffix(".0") for v in classes)
         weights = class_weights(config, class_names, y[parts.train])
-    else:
+    elif config.train.target == "numbers":
         y, y_mean, y_scale = _numbers(config, raw, parts)
+    else:
+        y, y_mean, y_scale = np.empty((len(x), 0), x.dtype), (), ()
+    of_rows = _of_rows(config, raw, parts, x, transform.scaling)
     return Dataset(
         x_train=x[parts.train],
         y_train=y[parts.train],
@@ -53,6 +56,7 @@ def encode(config: StudyConfig, raw: RawData, parts: Parts) -> Dataset:
         one_logit=config.train.loss == "binary_cross_entropy",
         columns=tuple(_column(raw, name) for name in (*raw.features, *raw.targets)),
         transform=asdict(replace(transform, classes=classes)),
+        **of_rows,
     )
 
 
@@ -140,6 +144,39 @@ def _scalar(value: Any) -> Scalar | None:
     """A value of a column as JSON has it, None where it is missing."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if value is None or value != value else value
+
+
+def _of_rows(
+    config: StudyConfig, raw: RawData, parts: Parts, x: NDArray[Any], scaling: Scaling | None
+) -> dict[str, Any]:
+    """What a program must know that generates rows: their units, and the modes of the data."""
+    if config.train.program != "coupled":
+        return {}
+    mean, scale = _units(x.shape[1], scaling)
+    found = {"x_mean": mean, "x_scale": scale}
+    if raw.mode is None:
+        return found
+    labels = raw.frame[raw.mode].to_numpy()[parts.train]
+    training = x[parts.train].astype(np.float64) * scale + mean
+    names = np.unique(labels)
+    return {
+        **found,
+        "mode_names": tuple(str(name) for name in names),
+        "mode_means": np.stack([training[labels == name].mean(axis=0) for name in names]),
+    }
+
+
+def _units(n_features: int, scaling: Scaling | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What to add to each feature, after it is multiplied: numbers are then as in the data.
+
+    What categories were encoded as stays as it is.
+    """
+    mean, scale = np.zeros(n_features), np.ones(n_features)
+    if scaling is not None:
+        count, by, shift = len(scaling.scale), np.array(scaling.scale), np.array(scaling.shift)
+        scale[:count] = 1 / by if scaling.to_range else by
+        mean[:count] = -shift / by if scaling.to_range else shift
+    return mean, scale
 
 
 def _objects(column: pd.Series[Any]) -> pd.Series[Any]:

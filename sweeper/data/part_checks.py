@@ -88,7 +88,7 @@ def _batch_problems(config: StudyConfig, least: int) -> Iterator[Problem]:
 
 
 def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
-    if config.train.target == "numbers":
+    if config.train.target != "classes":
         found = f"{config.train.loss} has no classes to keep in proportion"
         yield config.problem("data.split.stratify", found, "write stratify = false")
     elif len(raw.targets) == 1 and raw.targets[0] in raw.frame:

@@ -20,8 +20,9 @@ class RawData:
 
     `key` is the setting that names the data, `target_key` the one that names the targets.
     `aside` are columns that only split the rows, `categories` those of numbers that are meant as
-    categories. `class_names` is empty where classes are called by their value in the data; `path`
-    is None where the rows come from no text file of the user's.
+    categories; `mode` is the column aside that labels the parts of a mixture. There are no
+    `targets` where nothing is predicted. `class_names` is empty where classes are called by their
+    value in the data; `path` is None where the rows come from no text file of the user's.
     """
 
     name: str
@@ -33,6 +34,7 @@ class RawData:
     aside: tuple[str, ...] = ()
     categories: frozenset[str] = frozenset()
     class_names: tuple[str, ...] = ()
+    mode: str | None = None
     path: Path | None = None
 
     @cached_property

@@ -41,7 +41,8 @@ def read(config: StudyConfig) -> RawData:
         raise DataError(config.problem(raw.key, found, "give each column its own name"))
     frame, declared = plain(raw.frame)
     ways = config.data.split
-    aside = () if ways.as_feature else tuple(name for name in (ways.group, ways.time) if name)
+    splitting = () if ways.as_feature else (ways.group, ways.time)
+    aside = tuple(name for name in (*splitting, raw.mode) if name)
     categories = declared.union(config.data.categorical_columns)
     return replace(raw, frame=frame, aside=aside, categories=categories)
 

@@ -121,6 +121,10 @@ class Network(Protocol):
         """The model with the shapes of its parameters, and without anything else of it."""
         ...
 
+    def called(self, parameters: Vector, traced: Traced) -> eqx.Module:
+        """What maps an example to its outputs, also where it is padded."""
+        ...
+
 
 @dataclass(frozen=True)
 class MlpNetwork:
@@ -182,10 +186,7 @@ class MlpNetwork:
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
     ) -> Float[Array, "batch out"]:
-        model: Any = self.model(parameters)
-        if self.padded:
-            masked = bool(OTHER_THAN_ZERO & set(self.activations))
-            model = PaddedMLP(model, traced["width"], traced["depth"], masked)
+        model: Any = self.called(parameters, traced)
         return model(x, keys=keys, dropout=dropout, activation=self._activation(traced))
 
     def decayed(self, traced: Traced) -> Amounts:
@@ -235,6 +236,13 @@ class MlpNetwork:
             own = replace(self, shape=replace(self.shape, depth=depth))
             row[own.shape.leaves_in(self.shape)] = own._amounts
         return found
+
+    def called(self, parameters: Vector, traced: Traced) -> MLP | PaddedMLP:
+        model = self.model(parameters)
+        if not self.padded:
+            return model
+        masked = bool(OTHER_THAN_ZERO & set(self.activations))
+        return PaddedMLP(model, traced["width"], traced["depth"], masked)
 
     def _activation(self, traced: Traced) -> Activation | None:
         if len(self.activations) == 1:

@@ -88,17 +88,34 @@ class PartNetworks:
     ) -> dict[str, Float[Array, "batch out"]]:
         """The outputs of every part for each example; `key` is given in training alone."""
         outputs: dict[str, Array] = {}
-        sources = dict(self.inputs)
-        for index, (name, network) in enumerate(self.networks):
-            source = sources[name]
+        for index, (name, source) in enumerate(self.inputs):
             given = x if source is None else outputs[source]
-            keys = None
-            if key is not None and network.needs_keys:
-                keys = jax.random.split(jax.random.fold_in(key, index), len(given))
-            own = traced_of(name, traced)
-            dropout = (hparams or {}).get(f"model.{name}.dropout", 0.0)
-            outputs[name] = network.outputs(parameters[name], given, own, keys, dropout)
+            own = None if key is None else jax.random.fold_in(key, index)
+            outputs[name] = self.output(name, parameters[name], given, traced, own, hparams)
         return outputs
+
+    def output(
+        self,
+        name: str,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        key: PRNGKeyArray | None = None,
+        hparams: Hparams | None = None,
+    ) -> Float[Array, "batch out"]:
+        """What the part `name` gives for each example that it is given itself."""
+        network, keys = self.by_name[name], None
+        if key is not None and network.needs_keys:
+            keys = jax.random.split(key, len(x))
+        dropout = (hparams or {}).get(f"model.{name}.dropout", 0.0)
+        return network.outputs(parameters, x, traced_of(name, traced), keys, dropout)
+
+    def called(self, parameters: Vectors, traced: Traced) -> dict[str, eqx.Module]:
+        """Each part as what maps an example to its outputs, also where it is padded."""
+        return {
+            name: network.called(parameters[name], traced_of(name, traced))
+            for name, network in self.networks
+        }
 
     def model(self, parameters: Vectors) -> PartsModel:
         """The model as Equinox has it."""

@@ -100,6 +100,9 @@ class UserNetwork:
             self._rest,
         )
 
+    def called(self, parameters: Vector, traced: Traced) -> Any:
+        return self.model(parameters)
+
     def _built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
         """The parameters of a fresh model, and the rest of it."""
         function = load_function(self.function, self.base_dir)

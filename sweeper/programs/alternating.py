@@ -10,7 +10,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -22,13 +21,13 @@ from sweeper.models.part_networks import PartNetworks, traced_of
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.epochs import begun, has_ended, remembered, stepped
-from sweeper.programs.leaves import Leaves
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import hparams_of, schedule_steps
-from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
+from sweeper.programs.part_saving import opt_states, optimizers_of, with_model, with_opt_states
+from sweeper.programs.part_states import exact_shapes, exact_state, fresh, padded_state, shapes
 from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
-from sweeper.randomness import generator, words
+from sweeper.randomness import words
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,7 @@ class Alternating:
         return self._abstract
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
-
-        def generator_of(part: str) -> np.random.Generator:
-            return generator(self.data.seed, f"weights {part}", number, replicate)
-
-        return replace(blank, model=self.parts.initial(settings, generator_of))
+        return fresh(self.parts, self._abstract, settings, self.data.seed, number, replicate)
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
@@ -81,78 +75,32 @@ class Alternating:
         return Lane.of(hparams, self.parts.traced(settings) | lengths, key, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
-        def own(network: Any, part: str, leaf: Any) -> Any:
-            if leaf.shape != (network.n_parameters,):
-                return leaf
-            size = network.own_parameters(settings.of_part(part))
-            return jax.ShapeDtypeStruct((size,), leaf.dtype)
-
-        return self.parts.over_parameters(own, self._abstract)
+        return exact_shapes(self.parts, self._abstract, settings)
 
     def exact(self, state: State, settings: Settings) -> State:
-        def own(network: Any, part: str, leaf: Any) -> Any:
-            is_vector = leaf.shape == (network.n_parameters,)
-            return network.own(leaf, settings.of_part(part)) if is_vector else leaf
-
-        return self.parts.over_parameters(own, state)
+        return exact_state(self.parts, state, settings)
 
     def padded(self, state: State, settings: Settings) -> State:
-        def spread(network: Any, part: str, leaf: Any) -> Any:
-            its = settings.of_part(part)
-            is_vector = leaf.shape == (network.own_parameters(its),)
-            return network.padded_from(leaf, its) if is_vector else leaf
-
-        return self.parts.over_parameters(spread, state)
+        return padded_state(self.parts, state, settings)
 
     def model(self, state: State) -> eqx.Module:
         assert isinstance(state.model, Mapping)
         return self.parts.model(state.model)
 
     def optimizer(self, settings: Settings) -> dict[str, optax.GradientTransformation]:
-        hparams = {
-            key: np.asarray(value, self.data.dtype)
-            for key, value in (settings.traced() | schedule_steps(settings, self.data)).items()
-        }
-        return {
-            part: plain_optimizer(
-                self._settings_of(part, settings), hparams_of(part, hparams, settings), network
-            )
-            for part, network in self.parts.networks
-        }
+        return optimizers_of(self.parts, self.data, settings, self._settings_of)
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
-        return {
-            part: plain_state(
-                self._settings_of(part, settings),
-                optimizer,
-                self.parts.by_name[part],
-                state.optimizer[part],
-                state.step,
-            )
-            for part, optimizer in self.optimizer(settings).items()
-        }
+        optimizers = self.optimizer(settings)
+        return opt_states(self.parts, state, optimizers, settings, self._settings_of)
 
     def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
-        vectors = {
-            part: Leaves(network).vector(jax.tree.leaves(model.parts[part])).astype(self.data.dtype)
-            for part, network in self.parts.networks
-        }
-        return replace(state, model=vectors)
+        return with_model(self.parts, state, model, self.data.dtype)
 
     def with_opt_state(
         self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
     ) -> State:
-        moments = {
-            part: lane_state(
-                saved.of_part(part),
-                settings.of_part(part),
-                network,
-                state.optimizer[part],
-                opt_state[part],
-            )
-            for part, network in self.parts.networks
-        }
-        return replace(state, optimizer=moments)
+        return with_opt_states(self.parts, state, opt_state, saved, settings)
 
     def begin(self, state: State, lane: Lane) -> State:
         assert isinstance(state.model, Mapping)
@@ -312,17 +260,7 @@ class Alternating:
 
     @cached_property
     def _abstract(self) -> State:
-        lane = self.lane(0, self.settings)
-        dtype = jnp.dtype(self.data.dtype)
-
-        def fresh(model: Any) -> State:
-            return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
-
-        vectors = {
-            name: jax.ShapeDtypeStruct((network.n_parameters,), dtype)
-            for name, network in self.parts.networks
-        }
-        return eqx.filter_eval_shape(fresh, vectors)
+        return shapes(self.parts, self.begin, self.lane(0, self.settings), self.data.dtype)
 
 
 def parts_in_units(train: AlternatingTable) -> frozenset[str]:

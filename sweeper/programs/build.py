@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import cast
 
 from sweeper.config import Settings
-from sweeper.config.agreement import inputs_of, out_sizes
+from sweeper.config.agreement import inputs_of, sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
+from sweeper.config.coupled import CoupledTable, feeds
 from sweeper.config.model import MlpTable, PythonTable
 from sweeper.config.parts import PartsTable, in_order
+from sweeper.config.train import SupervisedTable
 from sweeper.models.decay import Decay
 from sweeper.models.mlp import MlpShape
 from sweeper.models.network import MlpNetwork, Network
@@ -19,6 +21,7 @@ from sweeper.models.part_networks import PartNetworks
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.alternating import Alternating
 from sweeper.programs.continued import Continued, Start, spec_of
+from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
@@ -64,12 +67,17 @@ class Programs:
             traced = (key for key in lengths if isinstance(compiled_in.get(f"train.{key}"), list))
             parts = self._parts(settings, sizes_in(program_class.padded_parts))
             return Alternating(settings, self._data, parts, frozenset(traced))
+        if isinstance(settings.train, CoupledTable):
+            parts = self._parts(settings, sizes_in(program_class.padded_parts))
+            return Coupled(settings, self._data, parts)
         return Supervised(settings, self._data, self._network(program_class, settings))
 
     def exact(self, settings: Settings) -> Program:
         """The program that would train a trial with `settings` alone."""
         if isinstance(settings.train, AlternatingTable):
             return Alternating(settings, self._data, self._parts(settings))
+        if isinstance(settings.train, CoupledTable):
+            return Coupled(settings, self._data, self._parts(settings))
         return Supervised(settings, self._data, self._exact_network(settings, self._data))
 
     def _continued(self, program: Program, settings: Settings) -> Program:
@@ -117,15 +125,17 @@ class Programs:
     def _parts(self, settings: Settings, padded_to: Sizes = ()) -> PartNetworks:
         """The networks of a model of parts, each of the sizes that its neighbours tell."""
         room = {name: (width, depth) for name, width, depth in padded_to}
-        model, train = settings.model, settings.train
-        assert isinstance(model, PartsTable) and isinstance(train, AlternatingTable)
-        inputs = inputs_of(model)
-        sizes = out_sizes(model, train, self._data.out_size)
+        model = settings.model
+        assert isinstance(model, PartsTable)
+        inputs, train = inputs_of(model), settings.train
+        assert not isinstance(train, SupervisedTable)
+        sizes = sizes_of_parts(model, train, self._data.in_size, self._data.out_size)
+        if isinstance(train, CoupledTable):
+            inputs = {name: feeds(name, train, inputs) for name in inputs}
         networks: list[tuple[str, Network]] = []
         for name in in_order(inputs):
-            source, own = inputs[name], model.parts[name].in_size
-            in_size = own or (self._data.in_size if source is None else sizes[source])
-            data = replace(self._data, in_size=in_size, out_size=sizes[name])
+            in_size, out_size = sizes[name]
+            data = replace(self._data, in_size=in_size, out_size=out_size)
             its = settings.of_part(name)
             if name in room and isinstance(its.model, MlpTable):
                 activations = (its.model.activation,)

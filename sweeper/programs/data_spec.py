@@ -14,7 +14,8 @@ class DataSpec:
 
     `y * y_scale + y_mean` are targets in the data's own units, in which metrics are reported.
     `class_weights` is what each class counts for, empty where all count the same. `train_rows`
-    are those of the fold that has the fewest.
+    are those of the fold that has the fewest. Where rows are generated, `x * x_scale + x_mean` are
+    features in the data's own units, and `mode_means` those of each mode in them.
     """
 
     in_size: int
@@ -26,6 +27,9 @@ class DataSpec:
     dtype: str
     seed: int
     class_weights: tuple[float, ...] = ()
+    x_mean: tuple[float, ...] = ()
+    x_scale: tuple[float, ...] = ()
+    mode_means: tuple[tuple[float, ...], ...] = ()
 
 
 def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
@@ -40,4 +44,7 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
         dtype=config.execution.precision,
         seed=config.study.seed,
         class_weights=data.class_weights,
+        x_mean=tuple(data.x_mean.tolist()),
+        x_scale=tuple(data.x_scale.tolist()),
+        mode_means=tuple(map(tuple, data.mode_means.tolist())),
     )

@@ -82,10 +82,15 @@ def at_its_best(state: State) -> State:
 
 
 class Batch(eqx.Module):
-    """Examples and their targets; the leading axis is the example."""
+    """Examples and their targets; the leading axis is the example.
+
+    Of a fold, `x` is what other members of a trial see times `scale` plus `shift`.
+    """
 
     x: Float[AnyArray, "batch features"]
     y: AnyArray
+    scale: Float[AnyArray, " features"] | None = None
+    shift: Float[AnyArray, " features"] | None = None
 
 
 class Lane(eqx.Module):

@@ -60,7 +60,7 @@ class Parts(eqx.Module):
             return batch
         fold = member % len(self.folds.which)
         scale, shift = (jnp.asarray(by)[fold] for by in (self.folds.scale, self.folds.shift))
-        return Batch(batch.x * scale + shift, batch.y)
+        return Batch(batch.x * scale + shift, batch.y, scale, shift)
 
 
 class Lanes(eqx.Module):

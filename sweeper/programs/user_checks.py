@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from sweeper.config import StudyConfig
+from sweeper.config.coupled import CoupledTable
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.errors import Problem, StudyError
 from sweeper.models.marks import Marks
@@ -42,6 +43,8 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
     outputs = jax.ShapeDtypeStruct((_ROWS, out_size), dtype)
     is_numbers = config.train.target == "numbers"
     y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
+    if isinstance(config.train, CoupledTable):
+        return  # what its objective is given is another thing
     for name, setting in config.train.functions.items():
         key = f"train.{setting}"
         try:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.agreement import inputs_of, out_sizes
+from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
+from sweeper.config.coupled import CoupledTable
 from sweeper.config.parts import PartsTable
+from sweeper.config.train import SupervisedTable
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import CostModel, Workload
 from sweeper.scheduler.parts_lattice import PartsCell, PartsClass, Sizes, parts_lattice
@@ -120,17 +122,18 @@ def _structures(
 
 def _workloads(settings: Settings, whole: Workload) -> dict[str, Workload]:
     model, train = settings.model, settings.train
-    assert isinstance(model, PartsTable) and isinstance(train, AlternatingTable)
-    sizes, inputs = out_sizes(model, train, whole.out_size), inputs_of(model)
+    assert isinstance(model, PartsTable) and not isinstance(train, SupervisedTable)
+    sizes = sizes_of_parts(model, train, whole.in_size, whole.out_size)
     found: dict[str, Workload] = {}
     for name, part in model.parts.items():
-        source = inputs[name]
-        in_size = part.in_size or (whole.in_size if source is None else sizes[source])
+        in_size, out_size = sizes[name]
         its = settings.of_part(name)
+        runs = train.runs_of(name) if isinstance(train, CoupledTable) else 1
         found[name] = replace(
             whole,
             in_size=in_size,
-            out_size=sizes[name],
+            out_size=out_size,
+            batch_size=runs * whole.batch_size,
             layer_norm=part.kind == "mlp" and part.layer_norm,
             dropout=its.has("model.dropout"),
             optimizer_slots=its.sole_optimizer.slots,

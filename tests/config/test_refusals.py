@@ -146,7 +146,7 @@ BROKEN = {
         (
             *(12, "data.target", "no such setting"),
             "[data] has scale, impute, categorical, categorical_columns, class_weights, "
-            "source, path, x, y",
+            "source, path, x, y, mode",
         ),
     ),
     "wrong version": (

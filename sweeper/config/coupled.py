@@ -1,0 +1,219 @@
+"""`[train]` of `coupled`: models that feed each other, each of which its own loss moves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from sweeper.config.kinds import Count, OneOf, is_function
+from sweeper.config.model import MlpTable
+from sweeper.config.named import Named, Recipe
+from sweeper.config.parts import Part, PartsTable, unfit_wiring
+from sweeper.config.reading import RawTable, is_table
+from sweeper.config.refusals import MISSING
+from sweeper.config.roles import FIXED, TRACED
+from sweeper.config.table import Fault
+from sweeper.config.train import EpochsTable, Task
+
+GENERATOR, CRITIC = "generator", "critic"  # the models of the objectives of this package
+OBJECTIVES = ("wgan_gp", "wgan", "gan")
+WASSERSTEIN, COVERED = "sliced_wasserstein", "modes_covered"
+# settings that one objective alone has use for
+_OBJECTIVE_WITH = {"gradient_penalty": "wgan_gp", "clip": "wgan"}
+
+
+def _setting_of_another_objective(
+    objective: str, gradient_penalty: float | None, clip: float | None
+) -> Iterable[Fault]:
+    for name, value in (("gradient_penalty", gradient_penalty), ("clip", clip)):
+        if value is not None and objective != _OBJECTIVE_WITH[name]:
+            found = f"the objective {objective} has no use for it"
+            mend = f'remove it, or write objective = "{_OBJECTIVE_WITH[name]}"'
+            yield Fault(name, found, mend)
+
+
+def _target_of_none(objective: str, task: Task | None) -> Iterable[Fault]:
+    if task is not None and not is_function(objective):
+        found = f"the objective {objective} predicts nothing"
+        yield Fault("task", found, "remove it, or write an objective of your own")
+
+
+class CoupledTable(Named, EpochsTable):
+    """Trains models that feed each other, each by its own optimizer and its own loss."""
+
+    rules = (_setting_of_another_objective, _target_of_none)
+
+    # what the rest of the file says: its models, whether one of them generates rows that are held
+    # against those of the data, and whether these have modes
+    models: ClassVar[tuple[str, ...]] = ()
+    generates: ClassVar[bool] = True
+    has_modes: ClassVar[bool] = False
+
+    program: Annotated[Literal["coupled"], FIXED] = Field(
+        description="models that feed each other, each by its own loss"
+    )
+    objective: Annotated[str, OneOf(OBJECTIVES), FIXED] = Field(
+        description="what the models minimise: of these a generator and a critic; a function of "
+        "yours is given models, batch and key, and gives each model's loss by name",
+        examples=["wgan_gp"],
+    )
+    critic_steps: Annotated[Count, TRACED] = Field(
+        default=1,
+        description="updates of the critic for one of every other model",
+        examples=[5],
+    )
+    gradient_penalty: Annotated[Annotated[float, Field(ge=0, le=1e38)] | None, TRACED] = Field(
+        default=None,
+        description="weight of the penalty on the slope of the critic, 10 where none is written; "
+        "of wgan_gp",
+        examples=[10.0],
+    )
+    clip: Annotated[Annotated[float, Field(gt=0, le=1e38)] | None, TRACED] = Field(
+        default=None,
+        description="largest size of a weight of the critic, 0.01 where none is written; of wgan",
+        examples=[0.01],
+    )
+    task: Annotated[Task | None, FIXED] = Field(
+        default=None,
+        description="what the target is, for an objective of yours that looks at batch.y; none "
+        "is read where it is not written",
+    )
+    debug_gradients: Annotated[bool, FIXED] = Field(
+        default=False,
+        description="whether every step asserts that no loss has a gradient to a model that feeds "
+        "its own, and that models whose turn it is not stay as they are; slow",
+    )
+
+    def runs_of(self, model: str) -> int:
+        """About how many times the rows of a batch go through a model in a step."""
+        if model != CRITIC or is_function(self.objective):
+            return 1
+        # generated and real rows; a penalty is a gradient of a gradient
+        return 4 if self.objective == "wgan_gp" else 2
+
+    @property
+    def target(self) -> Task | None:
+        return self.task
+
+    @property
+    def loss(self) -> str:
+        """What messages call that which is minimised."""
+        return self.objective
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What is measured of generated rows."""
+        if not self.generates:
+            return ()
+        return (WASSERSTEIN, COVERED) if self.has_modes else (WASSERSTEIN,)
+
+    @property
+    def functions(self) -> Mapping[str, str]:
+        return {self.objective: "objective"} if is_function(self.objective) else {}
+
+    @property
+    def loss_names(self) -> tuple[str, ...]:
+        return tuple(f"loss_{name}" for name in self.models)
+
+
+def coupled_recipe(raw: RawTable) -> Recipe:
+    """The table that the `[train]` of this raw study file is read by."""
+    models: Any = raw.get("model", {})
+    data: Any = raw.get("data", {})
+    models = {name: one for name, one in models.items() if is_table(one)}
+    generator = models.get(GENERATOR, {})
+    takes_noise = "in_size" in generator and "input" not in generator
+    told = {
+        "models": tuple(models),
+        "generates": takes_noise or raw["train"].get("objective") in OBJECTIVES,
+        "has_modes": is_table(data) and "mode" in data,
+    }
+    return Recipe(CoupledTable, (), tuple(told.items()))
+
+
+def feeds(name: str, train: CoupledTable, inputs: Mapping[str, str | None]) -> str | None:
+    """The model whose output the model `name` takes in; None where it is no other's."""
+    if name == CRITIC and not is_function(train.objective):
+        return GENERATOR
+    return inputs[name]
+
+
+def sizes_of(model: PartsTable, features: int) -> Mapping[str, tuple[int, int]]:
+    """How many numbers each model takes in and gives out, of data with so many features."""
+    parts = model.parts
+
+    def out_size(name: str) -> int:
+        return parts[name].out_size or (features if name == GENERATOR else 1)
+
+    def in_size(part: Part) -> int:
+        return part.in_size or (features if part.input is None else out_size(part.input))
+
+    return {name: (in_size(part), out_size(name)) for name, part in parts.items()}
+
+
+def unfit_models(
+    train: CoupledTable, model: PartsTable, searched: Collection[str]
+) -> Iterator[Fault]:
+    """The models are those of the objective, and each has sizes."""
+    parts = model.parts
+    if is_function(train.objective):
+        yield from unfit_wiring({name: part.input for name, part in parts.items()})
+        yield from _unfit_own(parts)
+        several = train.critic_steps > 1 or "train.critic_steps" in searched
+        if several and CRITIC not in parts:
+            found = f"no model is called '{CRITIC}'"
+            yield Fault("train.critic_steps", found, f"remove it, or write [model.{CRITIC}]")
+        return
+    for name in (GENERATOR, CRITIC):
+        if name not in parts:
+            mend = (
+                f"the objective {train.objective} trains [model.{GENERATOR}] and [model.{CRITIC}]"
+            )
+            yield Fault(f"model.{name}", MISSING, mend)
+    for name in parts:
+        if name not in (GENERATOR, CRITIC):
+            found = f"the objective {train.objective} trains '{GENERATOR}' and '{CRITIC}' alone"
+            yield Fault(f"model.{name}", found, "remove it, or write an objective of your own")
+    yield from _unfit_generator(parts.get(GENERATOR))
+    yield from _unfit_critic(parts.get(CRITIC))
+
+
+def _unfit_generator(part: Part | None) -> Iterator[Fault]:
+    if part is None:
+        return
+    key = f"model.{GENERATOR}"
+    if part.input is not None:
+        yield Fault(f"{key}.input", "a generator takes in noise", "remove it")
+    if part.in_size is None:
+        found = f"{MISSING}, and nothing tells how much noise it takes in"
+        yield Fault(f"{key}.in_size", found, "write the latent size, in_size = 8")
+
+
+def _unfit_critic(part: Part | None) -> Iterator[Fault]:
+    if part is None:
+        return
+    key = f"model.{CRITIC}"
+    if part.input not in (None, GENERATOR):
+        found = f"'{part.input}', and a critic takes in what '{GENERATOR}' gives"
+        yield Fault(f"{key}.input", found, "remove it")
+    if part.in_size is not None:
+        found = f"{part.in_size}, and a critic takes in rows of the data"
+        yield Fault(f"{key}.in_size", found, "remove it")
+    if part.out_size not in (None, 1):
+        yield Fault(f"{key}.out_size", f"{part.out_size} numbers for a row", "write 1")
+
+
+def _unfit_own(parts: Mapping[str, Part]) -> Iterator[Fault]:
+    for name, part in parts.items():
+        key = f"model.{name}"
+        if part.in_size is not None and part.input is not None:
+            found = f"{part.in_size}, and '{name}' takes in what '{part.input}' gives"
+            yield Fault(f"{key}.in_size", found, "remove it")
+        if part.out_size is None and name not in (GENERATOR, CRITIC):
+            found = f"{MISSING}, and nothing tells the size of '{name}'"
+            yield Fault(f"{key}.out_size", found, "write out_size = ...")
+        if isinstance(part, MlpTable) and part.dropout > 0:
+            found = "an objective of your own calls the models without dropout"
+            yield Fault(f"{key}.dropout", found, "remove it")

@@ -1,0 +1,303 @@
+"""`coupled`: models that feed each other, each moved by its own loss and its own optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from sweeper.config import Settings
+from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable
+from sweeper.config.kinds import is_function
+from sweeper.models.part_networks import PartNetworks, traced_of
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.game import Game, Losses, noise_of
+from sweeper.programs.generated import Measure, measure_of
+from sweeper.programs.leaks import without_leaks
+from sweeper.programs.objectives import OBJECTIVES
+from sweeper.programs.optimizers import optimizer_of
+from sweeper.programs.part_hparams import hparams_of, schedule_steps
+from sweeper.programs.part_saving import opt_states, optimizers_of, with_model, with_opt_states
+from sweeper.programs.part_states import exact_shapes, exact_state, fresh, padded_state, shapes
+from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, State, measured
+from sweeper.randomness import words
+from sweeper.user_code import load_function
+
+Models = Mapping[str, Any]
+
+_CLIP = 0.01  # Arjovsky et al. 2017, algorithm 1
+_OF_LANE, _OF_STUDY = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
+
+
+@dataclass(frozen=True)
+class Coupled:
+    """Each model moves by the gradient of its own loss alone; see `Program`.
+
+    Of the objectives of this package a step moves the critic, by generated rows whose gradient is
+    stopped, and then, once in `critic_steps`, the generator, by what the critic has become. Both
+    see the same generated rows: the generator is run forward once a step, and its gradient is
+    pulled back through that run. An objective of the user's gives all losses of a step at once,
+    from one run of the models; then each model moves by its own.
+
+    Every loss is told as it was at the step's batch before anything moved.
+
+    Whether the others than the critic move is a branch on the step. In a `map` loop it is taken by
+    one lane at a time, so that a step without them costs nothing for them. Under `vmap` every step
+    computes both ways and chooses: about as if `critic_steps` were 1.
+    """
+
+    settings: Settings
+    data: DataSpec
+    parts: PartNetworks
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return self._train.metric_names
+
+    @property
+    def test_metrics(self) -> tuple[str, ...]:
+        return self._train.test_metric_names if self.data.has_test else ()
+
+    def abstract(self) -> State:
+        return self._abstract
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        return fresh(self.parts, self._abstract, settings, self.data.seed, number, replicate)
+
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+        own = words(self.data.seed, "latent", number, replicate)[:2]
+        shared = words(self.data.seed, "latent of evaluation")[:2]
+        hparams = settings.traced() | schedule_steps(settings, self.data)
+        key = np.concatenate([own, shared])
+        return Lane.of(hparams, self.parts.traced(settings), key, self.data.dtype)
+
+    def exact_abstract(self, settings: Settings) -> State:
+        return exact_shapes(self.parts, self._abstract, settings)
+
+    def exact(self, state: State, settings: Settings) -> State:
+        return exact_state(self.parts, state, settings)
+
+    def padded(self, state: State, settings: Settings) -> State:
+        return padded_state(self.parts, state, settings)
+
+    def model(self, state: State) -> eqx.Module:
+        assert isinstance(state.model, Mapping)
+        return self.parts.model(state.model)
+
+    def optimizer(self, settings: Settings) -> dict[str, optax.GradientTransformation]:
+        return optimizers_of(self.parts, self.data, settings, _of_part)
+
+    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
+        optimizers = self.optimizer(settings)
+        return opt_states(self.parts, state, optimizers, settings, _of_part)
+
+    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
+        return with_model(self.parts, state, model, self.data.dtype)
+
+    def with_opt_state(
+        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
+    ) -> State:
+        return with_opt_states(self.parts, state, opt_state, saved, settings)
+
+    def begin(self, state: State, lane: Lane) -> State:
+        assert isinstance(state.model, Mapping)
+        moments = {
+            name: self._optimizer(name, lane, 0).init(vector)
+            for name, vector in state.model.items()
+        }
+        return begun(self.settings, state, moments, self.data.dtype)
+
+    def step(
+        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+    ) -> tuple[State, Metrics]:
+        key = jax.random.fold_in(_key(lane, _OF_LANE), state.step)
+        is_due = (state.step + 1) % _count(lane, "train.critic_steps") == 0
+        game = self._game(batch, lane, key, in_training=True)
+        if game is None:
+            moved, losses = self._by_function(state, batch, lane, key, is_due)
+        else:
+            moved, losses = self._by_objective(game, state, lane, is_due)
+        if self._train.debug_gradients:
+            losses_of = partial(self._losses, batch=batch, lane=lane, key=key)
+            losses_of = losses_of if game is None else game.losses
+            moved = without_leaks(self.settings, losses_of, state, moved, is_due)
+        return moved, tuple(losses[name] for name in self._train.models)
+
+    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+        models: Models = measured(state)  # type: ignore[assignment]
+        key = _key(lane, _OF_STUDY)
+        game = self._game(data, lane, key, in_training=False)
+        losses = self._losses(models, data, lane, key) if game is None else game.losses(models)
+        told = tuple(losses[name] for name in self._train.models)
+        if not self._measures:
+            return told
+        noise = noise_of(key, len(data.x), self._latent_size, jnp.asarray(data.x).dtype)
+        made = self.parts.output(GENERATOR, models[GENERATOR], noise, lane.traced)
+        rows = [self._in_own_units(x, data) for x in (made, jnp.asarray(data.x))]
+        return (*told, *(measure(*rows) for measure in self._measures))
+
+    @property
+    def has_clock(self) -> bool:
+        return False
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return ()
+
+    def in_phase(self, name: str) -> Coupled:
+        raise AssertionError("there are no phases")
+
+    @property
+    def ends_early(self) -> bool:
+        return self.settings.stops is not None
+
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
+        return remembered(self.settings, self.metrics, state, row, lane)
+
+    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
+        return has_ended(state, lane)
+
+    def _by_objective(
+        self, game: Game, state: State, lane: Lane, is_due: Bool[Array, ""]
+    ) -> tuple[State, Losses]:
+        models: Models = state.model  # type: ignore[assignment]
+
+        def judged(critic: Any, rows: Array) -> tuple[Float[Array, ""], Losses]:
+            losses = game.judged(critic, rows)
+            return losses[CRITIC], losses
+
+        rows, pulled_back = jax.vjp(game.generated, models[GENERATOR])
+        given = lax.stop_gradient(rows)
+        gradient, losses = jax.grad(judged, has_aux=True)(models[CRITIC], given)
+        state = self._moved(state, {CRITIC: gradient}, lane)
+        critic: Any = state.model[CRITIC]  # type: ignore[index]
+        if game.objective.clipped:
+            bound = jnp.asarray(lane.hparams.get("train.clip", _CLIP))
+            critic = jnp.clip(critic, -bound, bound)
+            state = _with(state, {CRITIC: critic})
+
+        def move(state: State) -> State:
+            (gradient,) = pulled_back(jax.grad(game.liked)(rows, critic))
+            return self._moved(state, {GENERATOR: gradient}, lane)
+
+        state = lax.cond(is_due, move, lambda state: state, state)
+        return stepped(state, state.model, state.optimizer, lane), losses
+
+    def _by_function(
+        self,
+        state: State,
+        batch: Batch,
+        lane: Lane,
+        key: PRNGKeyArray,
+        is_due: Bool[Array, ""],
+    ) -> tuple[State, Losses]:
+        names, models = self._train.models, dict(state.model)  # type: ignore[arg-type]
+
+        def loss_of(name: str, own: Array) -> Float[Array, ""]:
+            return self._losses({**models, name: own}, batch, lane, key)[name]
+
+        # one run of the models a loss, of which XLA makes one: were they one function, a loss that
+        # is no number would reach all models through gradients that are 0 times it
+        runs = {name: jax.vjp(partial(loss_of, name), models[name]) for name in names}
+        losses = {name: loss for name, (loss, _) in runs.items()}
+
+        def move(state: State, *moving: str) -> State:
+            gradients = {name: runs[name][1](jnp.ones_like(losses[name]))[0] for name in moving}
+            return self._moved(state, gradients, lane)
+
+        others = [name for name in names if name != CRITIC]
+        if CRITIC not in names:
+            state = move(state, *others)
+        else:
+            state = move(state, CRITIC)
+            state = lax.cond(is_due, lambda s: move(s, *others), lambda s: s, state)
+        return stepped(state, state.model, state.optimizer, lane), losses
+
+    def _losses(self, models: Models, batch: Batch, lane: Lane, key: PRNGKeyArray) -> Losses:
+        """What the user's function gives."""
+        given = self._function(self.parts.called(models, lane.traced), batch, key)
+        return {name: jnp.asarray(given[name]) for name in self._train.models}
+
+    def _game(
+        self, batch: Batch, lane: Lane, key: PRNGKeyArray, *, in_training: bool
+    ) -> Game | None:
+        """A game over a batch; None where the objective is a function of the user's."""
+        objective = OBJECTIVES.get(self._train.objective)
+        if objective is None:
+            return None
+        real = jnp.asarray(batch.x)
+        return Game(objective, self.parts, self._latent_size, real, lane, key, in_training)
+
+    def _moved(self, state: State, gradients: Mapping[str, Array], lane: Lane) -> State:
+        """`state` with the models of `gradients` moved, each by its own optimizer."""
+        model: dict[str, Any] = dict(state.model)  # type: ignore[arg-type]
+        moments: dict[str, Any] = dict(state.optimizer)
+        for name, gradient in gradients.items():
+            optimizer = self._optimizer(name, lane, state.step)
+            updates, moments[name] = optimizer.update(gradient, moments[name], model[name])
+            model[name] = eqx.apply_updates(model[name], updates)
+        return _with(state, model, moments)
+
+    def _in_own_units(self, x: Float[Array, "rows features"], data: Batch) -> Array:
+        if data.scale is not None and data.shift is not None:
+            x = (x - data.shift) / data.scale
+        scale, mean = (jnp.asarray(by, x.dtype) for by in (self.data.x_scale, self.data.x_mean))
+        return x * scale + mean
+
+    def _optimizer(self, name: str, lane: Lane, step: Any) -> optax.GradientTransformation:
+        own = hparams_of(name, lane.hparams, self.settings)
+        told, its = traced_of(name, lane.traced), self.settings.of_part(name)
+        return optimizer_of(its, own, told, self.parts.by_name[name], step)
+
+    @property
+    def _latent_size(self) -> int:
+        size = self.settings.model.parts[GENERATOR].in_size  # type: ignore[union-attr]
+        assert size is not None, "a rule of the study file"
+        return size
+
+    @property
+    def _train(self) -> CoupledTable:
+        assert isinstance(self.settings.train, CoupledTable)
+        return self.settings.train
+
+    @cached_property
+    def _function(self) -> Callable[..., Mapping[str, Any]]:
+        assert is_function(self._train.objective)
+        return load_function(self._train.objective, self.settings.base_dir)
+
+    @cached_property
+    def _measures(self) -> Sequence[Measure]:
+        return [measure_of(name, self.data) for name in self._train.metrics]
+
+    @cached_property
+    def _abstract(self) -> State:
+        return shapes(self.parts, self.begin, self.lane(0, self.settings), self.data.dtype)
+
+
+def _of_part(name: str, settings: Settings) -> Settings:
+    return settings.of_part(name)
+
+
+def _key(lane: Lane, place: slice) -> PRNGKeyArray:
+    return jax.random.wrap_key_data(jnp.asarray(lane.key)[place])
+
+
+def _count(lane: Lane, key: str) -> Int[Array, ""]:
+    return jnp.asarray(lane.hparams[key]).astype(jnp.int32)
+
+
+def _with(state: State, model: Mapping[str, Any], moments: Any = None) -> State:
+    """`state` with these models and, where they are given, these states of their optimizers."""
+    every = {**state.model, **model}  # type: ignore[dict-item]
+    optimizer = state.optimizer if moments is None else moments
+    return State(every, optimizer, state.step, state.average, state.kept, state.patience)

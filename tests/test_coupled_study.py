@@ -1,0 +1,216 @@
+"""A study of `coupled` is planned, refused, killed and gone on with as any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeper
+from sweeper.data.dataset import Dataset
+from sweeper.data.preparation import prepare
+from sweeper.errors import StudyError
+from sweeper.programs.coupled_checks import check_coupled
+from sweeper.results.digest import deterministic_digest
+from tests.command_line import CommandLine, wait_for
+from tests.in_process import study_in, trained
+from tests.processes import kill
+
+STUDY = """\
+version = 1
+
+[study]
+name = "wine"
+metric = "val_sliced_wasserstein"
+direction = "minimize"
+n_trials = 4
+
+[data]
+source = "npz"
+path = "rows.npz"
+mode = "mode"
+split = { val = 0.2, test = 0.1 }
+
+[model.generator]
+in_size = 2
+depth = 1
+width = 8
+
+[model.critic]
+depth = 1
+width = 8
+
+[optimizer.generator]
+name = "adam"
+lr = 1e-3
+
+[optimizer.critic]
+name = "rmsprop"
+lr = 1e-3
+
+[train]
+program = "coupled"
+objective = "wgan"
+clip = 0.05
+epochs = 12
+batch_size = 16
+critic_steps = 2
+
+[search]
+optimizer.generator.lr = { type = "float", low = 1e-4, high = 1e-2, log = true, name = "g_lr" }
+train.epochs = { type = "int", low = 2, high = 12 }
+
+[schedule]
+round_epochs = 1
+
+[execution]
+threads = 1
+workers = 0
+strategy = "exact"
+"""
+OWN = """
+import jax
+import jax.numpy as jnp
+
+
+def losses(models, batch, key):
+    guess = jax.vmap(models["teacher"])(batch.x)
+    told = jax.lax.stop_gradient(guess)
+    return {
+        "teacher": jnp.mean((guess - batch.y) ** 2),
+        "pupil": jnp.mean((jax.vmap(models["pupil"])(batch.x) - told) ** 2),
+    }
+
+
+def half(models, batch, key):
+    return {"teacher": losses(models, batch, key)["teacher"]}
+
+
+def rows(models, batch, key):
+    return {**losses(models, batch, key), "pupil": jax.vmap(models["pupil"])(batch.x)[:, 0]}
+
+
+def wrong(models, batch, key):
+    return models["nobody"](batch.x)
+"""
+# two models of which one follows the other, on data with a target
+PUPIL = (
+    'data={source="sklearn",name="diabetes"}',
+    "model={teacher={depth=1,width=8,out_size=1},pupil={depth=1,width=4,out_size=1}}",
+    'optimizer={teacher={name="adam",lr=1e-2},pupil={name="sgd",lr=1e-2}}',
+    'search={optimizer={pupil={lr={type="float",low=1e-3,high=1e-1,log=true}}}}',
+    'train={program="coupled",objective="own:losses",task="numbers",epochs=3,batch_size=32}',
+    "study.metric=val_loss_pupil",
+)
+
+
+def write_rows(directory: Path) -> None:
+    """A mixture of two, and an objective of the user's own beside it."""
+    rng = np.random.default_rng(0)
+    mode = rng.integers(2, size=120)
+    x = 4.0 * mode[:, None] + rng.normal(size=(120, 2)) * 0.1
+    np.savez(directory / "rows.npz", x=x, mode=mode)
+    (directory / "own.py").write_text(OWN)
+
+
+def test_a_killed_study_goes_on_to_the_bits_of_an_unbroken_one(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    write_rows(command.directory)
+    command.write(STUDY)
+    with command.started("run", "study.toml") as process:
+        wait_for("best val_sliced_wasserstein", process)  # a trial has ended, others have not
+        assert kill(process) == []
+    killed = command.status()
+    done = command("run", "study.toml")
+
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    write_rows(whole)
+    trained(study_in(whole, STUDY))
+
+    assert killed["counts"]["RUNNING"] > 0
+    assert done.returncode == 0, done.stderr
+    assert "going on after round" in done.stderr
+    assert deterministic_digest(command.run_dir) == deterministic_digest(
+        sweeper.rundir.RunDir(whole / "run")
+    )
+
+
+def test_an_objective_of_ones_own_trains_each_model_by_its_loss(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    config = study_in(tmp_path, STUDY, *PUPIL)
+
+    results = trained(config)
+
+    trials = results.trials()
+    assert (trials["state"] == "COMPLETE").all()
+    assert trials["final_val_loss_teacher"].nunique() == 4  # each has its own weights
+    curves = results.metrics()
+    assert {*curves["metric"]} >= {"train_loss_teacher", "val_loss_pupil"}
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The data of `PUPIL`."""
+    return prepare(study_in(tmp_path_factory.mktemp("targets"), STUDY, *PUPIL))
+
+
+@pytest.mark.parametrize(
+    ("objective", "found", "mend"),
+    [
+        (
+            "own:half",
+            "'own:half' gives losses of teacher, and the models are teacher, pupil",
+            'return {"teacher": ..., "pupil": ...}',
+        ),
+        (
+            "own:rows",
+            "'own:rows' gives float32 of shape (4,) as the loss of pupil",
+            "return one floating-point number a model, the mean over examples",
+        ),
+        (
+            "own:wrong",
+            "'own:wrong' raised KeyError: 'nobody' for a batch whose x has shape (4, 10) and y "
+            "(4, 1)",
+            "mend the function",
+        ),
+        (
+            "own:lossse",
+            "no function 'lossse' in the module 'own'",
+            "did you mean 'own:losses'?",
+        ),
+    ],
+)
+def test_an_objective_that_cannot_be_compiled_is_refused(
+    objective: str, found: str, mend: str, tmp_path: Path, targets: Dataset
+) -> None:
+    write_rows(tmp_path)
+    config = study_in(tmp_path, STUDY, *PUPIL, f"train.objective={objective}")
+
+    with pytest.raises(StudyError) as refusal:
+        check_coupled(config, targets)
+
+    (problem,) = refusal.value.problems
+    assert (problem.key, problem.found, problem.mend) == ("train.objective", found, mend)
+
+
+def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    config = study_in(tmp_path, STUDY, "model.generator.out_size=3")
+
+    with pytest.raises(StudyError) as refusal:
+        sweeper.api.check(config)
+
+    (problem,) = refusal.value.problems
+    assert problem.key == "model.generator.out_size"
+    assert problem.found == "3 numbers, and the rows of the data have 2"
+
+
+def test_the_modes_of_the_data_are_planned_with(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    preview = sweeper.api.plan(study_in(tmp_path, STUDY)).as_dict()
+
+    assert [mode["name"] for mode in preview["data"]["modes"]] == ["0", "1"]
+    assert preview["data"]["outputs"] == 0
