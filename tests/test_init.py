@@ -14,7 +14,8 @@ import pytest
 from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess
-from sweeper.templates import Template, study_text
+from sweeper.data.preparation import prepare
+from sweeper.templates import Template, filled_in, study_text
 from tests.command_line import CommandLine, settings
 from tests.config.schema_checker import faults
 
@@ -89,6 +90,33 @@ def test_the_column_to_predict_is_guessed(
     assert guess(path) == expected
     pd.DataFrame(columns).to_parquet(path.with_suffix(".parquet"))
     assert guess(path.with_suffix(".parquet")) == replace(expected, source="parquet")
+
+
+def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {
+            "sold_at": pd.date_range("2026-01-01", periods=300),
+            "code": [f"row {index}" for index in range(300)],
+            "empty": [None] * 300,
+            "size": [None, *range(299)],
+            "kind": ["a", None, "b"] * 100,
+            "price": [0.5 * index for index in range(300)],
+        }
+    )
+    table.to_parquet(tmp_path / "houses.parquet")
+    found = guess(tmp_path / "houses.parquet")
+    assert found == Guess("parquet", "price", False, 300, ("sold_at", "code", "empty"), True)
+
+    text = filled_in(
+        study_text(Template.REGRESSION, tmp_path / "study.toml"),
+        tmp_path / "houses.parquet",
+        found,
+        tmp_path / "study.toml",
+    )
+    config = parse(text, tmp_path / "study.toml")
+    assert config.canonical()["data"]["drop"] == ["sold_at", "code", "empty"]
+    assert config.canonical()["data"]["impute"] == "median"
+    assert prepare(config).n_features == 1 + 3
 
 
 @pytest.mark.parametrize(

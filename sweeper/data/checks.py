@@ -11,14 +11,12 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
-from sweeper.data.columns import unfit_kind
+from sweeper.data.columns import has_too_many_values, unfit_kind
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
 from sweeper.errors import Problem
 
-# text with more values than these that seldom come twice is a name or a date, not a category
-_MOST_TEXT_VALUES = 100
 # a number with decimals and more values than these is a measurement, not a class
 _MOST_FLOAT_CLASSES = 20
 
@@ -80,11 +78,10 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
     yield from _range_problems(config, raw, name, mend)
     if raw.path is not None and name not in raw.categories:
         yield from _stray_problems(config, raw, name, mend)
-    if not is_numeric_dtype(column.dtype):
-        n_values = column.nunique()
-        if n_values > max(_MOST_TEXT_VALUES, column.count() / 2):
-            found = f"column '{name}' of {raw.name} is text with {n_values} different values"
-            yield config.problem(raw.key, found, f"add '{name}' to data.drop" if drop else mend)
+    if not is_numeric_dtype(column.dtype) and has_too_many_values(column):
+        values = f"{column.nunique()} different values"
+        found = f"column '{name}' of {raw.name} is text with {values}"
+        yield config.problem(raw.key, found, f"add '{name}' to data.drop" if drop else mend)
 
 
 def _can_drop(config: StudyConfig) -> bool:

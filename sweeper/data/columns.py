@@ -18,6 +18,8 @@ from pandas.api.types import (
 # what pandas finds in columns of objects that are numbers all the same
 _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
 _TEXT = ("string", "empty")
+# text with more values than these that seldom come twice is a name or a date, not a category
+_MOST_TEXT_VALUES = 100
 
 
 def plain(frame: pd.DataFrame) -> tuple[pd.DataFrame, frozenset[str]]:
@@ -43,6 +45,11 @@ def unfit_kind(column: pd.Series[Any]) -> str | None:
         return "times"
     types = sorted({type(value).__name__ for value in column.dropna()})
     return f"values of type {' and '.join(types[:3])}"
+
+
+def has_too_many_values(column: pd.Series[Any]) -> bool:
+    """Whether text is names or numbers of rows rather than categories."""
+    return column.nunique() > max(_MOST_TEXT_VALUES, column.count() / 2)
 
 
 def _is_plain(column: pd.Series[Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
+from sweeper.data.columns import has_too_many_values, plain, unfit_kind
 from sweeper.errors import DataError, Problem
 
 # read no further to guess
@@ -27,12 +28,19 @@ _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A table as a study could use it; `source` is the kind of file, `rows` how many it has."""
+    """A table as a study could use it; `source` is the kind of file, `rows` how many it has.
+
+    `drop` are columns that a study cannot learn from: those that hold neither numbers nor text,
+    nothing at all, or text that is hardly the same twice. `has_gaps` tells of missing values in the
+    others.
+    """
 
     source: str
     target: str
     is_classes: bool
     rows: int
+    drop: tuple[str, ...] = ()
+    has_gaps: bool = False
 
 
 def guess(path: Path) -> Guess:
@@ -55,7 +63,19 @@ def guess(path: Path) -> Guess:
         raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))
     names = {str(name).lower(): str(name) for name in reversed(frame.columns)}
     target = next((names[name] for name in _TARGETS if name in names), str(frame.columns[-1]))
-    return Guess(source, target, _is_classes(frame[target]), len(frame))
+    features = plain(frame.drop(columns=target))[0]
+    drop = tuple(str(name) for name in features if _is_of_no_use(features[name]))
+    has_gaps = bool(features.drop(columns=[*drop]).isna().to_numpy().any())
+    return Guess(source, target, _is_classes(frame[target]), len(frame), drop, has_gaps)
+
+
+def _is_of_no_use(column: pd.Series[Any]) -> bool:
+    is_text = not is_numeric_dtype(column.dtype)
+    return (
+        unfit_kind(column) is not None
+        or not column.count()
+        or (is_text and has_too_many_values(column))
+    )
 
 
 def _is_classes(column: pd.Series[Any]) -> bool:

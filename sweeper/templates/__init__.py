@@ -43,13 +43,15 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
         "data.source": guessed.source,
         "data.path": path.as_posix(),
         "data.target": guessed.target,
+        "data.drop": list(guessed.drop),
+        "data.impute": "median" if guessed.has_gaps else "none",
         "train.batch_size": batch,
     }.items():
         text = _with(text, key, value)
     return text
 
 
-def _with(text: str, key: str, value: str | int) -> str:
+def _with(text: str, key: str, value: str | int | list[str]) -> str:
     """The file with another value for a setting that has a line of its own."""
     line = Source(Path(), text).line(key)
     assert line is not None, f"{key} has a line in every template"
