@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,17 @@ def general(key: str) -> str:
     """A dotted key without the name of a part in it: `model.b.dropout` is `model.dropout`."""
     table, *_, setting = key.split(".")
     return f"{table}.{setting}"
+
+
+def optional_parts(
+    tables: Mapping[str, Table], is_searched: Callable[[str], bool]
+) -> Iterator[str]:
+    """The keys of the optional parts that the programs of a study with these tables have."""
+    for name, table in tables.items():
+        for setting in settings_of(type(table), Role.TRACED):
+            key = f"{name}.{setting}"
+            if general(key) in OPTIONAL_PARTS and (value_of(table, setting) or is_searched(key)):
+                yield key
 
 
 @dataclass(frozen=True, slots=True)

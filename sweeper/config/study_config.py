@@ -15,7 +15,11 @@ from sweeper.config.conditions import in_order, is_active
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.kinds import is_function
+from sweeper.config.functions import (
+    functions_of_optimizers,
+    functions_of_study,
+    functions_of_tables,
+)
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
 from sweeper.config.named import Named, tables_of
 from sweeper.config.optimizer import (
@@ -24,13 +28,13 @@ from sweeper.config.optimizer import (
     UserOptimizerTable,
     takes,
 )
-from sweeper.config.optimizers import OptimizersTable, decays_of
+from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.parts import PartsTable
 from sweeper.config.results import ResultsTable
-from sweeper.config.roles import Role, role_of, settings_of
+from sweeper.config.roles import Role, role_of
 from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
-from sweeper.config.settings import OPTIONAL_PARTS, Judge, Settings, general
+from sweeper.config.settings import Judge, Settings, optional_parts
 from sweeper.config.source import Source
 from sweeper.config.structures import Spread, Wanted
 from sweeper.config.study import N_PARAMETERS, StudyTable
@@ -170,7 +174,9 @@ class StudyConfig(Table):
     @property
     def names_functions(self) -> bool:
         """Whether its loss, a metric or its optimizer is a function of the user's."""
-        return bool(self.train.functions) or self._optimizes_by_function
+        optimizers = self.each("optimizer").values()
+        is_own = any(isinstance(table, UserOptimizerTable) for table in optimizers)
+        return bool(self.train.functions) or is_own
 
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting part the trials whose model is of `kind`."""
@@ -215,29 +221,13 @@ class StudyConfig(Table):
     @property
     def functions(self) -> dict[str, str]:
         """The functions of the user's own that the study calls, each with the key that names it."""
-        tables = {**self.each("model"), "data": self.data}
-        named = {
-            getattr(table, "function", ""): f"{name}.function" for name, table in tables.items()
+        train = {name: f"train.{setting}" for name, setting in self.train.functions.items()}
+        return {
+            **dict(functions_of_tables({**self.each("model"), "data": self.data})),
+            **train,
+            **dict(functions_of_optimizers(self.optimizer, self.each("optimizer"))),
+            **dict(functions_of_study(self.study)),
         }
-        measures = {name: f"train.{setting}" for name, setting in self.train.functions.items()}
-        own = {
-            table.name: f"{key}.name"
-            for key, table in self.each("optimizer").items()
-            if isinstance(table, UserOptimizerTable)
-        }
-        proposing = {
-            self.study.sampler.name: "study.sampler.name",
-            self.study.pruner.name: "study.pruner.name",
-        }
-        own |= {name: key for name, key in proposing.items() if is_function(name)}
-        for key, decay in decays_of(self.optimizer).items():
-            own |= {r.layer: key for r in decay.rules_in_order if is_function(r.layer)}
-        return {name: key for name, key in {**named, **measures, **own}.items() if name}
-
-    @property
-    def _optimizes_by_function(self) -> bool:
-        optimizers = self.each("optimizer").values()
-        return any(isinstance(table, UserOptimizerTable) for table in optimizers)
 
     def each(self, name: Literal["model", "optimizer"]) -> dict[str, Table]:
         """The table of this name, or those of all parts, by dotted key."""
@@ -283,21 +273,8 @@ class StudyConfig(Table):
     def _parts(self) -> frozenset[str]:
         if self.trial is not None:
             return frozenset(self.trial.program.parts)
-        tables: dict[str, Table] = {
-            "model": self.model,
-            "optimizer": self.optimizer,
-            "train": self.train,
-        }
-        keys = (
-            (f"{name}.{setting}", value_of(table, setting))
-            for name, table in tables.items()
-            for setting in settings_of(type(table), Role.TRACED)
-        )
-        return frozenset(
-            key
-            for key, value in keys
-            if general(key) in OPTIONAL_PARTS and (value or self.entry(key) is not None)
-        )
+        tables = {"model": self.model, "optimizer": self.optimizer, "train": self.train}
+        return frozenset(optional_parts(tables, lambda key: self.entry(key) is not None))
 
     def _role(self, key: str) -> Role:
         """What a searched setting is, and those that take its value."""

@@ -159,7 +159,7 @@ REFUSED = {
             "study.metric",
             "'val_r2' is not reported",
             "the program reports train_loss_generator, train_loss_critic, val_loss_generator, "
-            "val_loss_critic, val_sliced_wasserstein, val_modes_covered",
+            "val_loss_critic, val_sliced_wasserstein, val_modes_covered, n_parameters",
         ),
     ),
     "modes of what nothing generates": (

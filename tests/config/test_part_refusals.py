@@ -14,7 +14,10 @@ LOSSES = PARTS[PARTS.index("[train.losses.data]") : PARTS.index("[train.phases.f
 PHASES = PARTS[PARTS.index("[train.phases.fit]") : PARTS.index("[search]")]
 OPTIMIZER = '[optimizer]\nname = "adam"\n'
 EACH = "".join(f'[optimizer.{part}]\nname = "adam"\n' for part in "abc")
-REPORTS = "the program reports train_loss_data, train_loss_follow, val_loss_data, val_loss_follow"
+REPORTS = (
+    "the program reports train_loss_data, train_loss_follow, val_loss_data, val_loss_follow, "
+    "n_parameters"
+)
 
 # what is replaced, by what; then line, key, found and mend of the one problem
 BROKEN = {

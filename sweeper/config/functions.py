@@ -1,0 +1,34 @@
+"""The functions of the user's own that a study calls, each with the key that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sweeper.config.kinds import is_function
+from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.optimizers import decays_of
+from sweeper.config.study import StudyTable
+from sweeper.config.table import Table
+
+
+def functions_of_tables(tables: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
+    """What builds models, or gives rows, by the dotted keys of their tables."""
+    for key, table in tables.items():
+        if function := getattr(table, "function", ""):
+            yield function, f"{key}.function"
+
+
+def functions_of_optimizers(whole: Table, each: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
+    """What gives optimizers, and the classes of layers that their decay is told by."""
+    for key, table in each.items():
+        if isinstance(table, UserOptimizerTable):
+            yield table.name, f"{key}.name"
+    for key, decay in decays_of(whole).items():
+        yield from ((rule.layer, key) for rule in decay.rules_in_order if is_function(rule.layer))
+
+
+def functions_of_study(study: StudyTable) -> Iterator[tuple[str, str]]:
+    """What proposes trials, and what ends them."""
+    for key, name in (("sampler", study.sampler.name), ("pruner", study.pruner.name)):
+        if is_function(name):
+            yield name, f"study.{key}.name"
