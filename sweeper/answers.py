@@ -200,21 +200,18 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
     """The classes, and what the families differ in that they belong to."""
     differing = _differing([block["settings"] for block in blocks])
+    has_parts, spans = any("parts" in block for block in blocks), ("for widths", "for depths")
     return rows(
         "lattice: the programs of the whole study",
         (
-            *("strategy", "width", "depth", "for widths", "for depths", "parts"),
+            *("strategy", "width", "depth", *(("parts",) if has_parts else spans)),
             *(name.rpartition(".")[2] for name in differing),
             *("trials", "compile s", "train s", "waste", "why"),
         ),
         [
             (
                 *(block["strategy"], block["width"], block["depth"]),
-                *(
-                    wording.span(*block[name]) if name in block else ""
-                    for name in ("for_widths", "for_depths")
-                ),
-                block.get("parts", ""),
+                *([block["parts"]] if has_parts else (_span(block, name) for name in spans)),
                 *(str(block["settings"].get(name)) for name in differing),
                 *(block["trials"], block["compile_s"], block["train_s"]),
                 *(wording.percent(block["waste_fraction"]), block["why"]),
@@ -222,6 +219,10 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
             for block in blocks
         ],
     )
+
+
+def _span(block: Mapping[str, Any], name: str) -> str:
+    return wording.span(*block[name.replace(" ", "_")])
 
 
 def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Table:

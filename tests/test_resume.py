@@ -210,7 +210,7 @@ def test_where_trials_run_and_what_is_kept_can_change(
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stderr
     assert deterministic_digest(interrupted.run_dir) == digest
-    assert len(list(interrupted.run_dir.models.iterdir())) == 1
+    assert len(list(interrupted.run_dir.models.glob("*.eqx"))) == 1
     assert sessions(interrupted) == [[], []]
 
 

@@ -14,10 +14,6 @@ LOSSES = PARTS[PARTS.index("[train.losses.data]") : PARTS.index("[train.phases.f
 PHASES = PARTS[PARTS.index("[train.phases.fit]") : PARTS.index("[search]")]
 OPTIMIZER = '[optimizer]\nname = "adam"\n'
 EACH = "".join(f'[optimizer.{part}]\nname = "adam"\n' for part in "abc")
-REPORTS = (
-    "the program reports train_loss_data, train_loss_follow, val_loss_data, val_loss_follow, "
-    "n_parameters"
-)
 
 # what is replaced, by what; then line, key, found and mend of the one problem
 BROKEN = {
@@ -246,7 +242,7 @@ BROKEN = {
             5,
             "study.metric",
             "'val_loss_fit' is not reported",
-            REPORTS,
+            "did you mean 'val_loss_data'?",
         ),
     ),
     "an early stop by what is not reported": (
@@ -255,7 +251,7 @@ BROKEN = {
             34,
             "train.early_stop.metric",
             "'val_loss' is not reported",
-            REPORTS,
+            "did you mean 'val_loss_data'?",
         ),
     ),
     "a metric of classes": (
@@ -414,7 +410,7 @@ def test_supervised_trains_one_model_and_not_parts() -> None:
 
     assert str(problem) == (
         "study.toml:13: model: several parts, and the program supervised trains one model; "
-        'write train.program = "alternating", or one [model]'
+        'write train.program = "alternating" or "coupled", or one [model]'
     )
 
 

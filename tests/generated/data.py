@@ -14,7 +14,7 @@ from tests.generated.values import form_of, settings, values
 
 _BY_HAND = (
     *("source", "name", "path", "target", "drop", "categorical_columns", "class_weights"),
-    *("x", "y", "function", "args", "split"),
+    *("x", "y", "mode", "function", "args", "split"),
 )
 
 

@@ -29,6 +29,9 @@ _OWN: dict[str, st.SearchStrategy[Any]] = {
     "model.depth": st.integers(0, 3),
     "model.function": st.just("nets:build"),
     "optimizer.name": st.just("nets:moves"),
+    "optimizer.decay": st.sampled_from(
+        [{"linear": True}, {"linear": {"weight": True, "bias": 0.5}, "other": False}]
+    ),
     "train.batch_size": st.integers(1, 8),
     "train.epochs": st.integers(1, 8),
     "data.split.val": st.sampled_from([0.2, 0.25]),
@@ -76,6 +79,7 @@ def values(form: Schema, key: str) -> st.SearchStrategy[Any]:
         case "object" if "properties" in form:
             return settings(form, key)
         case _:
+            assert "examples" in form, f"{key}: {form}"
             return st.sampled_from(form["examples"])
 
 
