@@ -179,6 +179,8 @@ def _fit_execution(study: Study) -> None:
         execution.get("threads") == 0 or execution.get("strategy") == "process"
     ):
         execution["workers"] = 1
+    if execution.get("strategy") == "switch" and execution.get("lane_loop") == "vmap":
+        execution["lane_loop"] = "map"
     entry = study.get("search", {}).get("optimizer", {}).get("name", {})
     names = [study["optimizer"].get("name"), *entry.get("choices", ())]
     kept = [name for name in names if name is not None]
