@@ -29,7 +29,8 @@ def start(
         [sys.executable, "-m", "sweeper", *arguments],
         cwd=directory,
         env={
-            **os.environ,
+            # that of the terminal which the tests were started in
+            **{name: value for name, value in os.environ.items() if name != "COLUMNS"},
             "SWEEPER_CACHE_DIR": str(cache),
             "PYTHONPATH": str(ROOT),
             **(environment or {}),
