@@ -211,7 +211,7 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
         [
             (
                 *(block["strategy"], block["width"], block["depth"]),
-                *([block["parts"]] if has_parts else (_span(block, name) for name in spans)),
+                *([block["parts"]] if has_parts else (_for(block, name) for name in spans)),
                 *(str(block["settings"].get(name)) for name in differing),
                 *(block["trials"], block["compile_s"], block["train_s"]),
                 *(wording.percent(block["waste_fraction"]), block["why"]),
@@ -221,7 +221,7 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def _span(block: Mapping[str, Any], name: str) -> str:
+def _for(block: Mapping[str, Any], name: str) -> str:
     return wording.span(*block[name.replace(" ", "_")])
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweeper import wording
 from sweeper.scheduler.cost import shipped
 from tests.command_line import CommandLine, settings
 
@@ -55,6 +57,10 @@ def test_plan_says_it_for_people_too(command: CommandLine) -> None:
 
     for words in ("rows to train on", "lattice", "programs more would compile", "in all"):
         assert words in told
+    for block in planned(command)["lattice"]:
+        spans = [wording.span(*block[name]) for name in ("for_widths", "for_depths")]
+        start = " +".join([block["strategy"], str(block["width"]), str(block["depth"]), *spans])
+        assert re.search(f"^{start} ", told, re.MULTILINE)
 
 
 def test_memory_is_foreseen_about_as_the_compiler_says(command: CommandLine) -> None:
