@@ -12,26 +12,24 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, Int
 
 from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
 from sweeper.config.optimizers import OptimizersTable
-from sweeper.models.part_networks import PartNetworks, traced_of
+from sweeper.models.part_networks import traced_of
 from sweeper.programs.criterion import Criterion, criterion_of
-from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.metrics import Metric, metric_of
+from sweeper.programs.of_parts import OfParts
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import hparams_of, schedule_steps
-from sweeper.programs.part_saving import opt_states, optimizers_of, with_model, with_opt_states
-from sweeper.programs.part_states import exact_shapes, exact_state, fresh, padded_state, shapes
 from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
 from sweeper.randomness import words
 
 
 @dataclass(frozen=True)
-class Alternating:
+class Alternating(OfParts):
     """Minimises the loss of the epoch's phase over the parts that the phase trains; see `Program`.
 
     Every part has an optimizer state of its own, so that a phase leaves those of the parts that it
@@ -47,25 +45,8 @@ class Alternating:
     `phase` is the only one that is compiled in, where there is one program a phase.
     """
 
-    settings: Settings
-    data: DataSpec
-    parts: PartNetworks
     traced: frozenset[str] = frozenset()
     phase: str | None = None
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return self._train.metric_names
-
-    @property
-    def test_metrics(self) -> tuple[str, ...]:
-        return self._train.test_metric_names if self.data.has_test else ()
-
-    def abstract(self) -> State:
-        return self._abstract
-
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        return fresh(self.parts, self._abstract, settings, self.data.seed, number, replicate)
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
@@ -73,34 +54,6 @@ class Alternating:
         assert isinstance(settings.train, AlternatingTable)
         lengths = {k: v for k, v in settings.train.lengths.items() if k in self.traced}
         return Lane.of(hparams, self.parts.traced(settings) | lengths, key, self.data.dtype)
-
-    def exact_abstract(self, settings: Settings) -> State:
-        return exact_shapes(self.parts, self._abstract, settings)
-
-    def exact(self, state: State, settings: Settings) -> State:
-        return exact_state(self.parts, state, settings)
-
-    def padded(self, state: State, settings: Settings) -> State:
-        return padded_state(self.parts, state, settings)
-
-    def model(self, state: State) -> eqx.Module:
-        assert isinstance(state.model, Mapping)
-        return self.parts.model(state.model)
-
-    def optimizer(self, settings: Settings) -> dict[str, optax.GradientTransformation]:
-        return optimizers_of(self.parts, self.data, settings, self._settings_of)
-
-    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
-        optimizers = self.optimizer(settings)
-        return opt_states(self.parts, state, optimizers, settings, self._settings_of)
-
-    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
-        return with_model(self.parts, state, model, self.data.dtype)
-
-    def with_opt_state(
-        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
-    ) -> State:
-        return with_opt_states(self.parts, state, opt_state, saved, settings)
 
     def begin(self, state: State, lane: Lane) -> State:
         assert isinstance(state.model, Mapping)
@@ -123,16 +76,6 @@ class Alternating:
         losses = self._losses(outputs, data.y)
         judged = self._train.by_loss[self._train.of_data or ""].of
         return (*losses, *(metric(outputs[judged], data.y) for metric in self._metrics))
-
-    @property
-    def ends_early(self) -> bool:
-        return self.settings.stops is not None
-
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
-        return remembered(self.settings, self.metrics, state, row, lane)
-
-    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
-        return has_ended(state, lane)
 
     @property
     def has_clock(self) -> bool:
@@ -228,10 +171,10 @@ class Alternating:
         own = hparams_of(part, lane.hparams, self.settings)
         if phase is not None and f"train.phases.{name}.lr" in lane.hparams:
             own["optimizer.lr"] = lane.hparams[f"train.phases.{name}.lr"]
-        its, told = self._settings_of(part, self.settings), traced_of(part, lane.traced)
+        its, told = self.settings_of(part, self.settings), traced_of(part, lane.traced)
         return optimizer_of(its, own, told, self.parts.by_name[part], step)
 
-    def _settings_of(self, part: str, settings: Settings) -> Settings:
+    def settings_of(self, part: str, settings: Settings) -> Settings:
         """Those of the optimizer of a part; one that is shared clips the norm of all together."""
         its = settings.of_part(part)
         if isinstance(settings.optimizer, OptimizersTable):
@@ -257,10 +200,6 @@ class Alternating:
     @cached_property
     def _metrics(self) -> Sequence[Metric]:
         return [metric_of(name, self.settings, self.data) for name in self._train.metrics]
-
-    @cached_property
-    def _abstract(self) -> State:
-        return shapes(self.parts, self.begin, self.lane(0, self.settings), self.data.dtype)
 
 
 def parts_in_units(train: AlternatingTable) -> frozenset[str]:

@@ -13,23 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from sweeper.config import Settings
 from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
-from sweeper.models.part_networks import PartNetworks, traced_of
-from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.models.part_networks import traced_of
+from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.game import Game, Losses, noise_of
 from sweeper.programs.generated import Measure, measure_of
 from sweeper.programs.leaks import without_leaks
 from sweeper.programs.objectives import OBJECTIVES
+from sweeper.programs.of_parts import OfParts
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import hparams_of, schedule_steps
-from sweeper.programs.part_saving import opt_states, optimizers_of, with_model, with_opt_states
-from sweeper.programs.part_states import exact_shapes, exact_state, fresh, padded_state, shapes
-from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, State, measured
+from sweeper.programs.program import Batch, Lane, Metrics, State, measured
 from sweeper.randomness import words
 from sweeper.user_code import load_function
 
@@ -40,7 +38,7 @@ _OF_LANE, _OF_STUDY = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 
 
 @dataclass(frozen=True)
-class Coupled:
+class Coupled(OfParts):
     """Each model moves by the gradient of its own loss alone; see `Program`.
 
     Of the objectives of this package a step moves the critic, by generated rows whose gradient is
@@ -56,58 +54,12 @@ class Coupled:
     computes both ways and chooses: about as if `critic_steps` were 1.
     """
 
-    settings: Settings
-    data: DataSpec
-    parts: PartNetworks
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return self._train.metric_names
-
-    @property
-    def test_metrics(self) -> tuple[str, ...]:
-        return self._train.test_metric_names if self.data.has_test else ()
-
-    def abstract(self) -> State:
-        return self._abstract
-
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        return fresh(self.parts, self._abstract, settings, self.data.seed, number, replicate)
-
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         own = words(self.data.seed, "latent", number, replicate)[:2]
         shared = words(self.data.seed, "latent of evaluation")[:2]
         hparams = settings.traced() | schedule_steps(settings, self.data)
         key = np.concatenate([own, shared])
         return Lane.of(hparams, self.parts.traced(settings), key, self.data.dtype)
-
-    def exact_abstract(self, settings: Settings) -> State:
-        return exact_shapes(self.parts, self._abstract, settings)
-
-    def exact(self, state: State, settings: Settings) -> State:
-        return exact_state(self.parts, state, settings)
-
-    def padded(self, state: State, settings: Settings) -> State:
-        return padded_state(self.parts, state, settings)
-
-    def model(self, state: State) -> eqx.Module:
-        assert isinstance(state.model, Mapping)
-        return self.parts.model(state.model)
-
-    def optimizer(self, settings: Settings) -> dict[str, optax.GradientTransformation]:
-        return optimizers_of(self.parts, self.data, settings, _of_part)
-
-    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
-        optimizers = self.optimizer(settings)
-        return opt_states(self.parts, state, optimizers, settings, _of_part)
-
-    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
-        return with_model(self.parts, state, model, self.data.dtype)
-
-    def with_opt_state(
-        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
-    ) -> State:
-        return with_opt_states(self.parts, state, opt_state, saved, settings)
 
     def begin(self, state: State, lane: Lane) -> State:
         assert isinstance(state.model, Mapping)
@@ -156,16 +108,6 @@ class Coupled:
 
     def in_phase(self, name: str) -> Coupled:
         raise AssertionError("there are no phases")
-
-    @property
-    def ends_early(self) -> bool:
-        return self.settings.stops is not None
-
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
-        return remembered(self.settings, self.metrics, state, row, lane)
-
-    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
-        return has_ended(state, lane)
 
     def _by_objective(
         self, game: Game, state: State, lane: Lane, is_due: Bool[Array, ""]
@@ -278,14 +220,6 @@ class Coupled:
     @cached_property
     def _measures(self) -> Sequence[Measure]:
         return [measure_of(name, self.data) for name in self._train.metrics]
-
-    @cached_property
-    def _abstract(self) -> State:
-        return shapes(self.parts, self.begin, self.lane(0, self.settings), self.data.dtype)
-
-
-def _of_part(name: str, settings: Settings) -> Settings:
-    return settings.of_part(name)
 
 
 def _key(lane: Lane, place: slice) -> PRNGKeyArray:
