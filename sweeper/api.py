@@ -17,6 +17,7 @@ from sweeper import session
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubtful_direction
 from sweeper.config.optimizers import decays_of
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
@@ -108,6 +109,10 @@ def _check_models(config: StudyConfig, data: Dataset) -> None:
         from sweeper.programs.coupled_checks import check_coupled
 
         check_coupled(config, data)
+    if isinstance(config.train, OwnProgramTable):
+        from sweeper.programs.own_checks import check_program
+
+        check_program(config, data)
     if decays_of(config.optimizer):
         from sweeper.programs.decay_checks import check_decay
 

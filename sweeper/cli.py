@@ -26,6 +26,7 @@ COMMANDS = (
     looking.status,
     writing.trial,
     models.export,
+    models.check_program,
     machine.calibrate,
 )
 

@@ -117,6 +117,7 @@ class Preview:
         if strategy == "switch" and key != "train.batch_size":
             return "branches"
         is_size = key in ("model.width", "model.depth") and "mlp" in self.config.kinds
+        is_size = is_size and self.config.train.is_padded
         return "padded" if is_size and strategy in ("auto", "padded") else "yes"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,8 @@ from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError
 from sweeper.user_source import source_digests
 
-# the tables whose functions a model and its optimizer are built by
-_BUILDING = ("model", "optimizer")
+# the settings whose functions a model and the state of its training are built by
+_BUILDING = re.compile(r"(model|optimizer)\..*|train\.program")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,7 @@ class Code:
     @staticmethod
     def of(config: StudyConfig) -> Code:
         """What the model and the optimizer of a study come from."""
-        functions = [
-            name for name, key in config.functions.items() if key.partition(".")[0] in _BUILDING
-        ]
+        functions = [name for name, key in config.functions.items() if _BUILDING.fullmatch(key)]
         digests: dict[str, str] = {}
         for function in functions:
             digests |= source_digests(function, config.base_dir)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.settings import general
 from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
@@ -85,6 +86,8 @@ def told(config: StudyConfig, start: Start) -> Iterator[str]:
 def _named(settings: Settings) -> str:
     """The optimizers of a trial in words."""
     names = " and ".join(dict.fromkeys(optimizers_of(settings).values()))
+    if isinstance(settings.train, OwnProgramTable):
+        names += f" by {settings.train.program}"
     return f"{names} with train.ema" if settings.has("train.ema") else names
 
 

@@ -1,14 +1,16 @@
-"""Commands about trained models: export."""
+"""Commands about models and programs: export, check-program."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sweeper.commands.arguments import RunDirectory, refuse_a_file
-from sweeper.commands.printing import print_written
+from sweeper.commands.arguments import AsJson, Overrides, RunDirectory, loaded, refuse_a_file
+from sweeper.commands.printing import print_json, print_shown, print_written
+from sweeper.errors import StudyError
 
 
 def export(
@@ -30,3 +32,33 @@ def export(
 
     write(directory, number, member, output)
     print_written(output, f'`sweeper.load_model("{output}")` loads it in Python')
+
+
+def check_program(
+    program: Annotated[
+        str, typer.Argument(metavar="MODULE:CLASS", help="A program of your own, by its name.")
+    ],
+    study: Annotated[
+        Path | None,
+        typer.Option("--study", metavar="STUDY", help="With its data, model and settings."),
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try out what a program of your own has to keep to; a few epochs, nothing is written."""
+    given = [f"train.program={program}", *(overrides or ())]
+    config = None if study is None else loaded(study, given)
+    from sweeper import contract
+
+    found: list[contract.Finding] = []
+    try:
+        config = config or contract.study_of(program, overrides or ())
+        for finding in contract.findings(config, knows_metrics=study is not None):
+            found.append(finding)
+            if not as_json:
+                print_shown(str(finding))
+    except StudyError as error:
+        raise error if study is not None else contract.unfit(error.problems, program) from None
+    if as_json:
+        print_json({"program": program, "promises": [asdict(finding) for finding in found]})
+    raise typer.Exit(any(finding.found for finding in found))

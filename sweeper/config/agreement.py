@@ -8,19 +8,22 @@ from sweeper.config.alternating import DATA, AlternatingTable, unfit_metrics, un
 from sweeper.config.coupled import CoupledTable, sizes_of, unfit_models
 from sweeper.config.data import NpzTable
 from sweeper.config.kinds import is_function
+from sweeper.config.own_program import OwnProgramTable, unfit_dropout
 from sweeper.config.parts import PartsTable, unfit_wiring
 from sweeper.config.refusals import MISSING
 from sweeper.config.table import Fault, Table
-from sweeper.config.train import EpochsTable
+from sweeper.config.train import EpochsTable, SupervisedTable
 
 
 def unfit_parts(
     model: Table | None, train: Table | None, searched: Collection[str]
 ) -> Iterator[Fault]:
     """A program of one model is given one, a program of parts those that it names."""
+    if isinstance(train, OwnProgramTable) and model is not None:
+        yield from unfit_dropout(model, searched)
     if not isinstance(train, AlternatingTable | CoupledTable):
-        if isinstance(model, PartsTable) and train is not None:
-            found = "several parts, and the program supervised trains one model"
+        if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | OwnProgramTable):
+            found = f"several parts, and the program {train.program} trains one model"
             mend = 'write train.program = "alternating" or "coupled", or one [model]'
             yield Fault("model", found, mend)
         return

@@ -8,7 +8,11 @@ from typing import Any
 from sweeper.config.model import PythonTable
 from sweeper.config.named import Named, tables_of
 from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.table import Table
+
+# tables whose own keys are traced where they are numbers with a point
+WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
 
 
 def structural_arguments(table: Table) -> Mapping[str, Any]:
@@ -17,16 +21,16 @@ def structural_arguments(table: Table) -> Mapping[str, Any]:
         return _of_each(table, structural_arguments)
     if isinstance(table, PythonTable):
         return table.arguments
-    if isinstance(table, UserOptimizerTable):
+    if isinstance(table, WITH_TRACED_ARGUMENTS):
         return {k: v for k, v in table.arguments.items() if not isinstance(v, float)}
     return {}
 
 
 def traced_arguments(table: Table) -> Mapping[str, float]:
-    """The floats among what an optimizer's function is given."""
+    """The floats among what an optimizer's function or a program's class is given."""
     if isinstance(table, Named):
         return _of_each(table, traced_arguments)
-    if isinstance(table, UserOptimizerTable):
+    if isinstance(table, WITH_TRACED_ARGUMENTS):
         return {k: v for k, v in table.arguments.items() if isinstance(v, float)}
     return {}
 

@@ -13,6 +13,7 @@ from sweeper.config.enqueue import read_enqueue
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import each
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.reading import (
     RawTable,
     allowed_values,
@@ -109,7 +110,7 @@ class Draft:
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
-        if isinstance(table, CoupledTable):  # it measures all that there is to measure
+        if isinstance(table, CoupledTable | OwnProgramTable):  # it measures all there is
             return Measures(table.loss, table.metrics, table.loss_names, table.metrics)
         if isinstance(table, TrainTable) and table.loss_names:
             return Measures(table.loss, table.metrics, table.loss_names)

@@ -71,6 +71,9 @@ def _table(name: str) -> Schema:
         if value != kind.default:
             told = {"properties": {kind.by: {"const": value}}, "required": [kind.by]}
             schema = {"if": told, "then": _form(name, table), "else": schema}
+    if kind.own is not None:
+        told = _within(kind.by, _plain(kind.own)["properties"][kind.by])
+        schema = {"if": told, "then": _form(name, kind.own), "else": schema}
     return {"type": "object", **schema}
 
 

@@ -14,6 +14,7 @@ from sweeper.config.coupled import CoupledTable
 from sweeper.config.model import ModelTable
 from sweeper.config.optimizer import OptimizerTable
 from sweeper.config.optimizers import OptimizersTable, decays_of
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PartsTable
 from sweeper.config.roles import Role, settings_of
 from sweeper.config.table import Table, value_of
@@ -32,7 +33,7 @@ OPTIONAL_PARTS = (
 _NEUTRAL = {"optimizer.clip_norm": math.inf, "optimizer.clip_value": math.inf, "train.ema": 0.0}
 
 
-TrainTable = SupervisedTable | AlternatingTable | CoupledTable
+TrainTable = SupervisedTable | AlternatingTable | CoupledTable | OwnProgramTable
 
 
 def general(key: str) -> str:
@@ -110,30 +111,30 @@ class Settings:
         values = self._values(Role.STRUCTURAL)
         traced = self._values(Role.TRACED)
         parts = {key: self.has(key) for key in traced if general(key) in OPTIONAL_PARTS}
-        for name, table in (("model", self.model), ("optimizer", self.optimizer)):
+        for name, table in self._tables:
             parts |= {f"{name}.{key}": value for key, value in structural_arguments(table).items()}
         decays = decays_of(self.optimizer).items()
         return values | parts | {key: decay.text for key, decay in decays}
 
     def traced(self) -> dict[str, float]:
         """The numbers that the program is given at run time, by dotted key."""
-        own = traced_arguments(self.optimizer)
-        values = self._values(Role.TRACED) | {f"optimizer.{key}": own[key] for key in own}
+        values = self._values(Role.TRACED)
+        for name, table in self._tables:
+            values |= {f"{name}.{key}": value for key, value in traced_arguments(table).items()}
         return {
             key: float(_NEUTRAL[general(key)] if value is None else value)
             for key, value in values.items()
             if (self.has(key) if general(key) in OPTIONAL_PARTS else value is not None)
         }
 
+    @property
+    def _tables(self) -> tuple[tuple[str, Table], ...]:
+        return ("model", self.model), ("optimizer", self.optimizer), ("train", self.train)
+
     def _values(self, role: Role) -> dict[str, Any]:
         """The settings with this role, by dotted key, in the order of the tables."""
-        tables: tuple[tuple[str, Table], ...] = (
-            ("model", self.model),
-            ("optimizer", self.optimizer),
-            ("train", self.train),
-        )
         return {
             f"{table}.{name}": value_of(values, name) if "." in name else getattr(values, name)
-            for table, values in tables
+            for table, values in self._tables
             for name in settings_of(type(values), role)
         }

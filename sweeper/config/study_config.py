@@ -10,9 +10,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
-from sweeper.config.alternating import AlternatingTable
+from sweeper.config.arguments import WITH_TRACED_ARGUMENTS
 from sweeper.config.conditions import in_order, is_active
-from sweeper.config.coupled import CoupledTable
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.functions import (
@@ -34,12 +33,12 @@ from sweeper.config.results import ResultsTable
 from sweeper.config.roles import Role, role_of
 from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
-from sweeper.config.settings import Judge, Settings, optional_parts
+from sweeper.config.settings import Judge, Settings, TrainTable, optional_parts
 from sweeper.config.source import Source
 from sweeper.config.structures import Spread, Wanted
 from sweeper.config.study import N_PARAMETERS, StudyTable
 from sweeper.config.table import Fault, Table, field_of, filled, value_of
-from sweeper.config.train import SupervisedTable, better
+from sweeper.config.train import better
 from sweeper.config.trial import TrialTable
 from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
@@ -59,7 +58,7 @@ class StudyConfig(Table):
     data: DataTable
     model: SerializeAsAny[MlpTable | PythonTable | MixedTable | PartsTable]
     optimizer: SerializeAsAny[OptimizerTable | MixedOptimizerTable | OptimizersTable]
-    train: SerializeAsAny[SupervisedTable | AlternatingTable | CoupledTable]
+    train: SerializeAsAny[TrainTable]
     search: dict[str, SearchEntry]
     same_as: dict[str, str]
     schedule: ScheduleTable
@@ -284,8 +283,8 @@ class StudyConfig(Table):
 
     def _own_role(self, key: str) -> Role:
         holder, _, last = key.rpartition(".")
-        own = self.each("optimizer").get(holder)
-        is_own = isinstance(own, UserOptimizerTable) and field_of(type(own), last) is None
+        own = {**self.each("optimizer"), "train": self.train}.get(holder)
+        is_own = isinstance(own, WITH_TRACED_ARGUMENTS) and field_of(type(own), last) is None
         if is_own and _gives_floats(self.search[key]):
             return Role.TRACED
         name, _, setting = key.partition(".")

@@ -14,6 +14,7 @@ from sweeper.config.model import MixedTable, MlpTable, PythonTable
 from sweeper.config.named import Named, unfit_names
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import OF_EACH, OptimizersTable, has_several, optimizers_recipe
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PARTS, PartsTable, has_parts, parts_recipe
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.refusals import MISSING, shown, unknown_name
@@ -30,7 +31,7 @@ class Variants:
     """A table whose settings depend on one of them: `of` is by the value of the setting `by`.
 
     `default` is the value where none is written, `mixed` the table where it is searched, `own`
-    that of a function of the user's.
+    that of a function or class of the user's, which is named in this `form`.
     """
 
     by: str
@@ -38,6 +39,7 @@ class Variants:
     default: str | None = None
     mixed: type[Table] | None = None
     own: type[Table] | None = None
+    form: str = "module:function"
 
 
 TABLES: dict[str, type[Table] | Variants] = {
@@ -62,6 +64,8 @@ TABLES: dict[str, type[Table] | Variants] = {
             "coupled": CoupledTable,
         },
         "supervised",
+        own=OwnProgramTable,
+        form="module:Class",
     ),
     "schedule": ScheduleTable,
     "execution": ExecutionTable,
@@ -106,7 +110,7 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
 
 def _variant(name: str, kind: Variants, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     key, options = f"{name}.{kind.by}", ", ".join(kind.of)
-    options += ', or "module:function"' if kind.own is not None else ""
+    options += f', or "{kind.form}"' if kind.own is not None else ""
     if kind.mixed is not None and searches(key):
         return kind.mixed, []
     chosen = raw.get(kind.by, kind.default)

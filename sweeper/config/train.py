@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -86,7 +86,8 @@ def _metric_of_another_task(
             yield Fault("metrics", found, f"write one of {instead}")
 
 
-def _repeated_metric(metrics: tuple[str, ...]) -> Iterable[Fault]:
+def repeated_metric(metrics: tuple[str, ...]) -> Iterable[Fault]:
+    """Each metric is a column of its own."""
     names = [column_of(metric) for metric in metrics]
     if len(set(names)) < len(names):
         yield Fault("metrics", "a metric is named twice", "name each once")
@@ -149,7 +150,12 @@ class _Measured(Protocol):
 
 
 class EpochsTable(Table):
-    """What every program's `[train]` has: how long it trains, and on how many rows at a time."""
+    """What every program's `[train]` has: how long it trains, and on how many rows at a time.
+
+    `is_padded` tells whether its trials may be trained in a program that has room for larger ones.
+    """
+
+    is_padded: ClassVar[bool] = True
 
     ema: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
         default=None,
@@ -200,7 +206,7 @@ class EpochsTable(Table):
 class SupervisedTable(EpochsTable):
     """Minimises one loss with one optimizer; metrics come on top of the loss."""
 
-    rules = (_untold_task, _metric_of_another_task, _repeated_metric, _setting_of_another_loss)
+    rules = (_untold_task, _metric_of_another_task, repeated_metric, _setting_of_another_loss)
 
     program: Annotated[Literal["supervised"], FIXED] = Field(
         default="supervised", description="one model, one loss, one optimizer"

@@ -12,8 +12,8 @@ from sweeper.config.agreement import inputs_of, sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable, feeds
 from sweeper.config.model import MlpTable, PythonTable
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PartsTable, in_order
-from sweeper.config.train import SupervisedTable
 from sweeper.models.decay import Decay
 from sweeper.models.mlp import MlpShape
 from sweeper.models.network import MlpNetwork, Network
@@ -23,6 +23,7 @@ from sweeper.programs.alternating import Alternating
 from sweeper.programs.continued import Continued, Start, spec_of
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.own import Own
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
 from sweeper.programs.switch import Switch
@@ -70,6 +71,8 @@ class Programs:
         if isinstance(settings.train, CoupledTable):
             parts = self._parts(settings, sizes_in(program_class.padded_parts))
             return Coupled(settings, self._data, parts)
+        if isinstance(settings.train, OwnProgramTable):
+            return self.exact(settings)
         return Supervised(settings, self._data, self._network(program_class, settings))
 
     def exact(self, settings: Settings) -> Program:
@@ -78,7 +81,10 @@ class Programs:
             return Alternating(settings, self._data, self._parts(settings))
         if isinstance(settings.train, CoupledTable):
             return Coupled(settings, self._data, self._parts(settings))
-        return Supervised(settings, self._data, self._exact_network(settings, self._data))
+        network = self._exact_network(settings, self._data)
+        if isinstance(settings.train, OwnProgramTable):
+            return Own(settings, self._data, network)
+        return Supervised(settings, self._data, network)
 
     def _continued(self, program: Program, settings: Settings) -> Program:
         start = self._start
@@ -128,7 +134,7 @@ class Programs:
         model = settings.model
         assert isinstance(model, PartsTable)
         inputs, train = inputs_of(model), settings.train
-        assert not isinstance(train, SupervisedTable)
+        assert isinstance(train, AlternatingTable | CoupledTable)
         sizes = sizes_of_parts(model, train, self._data.in_size, self._data.out_size)
         if isinstance(train, CoupledTable):
             inputs = {name: feeds(name, train, inputs) for name in inputs}

@@ -17,7 +17,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sweeper.config import Settings, parse
+from sweeper.config.arguments import structural_arguments
 from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, SetupError
 from sweeper.programs.data_spec import DataSpec
@@ -40,6 +42,7 @@ class Start:
     def has_moments_for(self, settings: Settings) -> bool:
         """Whether it holds what the optimizer of a trial with `settings` goes on from."""
         is_same = optimizers_of(self.settings) == optimizers_of(settings)
+        is_same = is_same and _own_state(self.settings) == _own_state(settings)
         is_averaged = self.settings.has("train.ema"), settings.has("train.ema")
         return self.file.record["has_optimizer"] and is_same and len({*is_averaged}) == 1
 
@@ -84,6 +87,17 @@ def optimizers_of(settings: Settings) -> dict[str, str]:
     table = settings.optimizer
     several = table.by_part if isinstance(table, OptimizersTable) else {"": table}
     return {part: _SAME.get(one.name, one.name) for part, one in several.items()}
+
+
+def _own_state(settings: Settings) -> object:
+    """What the state of a program of the user's depends on; None for those of this package.
+
+    A schedule counts its steps in it.
+    """
+    if not isinstance(settings.train, OwnProgramTable):
+        return None
+    schedule = settings.sole_optimizer.schedule.name
+    return settings.train.program, structural_arguments(settings.train), schedule
 
 
 class Continued:

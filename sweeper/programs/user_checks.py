@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
+from inspect import Parameter
 from typing import Any
 
 import jax
@@ -14,12 +13,15 @@ import optax
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.own_program import OwnProgramTable
 from sweeper.errors import Problem, StudyError
 from sweeper.models.marks import Marks
+from sweeper.programs.keywords import keywords_of, unfit_keywords
 from sweeper.user_code import LoadError, load_function, told
 
 _ROWS = 4
 _PARAMETER = "weight"
+_MASK = "mask"  # of an optimizer of the user's: what decays
 _Wrong = tuple[str, str]
 
 
@@ -43,8 +45,8 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
     outputs = jax.ShapeDtypeStruct((_ROWS, out_size), dtype)
     is_numbers = config.train.target == "numbers"
     y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
-    if isinstance(config.train, CoupledTable):
-        return  # what its objective is given is another thing
+    if isinstance(config.train, CoupledTable | OwnProgramTable):
+        return  # what its functions are given is another thing
     for name, setting in config.train.functions.items():
         key = f"train.{setting}"
         try:
@@ -94,53 +96,28 @@ def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
     assert isinstance(own, UserOptimizerTable)
     arguments = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
     if own.decay is not None:
-        arguments["mask"] = Marks({_PARAMETER: True})
-    unfit = list(_unfit_arguments(config, table.name, function, arguments))
+        arguments[_MASK] = Marks({_PARAMETER: True})
+    unfit = [*_unfit_mask(config, table.name, function)]
+    unfit += unfit_keywords(config, "optimizer", table.name, function, arguments, [_MASK])
     yield from unfit
     if not unfit and (wrong := _unfit_transformation(table.name, function, arguments)):
         yield config.problem("optimizer.name", *wrong)
 
 
-def _unfit_arguments(
-    config: StudyConfig, name: str, function: Callable[..., Any], given: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Keys of `[optimizer]` that the function does not take, and those that it lacks."""
-    taken = inspect.signature(function).parameters
-    named = {
-        key: one
-        for key, one in taken.items()
-        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-    }
-    is_open = any(one.kind is one.VAR_KEYWORD for one in taken.values())
-    yield from _unfit_mask(config, name, is_taken="mask" in named or is_open)
-    for key in given.keys() - {"mask"}:
-        if key not in named and not is_open:
-            near = get_close_matches(key, named, n=1)
-            takes = f"it takes {', '.join(named)}" if named else "remove it"
-            mend = f"did you mean 'optimizer.{near[0]}'?" if near else takes
-            place = f"optimizer.{key}"
-            place = f"search.{place}" if place in config.search else place
-            yield config.problem(place, f"'{name}' takes no '{key}'", mend)
-    for key, one in named.items():
-        if key not in given and one.default is inspect.Parameter.empty:
-            if key == "mask":
-                found = f"'{name}' takes 'mask', and nothing says what decays"
-                yield config.problem("optimizer.decay", found, "write [optimizer.decay]")
-                continue
-            found = f"missing, and '{name}' takes it"
-            yield config.problem(f"optimizer.{key}", found, f"write {key} = ...")
-
-
-def _unfit_mask(config: StudyConfig, name: str, *, is_taken: bool) -> Iterator[Problem]:
-    """The mask of what decays, where it would be given twice or to nobody."""
+def _unfit_mask(config: StudyConfig, name: str, function: Callable[..., Any]) -> Iterator[Problem]:
+    """The mask of what decays, where it would be given twice or to nobody, or is missing."""
     table = config.optimizer
     assert isinstance(table, UserOptimizerTable)
-    if "mask" in table.arguments:
+    named, is_open = keywords_of(function)
+    if _MASK in table.arguments:
         found = "'mask' is what [optimizer.decay] says"
         yield config.problem("optimizer.mask", found, "write [optimizer.decay] instead")
-    elif table.decay is not None and not is_taken:
+    elif table.decay is not None and _MASK not in named and not is_open:
         found = f"'{name}' takes no 'mask', by which it would be told what decays"
         yield config.problem("optimizer.decay", found, "let it take one, or remove the table")
+    elif table.decay is None and _MASK in named and named[_MASK].default is Parameter.empty:
+        found = f"'{name}' takes 'mask', and nothing says what decays"
+        yield config.problem("optimizer.decay", found, "write [optimizer.decay]")
 
 
 def _unfit_transformation(

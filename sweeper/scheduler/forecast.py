@@ -213,7 +213,8 @@ def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequ
         return {}
     keys = [key for key in _lengths(config) if config.entry(key) is not None]
     activation = config.entry("model.activation")
-    if isinstance(activation, CategoricalSearch) and "mlp" in config.kinds:
+    is_told = config.train.is_padded and "mlp" in config.kinds
+    if isinstance(activation, CategoricalSearch) and is_told:
         keys.append("model.activation")
     return {key: config.drawn_values(key) or () for key in keys}
 

@@ -12,7 +12,6 @@ from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.parts import PartsTable
-from sweeper.config.train import SupervisedTable
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import CostModel, Workload
 from sweeper.scheduler.parts_lattice import PartsCell, PartsClass, Sizes, parts_lattice
@@ -122,7 +121,7 @@ def _structures(
 
 def _workloads(settings: Settings, whole: Workload) -> dict[str, Workload]:
     model, train = settings.model, settings.train
-    assert isinstance(model, PartsTable) and not isinstance(train, SupervisedTable)
+    assert isinstance(model, PartsTable) and isinstance(train, AlternatingTable | CoupledTable)
     sizes = sizes_of_parts(model, train, whole.in_size, whole.out_size)
     found: dict[str, Workload] = {}
     for name, part in model.parts.items():

@@ -105,9 +105,10 @@ def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> d
 def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str | None:
     """What all trials share that padding can bring together: MLPs with hidden layers.
 
-    None where the optimizer looks at whole arrays: it would see the padding.
+    None where the optimizer looks at whole arrays, or a program of the user's at the model: they
+    would see the padding.
     """
-    if not settings.optimizer.elementwise:
+    if not (settings.optimizer.elementwise and settings.train.is_padded):
         return None
     if isinstance(settings.model, PartsTable):
         sizes = [f"model.{name}" for name, _, _ in sizes_of(settings)]

@@ -1,0 +1,47 @@
+"""Whether the keys of a table are those that a function or class of the user's takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.errors import Problem
+
+
+def keywords_of(function: Callable[..., Any]) -> tuple[Mapping[str, inspect.Parameter], bool]:
+    """What it takes by name, and whether it takes any other name as well."""
+    taken = inspect.signature(function).parameters.values()
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = {one.name: one for one in taken if one.kind in by_name}
+    return named, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken)
+
+
+def unfit_keywords(
+    config: StudyConfig,
+    table: str,
+    name: str,
+    function: Callable[..., Any],
+    given: Collection[str],
+    apart: Collection[str] = (),
+) -> Iterator[Problem]:
+    """Keys of `[table]` that `function`, called `name`, does not take, and those that it lacks.
+
+    What is `apart` is another's business.
+    """
+    named, is_open = keywords_of(function)
+    for key in given:
+        if key not in named and key not in apart and not is_open:
+            near = get_close_matches(key, named, n=1)
+            takes = f"it takes {', '.join(named)}" if named else "remove it"
+            mend = f"did you mean '{table}.{near[0]}'?" if near else takes
+            place = f"{table}.{key}"
+            place = f"search.{place}" if place in config.search else place
+            yield config.problem(place, f"'{name}' takes no '{key}'", mend)
+    for key, one in named.items():
+        is_needed = one.default is inspect.Parameter.empty
+        if is_needed and key not in given and key not in apart:
+            found = f"missing, and '{name}' takes it"
+            yield config.problem(f"{table}.{key}", found, f"write {key} = ...")

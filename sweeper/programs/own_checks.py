@@ -1,0 +1,240 @@
+"""Whether a program of the user's own can train a study's models on its data, told before."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from sweeper.config import Settings, StudyConfig
+from sweeper.config.own_program import OwnProgramTable
+from sweeper.config.search import CategoricalSearch, SearchEntry
+from sweeper.data.dataset import Dataset
+from sweeper.errors import Problem, StudyError
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.keywords import unfit_keywords
+from sweeper.programs.own import Own, UserProgram
+from sweeper.programs.program import Batch, State
+from sweeper.trial import Scalar
+from sweeper.user_code import LoadError, load_function, told
+
+_Wrong = tuple[str, str]
+
+# the methods of a program, and what each is given in this order
+METHODS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(inspect.signature(getattr(UserProgram, name)).parameters)
+    for name in ("init", "step", "evaluate")
+}
+
+
+def check_program(config: StudyConfig, data: Dataset) -> None:
+    """Refuse a program of the user's that cannot be compiled; it is traced with shapes alone.
+
+    It is traced with the values that are written, then with the ends of each searched one.
+
+    Raises:
+        StudyError: there is no such class, it is not made of the keys it is given, lacks a method,
+            or a method gives what is of no use.
+    """
+    train = config.train
+    if not isinstance(train, OwnProgramTable):
+        return
+    try:
+        program = load_function(train.program, config.base_dir)
+    except LoadError as error:
+        raise StudyError(config.problem("train.program", error.found, error.mend)) from error
+    problems = [*unfit_keywords(config, "train", train.program, program, train.arguments)]
+    if not problems and (wrong := _unfit_class(train.program, program)):
+        problems = [config.problem("train.program", *wrong)]
+    if not problems:
+        problems = [*_unfit_trials(config, data)]
+    if problems:
+        raise StudyError(problems)
+
+
+def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+    """The names of what the program's `evaluate` gives besides the loss; none where it raises."""
+    program = _programs(config, data).exact(config.filled({}))
+    assert isinstance(program, Own)
+    lane, batch = program.lane(0, config.filled({})), _batch(config.train.batch_size, data)
+    try:
+        state = program.abstract()
+        given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
+    except Exception:
+        return ()  # which `check_program` tells
+    return tuple(name for name in given if name != "loss") if isinstance(given, Mapping) else ()
+
+
+def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
+    """What is wrong with its methods, as far as it shows before they are called."""
+    if not inspect.isclass(program):
+        return f"'{name}' is no class", f"write a class with {', '.join(METHODS)}"
+    for method, given in METHODS.items():
+        mend = f"write def {method}({', '.join(given)})"
+        function = getattr(program, method, None)
+        if not callable(function):
+            return f"'{name}' has no {method}", mend
+        try:
+            inspect.signature(function).bind(*given)
+        except TypeError:
+            found = f"'{name}.{method}' cannot be called with {', '.join(given[1:])}"
+            return found, mend
+    return None
+
+
+def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
+    programs = _programs(config, data)
+
+    def wrong(params: Mapping[str, Scalar]) -> _Wrong | None:
+        return _unfit_trial(programs, config.filled(params), data)
+
+    if found := wrong({}):
+        yield config.problem("train.program", *found)
+        return
+    for key, entry in config.search.items():
+        if not key.startswith("train.") or not config.structural[key]:
+            continue
+        for value in _ends(entry):
+            if found := wrong({entry.column(key): value}):
+                where = f"with {key.partition('.')[2]} = {value!r}, {found[0]}"
+                yield config.problem(f"search.{key}", where, found[1])
+                break
+
+
+def _programs(config: StudyConfig, data: Dataset) -> Programs:
+    dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
+    return Programs(replace(data_spec(config, data), dtype=dtype))
+
+
+def _batch(rows: int, data: Dataset) -> Batch:
+    """The shapes of a batch of so many rows."""
+    return Batch(
+        *(
+            jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
+            for part in (data.x_train, data.y_train)
+        )  # type: ignore[arg-type]
+    )
+
+
+def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wrong | None:
+    """What was found and how to mend it; None where such a trial can be trained."""
+    program = programs.exact(settings)
+    assert isinstance(program, Own) and isinstance(settings.train, OwnProgramTable)
+    name, lane = settings.train.program, program.lane(0, settings)
+    batch, method = _batch(settings.train.batch_size, data), "init"
+    try:
+        start = eqx.filter_eval_shape(program.begun_by_user, _blank(program), lane)
+        if found := _unfit_start(name, start, program):
+            return found
+        state, method = program.abstract(), "step"
+        moved = eqx.filter_eval_shape(program.stepped_by_user, state, batch, lane)
+        if found := _unfit_step(name, start, moved):
+            return found
+        method = "evaluate"
+        given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
+        return _unfit_scores(name, given, settings.train.metrics)
+    except jax.errors.ConcretizationTypeError as error:
+        found = f"'{name}.{method}' raised {type(error).__name__}: Python cannot see what is traced"
+        mend = "choose with jnp.where or jax.lax.cond, or write the key as a whole number"
+        return found, mend
+    except Exception as error:
+        shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
+        return f"'{name}.{method}' raised {told(error)} for {shapes}", "mend it"
+
+
+def _blank(program: Own) -> Any:
+    arrays = jax.tree.leaves(program.network.shapes())
+    model = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in arrays)
+    return State(model, None, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
+
+
+def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:
+    if not isinstance(start, tuple) or len(start) != 2:
+        found = f"'{name}.init' gives {_shown(start)}"
+        return found, "return model, opt_state"
+    like = eqx.filter(program.network.shapes(), _is_shape)
+    if differs := _difference(like, eqx.filter(start[0], _is_float)):
+        found = f"'{name}.init' gives a model whose {differs}"
+        return found, "return that which it is given, with other numbers if need be"
+    return None
+
+
+def _unfit_step(name: str, start: Any, moved: Any) -> _Wrong | None:
+    if not isinstance(moved, tuple) or len(moved) != 3:
+        return f"'{name}.step' gives {_shown(moved)}", "return model, opt_state, loss"
+    model, opt_state, loss = moved
+    pairs = (("model", start[0], model), ("opt_state", start[1], opt_state))
+    for what, before, after in pairs:
+        kept = _is_float if what == "model" else _is_shape
+        if differs := _difference(eqx.filter(before, kept), eqx.filter(after, kept)):
+            found = f"'{name}.step' gives {'a model' if what == 'model' else 'an opt_state'}"
+            mend = "keep shapes and types from step to step; begin counts with jnp.array(0)"
+            return f"{found} whose {differs}", mend
+    shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)
+    if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+        found = f"'{name}.step' gives {_shown(loss)} as its loss"
+        return found, "return one floating-point number, the mean over examples"
+    return None
+
+
+def _unfit_scores(name: str, given: Any, metrics: tuple[str, ...]) -> _Wrong | None:
+    wanted = ("loss", *metrics)
+    shape = ", ".join(f'"{metric}": ...' for metric in wanted)
+    if not isinstance(given, Mapping):
+        return f"'{name}.evaluate' gives {_shown(given)}", f"return {{{shape}}}"
+    names = ", ".join(map(str, given)) or "nothing"
+    if missing := [metric for metric in wanted if metric not in given]:
+        found = f"'{name}.evaluate' gives {names}, and not {', '.join(missing)}"
+        return found, f"return {{{shape}}}"
+    if more := [str(metric) for metric in given if metric not in wanted]:
+        found = f"'{name}.evaluate' gives {names}"
+        listed = ", ".join(f'"{metric}"' for metric in (*metrics, *more))
+        return found, f"write train.metrics = [{listed}]"
+    for metric, value in given.items():
+        if getattr(value, "shape", ()) != () or isinstance(value, str):
+            found = f"'{name}.evaluate' gives {_shown(value)} as {metric}"
+            return found, "return one number"
+    return None
+
+
+def _difference(before: PyTree, after: PyTree) -> str | None:
+    """Where two trees of arrays are not alike; None where they are."""
+    old, new = (dict(jax.tree_util.tree_flatten_with_path(tree)[0]) for tree in (before, after))
+    for path in (*old, *new):
+        place = jax.tree_util.keystr(path) or "array"
+        if path not in old:
+            return f"{place} was not there before"
+        if path not in new:
+            return f"{place} is missing, or no array"
+        was, now = old[path], new[path]
+        if (was.shape, was.dtype) != (now.shape, now.dtype):
+            return f"{place} is {_shown(now)}, and was {_shown(was)}"
+    return None
+
+
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _is_float(leaf: Any) -> bool:
+    return _is_shape(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, tuple):
+        return f"{len(given)} values"
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ if shape is None else f"{given.dtype} of shape {shape}"
+
+
+def _ends(entry: SearchEntry) -> tuple[Scalar, ...]:
+    if isinstance(entry, CategoricalSearch):
+        return entry.choices
+    return entry.low, entry.high, *entry.beside

@@ -1,0 +1,55 @@
+"""`[train]` of a program of the user's own: what its keys are, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.config.conftest import Read, Refused
+
+LOSS = 'loss = "cross_entropy"\nmetrics = ["accuracy"]'
+OWN = 'program = "own:Program"\ntask = "classes"\nmetrics = ["spread"]\nweight = 0.5\nsteps = 3'
+
+
+def test_its_keys_are_structural_or_traced(read: Read) -> None:
+    config = read(LOSS, OWN, "search.train.weight={type='float',low=0.1,high=1.0}")
+    settings = config.filled({"weight": 0.25})
+    assert settings.traced()["train.weight"] == 0.25
+    assert settings.structure()["train.steps"] == 3
+    assert "train.weight" not in settings.structure()
+    assert not config.structural["train.weight"]
+    assert config.functions == {"own:Program": "train.program"}
+    assert config.train.metric_names == ("train_loss", "val_loss", "val_spread")
+    assert config.train.target == "classes"
+
+
+def test_whole_numbers_are_structural_where_they_are_searched(read: Read) -> None:
+    config = read(LOSS, OWN, "search.train.steps={type='int',low=1,high=3}")
+    assert config.structural["train.steps"]
+
+
+@pytest.mark.parametrize(
+    ("new", "overrides", "key", "found"),
+    [
+        (OWN.replace('task = "classes"\n', ""), (), "train.task", "missing"),
+        (OWN.replace("spread", "two words"), (), "train.metrics", "cannot be the name of a column"),
+        (OWN.replace("spread", "loss"), (), "train.metrics", "'loss' is reported anyway"),
+        (OWN, ("study.metric=val_accuracy",), "study.metric", "'val_accuracy' is not reported"),
+        (OWN, ("model.dropout=0.5",), "model.dropout", "calls the model without dropout"),
+        (
+            OWN,
+            ("search.model.dropout={type='float',low=0.0,high=0.5}",),
+            "search.model.dropout",
+            "calls the model without dropout",
+        ),
+        (OWN.replace("own:Program", "own"), (), "train.program", "no program"),
+        (OWN + "\nlist = [1, 2]", (), "train.list", ""),
+        (OWN, ("model={a={depth=1,width=4}}", "search={}"), "model", "several parts, and the pro"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    new: str, overrides: tuple[str, ...], key: str, found: str, refused: Refused
+) -> None:
+    problems = refused(LOSS, new, *overrides)
+    assert [problem.key for problem in problems] == [key]
+    assert found in problems[0].found
+    assert problems[0].mend

@@ -1,0 +1,413 @@
+"""A program of the user's own trains as its step says, in every way that trials are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import sweeper
+from sweeper.config import StudyConfig, parse
+from sweeper.data.order import epoch_order
+from sweeper.errors import StudyError
+from sweeper.executors.executor import Outcome
+from sweeper.export import export
+from sweeper.programs.build import Programs
+from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.own_checks import METHODS, check_program
+from sweeper.programs.program import Program
+from sweeper.randomness import words
+from sweeper.scheduler.forecast import traced_structure
+from sweeper.scheduler.signature import Structures
+from sweeper.trial import Member, TrialSpec
+from tests.in_process import study_in, trained
+from tests.programs.conftest import Bench, spec
+from tests.programs.plain import compiled_hastily
+
+RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+
+# a mean teacher (Tarvainen & Valpola 2017): it keeps a second model, and draws noise
+OWN = """\
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+class Teacher:
+    def __init__(self, *, pull, copies=1, momentum=0.5):
+        self.pull, self.copies, self.momentum = pull, copies, momentum
+
+    def init(self, model, optimizer, key):
+        first = optimizer.init(eqx.filter(model, eqx.is_inexact_array))
+        return model, (first, Kept(model, jax.nn.relu, jnp.array(0), key))
+
+    def step(self, model, opt_state, batch, optimizer, key):
+        first, kept = opt_state
+
+        def loss(model):
+            return self._loss(model, kept.teacher, batch, key)
+
+        value, gradients = eqx.filter_value_and_grad(loss)(model)
+        updates, first = optimizer.update(gradients, first, eqx.filter(model, eqx.is_inexact_array))
+        model = eqx.apply_updates(model, updates)
+        blend = lambda old, new: self.momentum * old + (1 - self.momentum) * new
+        arrays, rest = eqx.partition(kept.teacher, eqx.is_inexact_array)
+        arrays = jax.tree.map(blend, arrays, eqx.filter(model, eqx.is_inexact_array))
+        kept = Kept(eqx.combine(arrays, rest), kept.of, kept.steps + 1, kept.key)
+        return model, (first, kept), value
+
+    def evaluate(self, model, data):
+        errors = jax.vmap(model)(data.x) - data.y
+        return {"loss": jnp.mean(errors**2), "largest": jnp.max(jnp.abs(errors))}
+
+    def _loss(self, model, teacher, batch, key):
+        outputs = jax.vmap(model)(batch.x)
+        away = 0.0
+        for index in range(self.copies):
+            noise = jax.random.normal(jax.random.fold_in(key, index), batch.x.shape)
+            away += jnp.mean((outputs - jax.vmap(teacher)(batch.x + 0.1 * noise)) ** 2)
+        return jnp.mean((outputs - batch.y) ** 2) + self.pull * away
+
+
+class Kept(eqx.Module):
+    teacher: eqx.Module
+    of: object
+    steps: jax.Array
+    key: jax.Array
+"""
+STUDY = """\
+version = 1
+[study]
+name = "own"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 4
+seed = 3
+[data]
+source = "sklearn"
+name = "diabetes"
+[model]
+depth = 1
+width = 6
+activation = "tanh"
+[optimizer]
+name = "adam"
+lr = 1e-3
+schedule = { name = "cosine" }
+[train]
+program = "own_programs:Teacher"
+task = "numbers"
+metrics = ["largest"]
+epochs = 30
+batch_size = 64
+pull = 0.5
+copies = 2
+[search]
+model.width = { type = "categorical", choices = [5, 6] }
+optimizer.lr = { type = "float", low = 1e-5, high = 1e-2, log = true }
+train.pull = { type = "float", low = 0.1, high = 1.0 }
+[execution]
+precision = "float64"
+"""
+TRIALS = (spec(0, width=6, lr=1e-3, pull=0.25), spec(1, width=6, lr=5e-4, pull=0.75))
+
+
+def study(directory: Path, *overrides: str) -> StudyConfig:
+    (directory / "own_programs.py").write_text(OWN, encoding="utf-8")
+    return parse(STUDY, directory / "study.toml", overrides)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Callable[..., Bench]:
+    return lambda *overrides: Bench(study(tmp_path, *overrides), tmp_path)
+
+
+def exact(bench: Bench, trial: TrialSpec) -> Program:
+    return Programs(data_spec(bench.config, bench.data)).exact(bench.config.filled(trial.params))
+
+
+@compiled_hastily()
+def plain_model(bench: Bench, trial: TrialSpec, member: Member) -> list[Any]:
+    """The arrays that a trial ends with in plain Equinox and Optax, written out."""
+    config, data = bench.config, bench.data
+    settings = config.filled(trial.params)
+    program = exact(bench, trial)
+    model = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
+        program.model(program.init(trial.number, settings, member.replicate)),
+    )
+    rows = data.training_rows(member.fold)
+    order = epoch_order(config.study.seed, member.replicate, 30, len(rows), 64)
+    shortest = min(len(data.training_rows(fold)) for fold in range(data.n_folds or 1)) // 64
+    steps = len(order) * shortest
+    optimizer = optax.adam(optax.cosine_decay_schedule(settings.optimizer.lr, steps))
+    pull = trial.params["pull"]
+
+    def loss(model: Any, teacher: Any, x: Any, y: Any, key: Any) -> Any:
+        outputs = jax.vmap(model)(x)
+        away = 0.0
+        for index in range(2):
+            noise = jax.random.normal(jax.random.fold_in(key, index), x.shape)
+            away += jnp.mean((outputs - jax.vmap(teacher)(x + 0.1 * noise)) ** 2)
+        return jnp.mean((outputs - y) ** 2) + pull * away
+
+    @eqx.filter_jit
+    def step(model: Any, state: Any, teacher: Any, x: Any, y: Any, key: Any) -> Any:
+        gradients = eqx.filter_grad(loss)(model, teacher, x, y, key)
+        updates, state = optimizer.update(gradients, state)
+        model = eqx.apply_updates(model, updates)
+        return model, state, jax.tree.map(lambda old, new: (old + new) / 2, teacher, model)
+
+    drawn = words(config.study.seed, "program", trial.number, member.replicate)[2:]
+    key, count = jax.random.wrap_key_data(jnp.asarray(drawn)), 0
+    state, teacher = optimizer.init(eqx.filter(model, eqx.is_inexact_array)), model
+    for epoch in order:
+        for places in epoch[:shortest]:
+            x, y = data.x_train[rows[places]], data.y_train[rows[places]]
+            if data.n_folds:
+                x = x * data.fold_scale[member.fold] + data.fold_shift[member.fold]
+            own = jax.random.fold_in(key, count)
+            model, state, teacher = step(model, state, teacher, x, y, own)
+            count += 1
+    return jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
+
+
+def ended(bench: Bench, outcome: Outcome, trial: TrialSpec, member: int = 0) -> list[Any]:
+    """The arrays of its model."""
+    lane = next(lane for lane in outcome.lanes if lane.number == trial.number)
+    program = exact(bench, trial)
+    like = program.exact_abstract(bench.config.filled(trial.params))
+    bare = eqx.tree_at(
+        lambda state: (state.optimizer, state.step), like, (None, None), is_leaf=lambda x: x is None
+    )
+    file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
+    state = file.lane(trial.number, bare, member)
+    return jax.tree.leaves(eqx.filter(program.model(state), eqx.is_inexact_array))
+
+
+def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert np.linalg.norm(one - other) <= RELATIVE * np.linalg.norm(other)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"lane_loop": "map"}, {"lane_loop": "vmap"}, {"switched": True}],
+    ids=["map", "vmap", "switch"],
+)
+def test_a_program_trains_as_plain_equinox(how: dict[str, Any], bench: Any) -> None:
+    own = bench()
+    trials = (*TRIALS, spec(2, width=5, lr=1e-3, pull=0.5)) if "switched" in how else TRIALS
+    outcome = own.train(trials, **how)
+    for trial in trials:
+        assert_close(ended(own, outcome, trial), plain_model(own, trial, Member()))
+
+
+@pytest.mark.parametrize("several", ["study.replicates=2", "study.folds=2"])
+def test_replicates_and_folds_do_so_too(several: str, bench: Any) -> None:
+    own = bench(several, *(("data.split.test=0.1",) if "folds" in several else ()))
+    outcome = own.train(TRIALS, capacity=4)
+    for place, member in enumerate(own.config.members):
+        expected = plain_model(own, TRIALS[1], member)
+        assert_close(ended(own, outcome, TRIALS[1], place), expected)
+
+
+def test_it_goes_on_from_a_checkpoint_with_all_that_it_keeps(bench: Any) -> None:
+    own = bench("train.epochs=6", "train.ema=0.9", "train.early_stop={patience=5}")
+    unbroken = own.train(TRIALS)
+    begun = own.train(TRIALS, epochs=(0, 2))
+    outcome = own.train(TRIALS, epochs=(2, 6), after=begun)
+    for resumed, whole, first in zip(outcome.lanes, unbroken.lanes, begun.lanes, strict=True):
+        curve = np.concatenate([first.curve.values, resumed.curve.values])
+        np.testing.assert_array_equal(curve, whole.curve.values)
+
+
+def test_trials_share_a_program_where_structures_do(tmp_path: Path) -> None:
+    config = study(tmp_path, 'search.model.activation={type="categorical",choices=["relu","elu"]}')
+    assert traced_structure(config, "map") == {}  # the program calls the model by itself
+    structure = Structures(lambda spec: config.filled(spec.params), lambda _: 1, {})
+    other = spec(2, width=5, lr=1e-3, pull=0.25)
+    assert structure(TRIALS[0]).program == structure(TRIALS[1]).program
+    assert structure(TRIALS[0]).program != structure(other).program
+    assert structure(TRIALS[0]).family is None  # it is never padded
+    assert config.structural == {
+        "model.width": True,
+        "optimizer.lr": False,
+        "train.pull": False,
+        "model.activation": True,
+    }
+
+
+def test_a_study_is_run_exported_and_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "own_programs.py").write_text(OWN, encoding="utf-8")
+    short = ("train.epochs=2", "results.save_optimizer=true", "execution.strategy=exact")
+    fixed = ("search={}", "study.n_trials=1")
+    first = study_in(tmp_path, STUDY, *short, *fixed)
+    row = trained(first).trials().iloc[0]
+    assert row["state"] == "COMPLETE"
+    assert row["strategy"] == "exact"
+    assert {"final_val_largest", "test_largest"} <= {*row.index}
+    saved = tmp_path / "saved.safetensors"
+    export(first.run_dir, None, 0, saved)
+    loaded = sweeper.load_model(saved)
+    assert int(loaded.opt_state[1].steps) == 2 * (308 // 64)
+    assert loaded.predict(np.zeros((3, 10))).shape == (3,)
+    again = study_in(
+        tmp_path, STUDY, *short, *fixed, "train.epochs=1", f"results.dir={tmp_path / 'again'}"
+    )
+    sweeper.run(again, continue_from=saved)
+    export(again.run_dir, None, 0, tmp_path / "again.safetensors")
+    loaded = sweeper.load_model(tmp_path / "again.safetensors")
+    assert int(loaded.opt_state[1].steps) == 3 * (308 // 64)
+
+
+WRONG = """
+
+class Base(Teacher):
+    def __init__(self, *, pull, copies):
+        super().__init__(pull=pull, copies=copies)
+
+
+def function(**all):
+    return Teacher(pull=1.0)
+
+
+class NoInit:
+    def __init__(self, **all): ...
+    def step(self): ...
+    def evaluate(self): ...
+
+
+class OneMore(Base):
+    def step(self, model, opt_state, batch, optimizer, key, epoch): ...
+
+
+class OnlyModel(Base):
+    def init(self, model, optimizer, key):
+        return model
+
+
+class Larger(Base):
+    def init(self, model, optimizer, key):
+        return jax.tree.map(lambda a: jnp.stack([a, a]) if eqx.is_array(a) else a, model), ()
+
+
+class Counts(Base):
+    def init(self, model, optimizer, key):
+        return model, {"n": 0}
+
+    def step(self, model, opt_state, batch, optimizer, key):
+        return model, {"n": jnp.array(opt_state["n"] + 1)}, jnp.mean(batch.y)
+
+
+class Vector(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        return model, opt_state, batch.y[:, 0]
+
+
+class Branches(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        if self.pull > 0.5:
+            pass
+        return super().step(model, opt_state, batch, optimizer, key)
+
+
+class Raises(Base):
+    def evaluate(self, model, data):
+        raise KeyError("no such thing")
+
+
+class Alone(Base):
+    def evaluate(self, model, data):
+        return jnp.mean(data.y)
+
+
+class Other(Base):
+    def evaluate(self, model, data):
+        return {"loss": jnp.mean(data.y), "smallest": 1.0}
+
+
+class More(Base):
+    def evaluate(self, model, data):
+        return {**super().evaluate(model, data), "smallest": jnp.min(data.y)}
+
+
+class Rows(Base):
+    def evaluate(self, model, data):
+        return {"loss": jnp.mean(data.y), "largest": data.y[:, 0]}
+
+
+class Picky(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        if self.copies == 3:
+            raise ValueError("not three")
+        return super().step(model, opt_state, batch, optimizer, key)
+"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "found", "mend"),
+    [
+        (["Teache"], "program", "no function 'Teache' in the module", "did you mean"),
+        (["Teacher", "train.pul=1.0"], "pul", "takes no 'pul'", "did you mean 'train.pull'?"),
+        (["Base", "train.momentum=0.1"], "momentum", "takes no 'momentum'", "it takes pull"),
+        (["function"], "program", "is no class", "write a class with init, step, evaluate"),
+        (["NoInit"], "program", "has no init", "write def init(self, model, optimizer, key)"),
+        (["OneMore"], "program", "cannot be called with model, opt_state, batch", "def step(self"),
+        (["OnlyModel"], "program", "init' gives MLP", "return model, opt_state"),
+        (["Larger"], "program", "[0].weight is float64 of shape (2, 6, 10)", "that which it is"),
+        (["Counts"], "program", "an opt_state whose ['n'] was not there before", "jnp.array(0)"),
+        (["Vector"], "program", "float64 of shape (64,) as its loss", "the mean over examples"),
+        (["Branches"], "program", "raised TracerBoolConversionError", "jnp.where"),
+        (["Raises"], "program", "evaluate' raised KeyError", "mend it"),
+        (["Alone"], "program", "gives float64 of shape ()", 'return {"loss": ..., "largest": ...}'),
+        (["Other"], "program", "gives loss, smallest, and not largest", 'return {"loss": ...'),
+        (["More"], "program", "gives largest, loss, smallest", '["largest", "smallest"]'),
+        (["Rows"], "program", "float64 of shape (64,) as largest", "return one number"),
+        (
+            ["Picky", 'search.train.copies={type="int",low=2,high=3}'],
+            "copies",
+            "with copies = 3, 'own_programs:Picky.step' raised ValueError: not three",
+            "mend it",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_compiled_is_refused(
+    overrides: list[str], key: str, found: str, mend: str, tmp_path: Path, bench: Any
+) -> None:
+    name, *others = overrides
+    data = bench().data
+    (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
+    place = tmp_path / name  # a module is imported once for each directory
+    place.mkdir()
+    (tmp_path / "own_programs.py").rename(place / "own_programs.py")
+    config = parse(STUDY, place / "study.toml", [f"train.program=own_programs:{name}", *others])
+    with pytest.raises(StudyError) as refused:
+        check_program(config, data)
+    (problem,) = refused.value.problems
+    assert problem.key in (f"train.{key}", f"search.train.{key}")
+    assert found in problem.found
+    assert mend in problem.mend
+
+
+def test_what_is_missing_is_told(tmp_path: Path, bench: Any) -> None:
+    data = bench().data
+    text = STUDY.replace("pull = 0.5\n", "").replace("train.pull", "# train.pull")
+    config = parse(text, tmp_path / "study.toml")
+    with pytest.raises(StudyError, match=r"train\.pull: missing, and .* takes it; write pull"):
+        check_program(config, data)
+
+
+def test_the_methods_are_those_of_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    for name, given in METHODS.items():
+        assert f"def {name}({', '.join(given)})" in readme

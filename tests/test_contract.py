@@ -1,0 +1,158 @@
+"""`check-program` tells what a program of the user's own breaks, and what to change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweeper import contract
+from sweeper.config import load
+from sweeper.errors import StudyError
+from tests.command_line import CommandLine
+from tests.processes import ROOT
+
+PROGRAMS = """\
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Kept:
+    def __init__(self, *, weight=0.1, scale=1):
+        self.weight, self.scale = weight, scale
+
+    def init(self, model, optimizer, key):
+        return model, optimizer.init(eqx.filter(model, eqx.is_inexact_array))
+
+    def step(self, model, opt_state, batch, optimizer, key):
+        def loss(model):
+            return jnp.mean(self.errors(model, batch, key) ** 2) + self.weight * self.scale
+
+        value, gradients = eqx.filter_value_and_grad(loss)(model)
+        parameters = eqx.filter(model, eqx.is_inexact_array)
+        updates, opt_state = optimizer.update(gradients, opt_state, parameters)
+        return eqx.apply_updates(model, updates), opt_state, value
+
+    def evaluate(self, model, data):
+        return {"loss": jnp.mean(self.errors(model, data, None) ** 2), "first": data.y[0, 0]}
+
+    def errors(self, model, batch, key):
+        return jax.vmap(model)(batch.x) - batch.y
+
+
+class Draws(Kept):
+    def errors(self, model, batch, key):
+        return super().errors(model, batch, key) + np.random.normal(size=batch.y.shape)
+
+
+class Prints(Kept):
+    def errors(self, model, batch, key):
+        jax.debug.callback(lambda _: None, batch.x[0, 0])
+        return super().errors(model, batch, key)
+
+
+class Diverges(Kept):
+    def errors(self, model, batch, key):
+        return super().errors(model, batch, key) / 0.0
+
+
+class Counts(Kept):
+    calls = [0.0]
+
+    def errors(self, model, batch, key):
+        def count(like):
+            self.calls[0] += 1e-3
+            return np.full(like.shape, self.calls[0], like.dtype)
+
+        shape = jax.ShapeDtypeStruct(batch.y.shape, batch.y.dtype)
+        factor = jax.pure_callback(count, shape, batch.y, vmap_method="sequential")
+        return super().errors(model, batch, key) * factor
+
+
+class Nothing(Kept):
+    def step(self, model, opt_state, batch, optimizer, key):
+        return model, opt_state, "none"
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module in the current directory, of another name in each test: it is imported once."""
+    monkeypatch.chdir(tmp_path)
+    Path("promised.py").write_text(PROGRAMS, encoding="utf-8")
+    return "promised"
+
+
+def broken(program: str, *overrides: str) -> dict[str, str]:
+    """The promises that it breaks, and what to change."""
+    config = contract.study_of(program, overrides)
+    found = [*contract.findings(config, knows_metrics=False)]
+    assert len(found) == 7
+    return {finding.promise: finding.mend for finding in found if finding.found is not None}
+
+
+def test_draws_that_are_not_by_the_key(module: str) -> None:
+    found = broken(f"{module}:Draws")
+    assert [*found] == [
+        "it is compiled once: tracing it again gives the same program",
+        "lanes side by side (vmap) end with the same weights",  # for they are another program
+    ]
+    assert "draws but by its key" in found[next(iter(found))]
+
+
+def test_what_is_not_finite(module: str) -> None:
+    found = broken(f"{module}:Diverges")
+    assert [*found] == [
+        "what it reports is finite",
+        "a trial goes on from its checkpoint as if never stopped",
+    ]
+    assert "guard what divides" in found[next(iter(found))]
+
+
+def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -> None:
+    found = broken(f"{module}:Counts")
+    assert [promise.partition(" ")[2] for promise in found] == [
+        "host callback is in it",
+        "trial alone ends with the same bits as among others",
+        "side by side (vmap) end with the same weights",
+        "trial goes on from its checkpoint as if never stopped",
+    ]
+    assert all(found.values())
+
+
+def test_what_cannot_be_compiled_is_told_of_the_program(module: str, command: CommandLine) -> None:
+    for arguments, told in (
+        (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' gives str as"),
+        (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' takes no 'wait'"),
+    ):
+        done = command("check-program", f"{module}:{arguments[0]}", *arguments[1:])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+
+
+def test_a_study_gives_data_model_and_settings() -> None:
+    config = load(ROOT / "studies" / "heat.toml", ["train.n_points=4", "model.depth=1"])
+    assert [finding.found for finding in contract.findings(config)] == [None] * 7
+    with pytest.raises(StudyError, match="a program of this package"):
+        next(contract.findings(load(ROOT / "studies" / "digits.toml")))
+
+
+def test_the_command_ends_with_1_where_a_promise_is_broken(
+    module: str, command: CommandLine
+) -> None:
+    done = command("check-program", f"{module}:Prints", "--json")
+    assert done.returncode == 1
+    record = json.loads(done.stdout)
+    assert record["program"] == f"{module}:Prints"
+    found = {finding["promise"]: finding["found"] for finding in record["promises"]}
+    assert [promise for promise, told in found.items() if told] == ["no host callback is in it"]
+
+
+def test_a_promise_in_words() -> None:
+    assert str(contract.Finding("it is kept")) == "kept    it is kept"
+    assert str(contract.Finding("it is kept", "it is not", "mend it")) == (
+        "BROKEN  it is not; mend it"
+    )
