@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -15,17 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from bench_peers.problem import Problem, Trial
+from bench_peers.processes import timed
 from pyarrow import parquet
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PEERS = Path(__file__).resolve().parent
 NEEDS = {"torch_joblib": ("torch",), "ray_tune": ("torch", "ray")}
 STRATEGIES = {"cold": "auto", "warm": "auto"}  # of the project's runs; else as they are named
 OURS = ("cold", "warm", "exact", "padded", "process")
-
-
-class FailedError(Exception):
-    """A run that came to nothing; its message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ def is_installed(run: str) -> bool:
 def import_s() -> float:
     """How long the project takes to be imported; the first time reads the disk."""
     command = [sys.executable, "-c", "import sweeper.cli, sweeper.api"]
-    return min(_timed(command)[0] for _ in range(3))
+    return min(timed(command)[0] for _ in range(3))
 
 
 def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
@@ -93,7 +85,7 @@ def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
     command = [sys.executable, "-m", "sweeper", "run", "studies/digits.toml", "--json"]
     command += [word for setting in settings for word in ("--set", setting)]
     cache = directory / f"cache-{'cold' if run == 'warm' else run}"
-    wall_s, peak_bytes, out = _timed(command, {"SWEEPER_CACHE_DIR": str(cache)})
+    wall_s, peak_bytes, out = timed(command, {"SWEEPER_CACHE_DIR": str(cache)})
     rows = parquet.read_table(root / "trials.parquet").sort_by("trial_number").to_pylist()
     values = [row["value"] for row in rows if row["state"] == "COMPLETE"]
     if run == "cold":
@@ -106,29 +98,8 @@ def run_peer(run: str, space: Space, drawn: Path) -> Ran:
     """A peer on the trials of `drawn`, or on its own where the project has drawn none."""
     asked = asdict(space.problem) | {"drawn": str(drawn) if drawn.exists() else None}
     command = [sys.executable, str(PEERS / f"{run}.py"), json.dumps(asked)]
-    wall_s, peak_bytes, out = _timed(command)
+    wall_s, peak_bytes, out = timed(command)
     return Ran(wall_s, peak_bytes, **json.loads(out.splitlines()[-1]))
-
-
-def _timed(
-    command: list[str], environment: Mapping[str, str] | None = None
-) -> tuple[float, int, str]:
-    """Wall seconds of a whole process, the most memory it held, and what it printed."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        before = time.perf_counter()
-        child = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=out, stderr=errors
-        )
-        # unlike subprocess, tells the memory; of this process or the largest of its workers
-        _, status, usage = os.wait4(child.pid, 0)
-        wall_s = time.perf_counter() - before
-        child.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0), errors.seek(0)
-        if child.returncode:
-            said = errors.read().strip().splitlines()
-            raise FailedError(f"exit {child.returncode}: {said[-1] if said else 'no word'}")
-        unit = 1 if sys.platform == "darwin" else 1024
-        return wall_s, usage.ru_maxrss * unit, out.read()
 
 
 def _trial(row: Mapping[str, Any]) -> Trial:
