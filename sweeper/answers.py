@@ -100,7 +100,7 @@ def paths(run_dir: RunDir) -> Table:
 
 def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     """How a study would begin and what it would cost."""
-    data, device, predicted = preview["data"], preview["device"], preview["predicted"]
+    data, device = preview["data"], preview["device"]
     yield pairs(
         {
             "study": f"{preview['study']}, {preview['n_trials']} trials",
@@ -125,18 +125,11 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield ""
     if preview["switch"]:
         yield _switch_classes(preview["switch"])
-    else:
+        yield ""
+    elif preview["lattice"]:
         yield _lattice(preview["lattice"])
-    yield ""
-    yield pairs(
-        {
-            "predicted": f"{wording.seconds(predicted['compile_s'])} compiling and "
-            f"{wording.seconds(predicted['train_s'])} training in all threads together, "
-            f"{wording.seconds(predicted['waste_s'])} of it padding",
-            "in all": f"about {wording.seconds(predicted['total_s'])}; with a program for each "
-            f"structure about {wording.seconds(predicted['exact_total_s'])}",
-        }
-    )
+        yield ""
+    yield pairs(wording.prediction(preview["predicted"]))
     yield ""
     yield _buckets(preview["first_round"])
     for told in (preview["advice"], *preview["notes"]):

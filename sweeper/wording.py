@@ -126,3 +126,16 @@ def shape(sizes: Sequence[int]) -> str:
 def share_of_decay(share: float) -> str:
     """By how much an array decays, a share of the weight decay."""
     return {0.0: "no", 1.0: "yes"}.get(share, f"x {share:g}")
+
+
+def prediction(predicted: Mapping[str, float]) -> dict[str, str]:
+    """What the cost model foresees for a study."""
+    if not predicted["total_s"]:
+        return {"predicted": "nothing: the cost model knows no model or program of your own"}
+    return {
+        "predicted": f"{seconds(predicted['compile_s'])} compiling and "
+        f"{seconds(predicted['train_s'])} training in all threads together, "
+        f"{seconds(predicted['waste_s'])} of it padding",
+        "in all": f"about {seconds(predicted['total_s'])}; with a program for each "
+        f"structure about {seconds(predicted['exact_total_s'])}",
+    }
