@@ -26,35 +26,18 @@ from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
 from sweeper.sweep import Parts, Store, Sweep
 from sweeper.trial import TrialSpec
+from tests.small_studies import DIGITS, bent
 
-STUDY = """
-version = 1
-[study]
-name = "machine"
-metric = "val_accuracy"
-direction = "maximize"
-n_trials = 12
-[data]
-source = "sklearn"
-name = "digits"
-[model]
-kind = "mlp"
-depth = 2
-width = 16
-[optimizer]
-name = "adamw"
-lr = 1e-3
-[train]
-program = "supervised"
-loss = "cross_entropy"
-metrics = ["accuracy"]
-epochs = 8
-batch_size = 64
-[search]
-model.depth = { type = "int", low = 1, high = 3 }
-model.width = { type = "int", low = 8, high = 64, base = 2 }
-optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = true }
-"""
+STUDY = bent(
+    DIGITS,
+    "study={name='machine',metric='val_accuracy',direction='maximize',n_trials=12}",
+    "data={source='sklearn',name='digits'}",
+    "train.epochs=8",
+    "search={}",
+    "search.model.depth={type='int',low=1,high=3}",
+    "search.model.width={type='int',low=8,high=64,base=2}",
+    "search.optimizer.lr={type='float',low=1e-4,high=1e-2,log=true}",
+)
 
 
 class Crash(BaseException):

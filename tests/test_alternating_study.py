@@ -24,70 +24,24 @@ from sweeper.rundir import RunDir
 from tests.command_line import CommandLine
 from tests.in_process import study_in, trained
 from tests.processes import finish, kill, start
+from tests.small_studies import PARTS, bent
 
-STUDY = """\
-version = 1
-[study]
-name = "turns"
-metric = "val_loss_data"
-direction = "minimize"
-n_trials = 5
-sampler = { name = "random" }
-[data]
-source = "sklearn"
-name = "diabetes"
-split = { val = 0.2, test = 0.1 }
-[model.a]
-depth = 1
-width = 8
-out_size = 4
-[model.b]
-input = "a"
-depth = 1
-width = 6
-[model.c]
-input = "a"
-kind = "python"
-function = "heads:build"
-layers = 1
-[optimizer]
-name = "adam"
-[train]
-program = "alternating"
-epochs = 40
-batch_size = 64
-warmup = { phase = "fit", epochs = 3 }
-cycle = ["fit", "follow"]
-metrics = ["r2"]
-[train.losses.data]
-of = "b"
-kind = "mse"
-[train.losses.follow]
-of = "c"
-against = "b"
-kind = "mse"
-[train.phases.fit]
-epochs = 2
-loss = "data"
-trains = ["a", "b"]
-[train.phases.follow]
-epochs = 1
-loss = "follow"
-trains = ["c"]
-lr = 1e-3
-[search]
-train.phases.fit.lr = { type = "float", low = 1e-4, high = 1e-2, log = true, name = "lr_fit" }
-train.phases.fit.epochs = { type = "int", low = 1, high = 2, name = "fit_epochs" }
-[schedule]
-parallel = 2
-round_epochs = 2
-[execution]
-strategy = "exact"
-threads = 1
-workers = 0
-[results]
-keep_models = 2
-"""
+STUDY = bent(
+    PARTS,
+    "study.n_trials=5",
+    "study.sampler.name=random",
+    "data.split={val=0.2,test=0.1}",
+    "model.c={input='a',kind='python',function='heads:build',layers=1}",
+    "train.epochs=40",
+    "train.metrics=['r2']",
+    "train.phases.fit={epochs=2,loss='data',trains=['a','b']}",
+    "search={}",
+    "search.train.phases.fit.lr={type='float',low=1e-4,high=1e-2,log=true,name='lr_fit'}",
+    "search.train.phases.fit.epochs={type='int',low=1,high=2,name='fit_epochs'}",
+    "schedule={parallel=2,round_epochs=2}",
+    "execution={strategy='exact',threads=1,workers=0}",
+    "results.keep_models=2",
+)
 # two rounds of two trials are one of 40 epochs: the second pair is in the middle after 30 rounds
 MIDDLE = 30
 HEADS = """\

@@ -19,37 +19,25 @@ from sweeper.errors import StudyError
 from sweeper.results.status import Status, newest_run, write_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
+from tests.live_status import STATUS
 from tests.processes import ROOT
 
-STATUS = Status(
+ENDED = replace(
+    STATUS,
     study="wine",
-    run_id="r",
-    pid=os.getpid(),
     host="elsewhere",
     state="finished",
-    started_at=0.0,
-    updated_at=0.0,
     round=3,
     n_trials=4,
     counts={"RUNNING": 0, "WAITING": 0, "COMPLETE": 3, "PRUNED": 1, "FAIL": 0},
     best={"trial_number": 2, "value": 0.5, "params": {"depth": 2, "width": 16}},
     metric="val_loss",
-    direction="minimize",
     trials_per_minute=None,
     eta_s=None,
-    running=[{"bucket": 1, "place": "thread 0", "class_id": "c", "trials": [3]}],
-    compile_s=0.0,
-    train_s=0.0,
-    predicted_compile_s=9.5,
-    predicted_train_s=2.5,
-    n_compiled=3,
-    n_cache_hits=1,
-    spent_s={},
-    committed_at=None,
 )
 
 
-def _written_run(root: Path, status: Status = STATUS) -> RunDir:
+def _written_run(root: Path, status: Status = ENDED) -> RunDir:
     run_dir = RunDir(root)
     run_dir.make()
     write_status(run_dir, status)
@@ -67,7 +55,7 @@ def _written_run(root: Path, status: Status = STATUS) -> RunDir:
     ],
 )
 def test_the_exit_code_says_how_the_study_ended(state: str, complete: int, expected: int) -> None:
-    status = replace(STATUS, state=state, counts={"COMPLETE": complete, "FAIL": 1})
+    status = replace(ENDED, state=state, counts={"COMPLETE": complete, "FAIL": 1})
     assert exit_code(status) == expected
 
 
@@ -84,7 +72,7 @@ def test_without_a_run_there_is_no_newest(tmp_path: Path) -> None:
 
 
 def test_status_shows_the_newest_run(command: CommandLine) -> None:
-    _written_run(command.directory / "runs" / "wine", replace(STATUS, state="running"))
+    _written_run(command.directory / "runs" / "wine", replace(ENDED, state="running"))
     done = command("status")
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr) == (0, "")
@@ -94,16 +82,16 @@ def test_status_shows_the_newest_run(command: CommandLine) -> None:
         "trials    4 of 4 trials",
         "          3 complete, 1 pruned",
         "best      val_loss 0.5 (trial 2): depth=2, width=16",
-        "compiled  3 programs in 0.0 s, 1 from the cache; predicted 9.5 s",
-        "trained   0.0 s in all threads and workers; predicted 2.5 s",
-        "bucket 1  trial 3, thread 0",
+        "compiled  3 programs in 1.0 s, 1 from the cache; predicted 9.5 s",
+        "trained   2.0 s in all threads and workers; predicted 2.5 s",
+        "bucket 1  trials 4, 5, thread 0",
     ]
 
 
 def test_status_in_json_is_the_status_file_and_its_directory(command: CommandLine) -> None:
     _written_run(command.directory / "wine")
     done = command("status", "wine", "--json")
-    assert json.loads(done.stdout) == {"run_dir": "wine", **asdict(STATUS)}
+    assert json.loads(done.stdout) == {"run_dir": "wine", **asdict(ENDED)}
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from sweeper.config import StudyConfig, parse
+from sweeper.config import StudyConfig
 from sweeper.results.columns import INT64
 from sweeper.results.schema import trials_schema
 from sweeper.results.tables import rows_table
@@ -15,7 +14,7 @@ from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import n_proposals
-from tests.round_machine import STUDY, new_ledger, run, study
+from tests.round_machine import new_ledger, run, study
 
 NORM = "search.model.layer_norm={type='categorical',choices=[true,false]}"
 DROPOUT = (
@@ -83,8 +82,13 @@ def test_a_setting_may_take_the_value_of_another() -> None:
 
 
 def test_a_number_that_builds_a_network_parts_trials_through_the_setting_that_takes_it() -> None:
-    text = STUDY.replace('kind = "mlp"\n', 'kind = "python"\nfunction = "nets:build"\n')
-    config = parse(text, Path("study.toml"), ["search.model.gain={same_as='optimizer.lr'}"])
+    config = study(
+        [
+            "model.kind=python",
+            "model.function=nets:build",
+            "search.model.gain={same_as='optimizer.lr'}",
+        ]
+    )
     assert config.n_structures is None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import sweeper
@@ -16,59 +15,8 @@ from sweeper.results.digest import deterministic_digest
 from tests.command_line import CommandLine, wait_for
 from tests.in_process import study_in, trained
 from tests.processes import kill
+from tests.small_studies import COUPLED, bent, write_mixture
 
-STUDY = """\
-version = 1
-
-[study]
-name = "wine"
-metric = "val_sliced_wasserstein"
-direction = "minimize"
-n_trials = 4
-
-[data]
-source = "npz"
-path = "rows.npz"
-mode = "mode"
-split = { val = 0.2, test = 0.1 }
-
-[model.generator]
-in_size = 2
-depth = 1
-width = 8
-
-[model.critic]
-depth = 1
-width = 8
-
-[optimizer.generator]
-name = "adam"
-lr = 1e-3
-
-[optimizer.critic]
-name = "rmsprop"
-lr = 1e-3
-
-[train]
-program = "coupled"
-objective = "wgan"
-clip = 0.05
-epochs = 12
-batch_size = 16
-critic_steps = 2
-
-[search]
-optimizer.generator.lr = { type = "float", low = 1e-4, high = 1e-2, log = true, name = "g_lr" }
-train.epochs = { type = "int", low = 2, high = 12 }
-
-[schedule]
-round_epochs = 1
-
-[execution]
-threads = 1
-workers = 0
-strategy = "exact"
-"""
 OWN = """
 import jax
 import jax.numpy as jnp
@@ -107,10 +55,7 @@ PUPIL = (
 
 def write_rows(directory: Path) -> None:
     """A mixture of two, and an objective of the user's own beside it."""
-    rng = np.random.default_rng(0)
-    mode = rng.integers(2, size=120)
-    x = 4.0 * mode[:, None] + rng.normal(size=(120, 2)) * 0.1
-    np.savez(directory / "rows.npz", x=x, mode=mode)
+    write_mixture(directory)
     (directory / "own.py").write_text(OWN)
 
 
@@ -118,7 +63,7 @@ def test_a_killed_study_goes_on_to_the_bits_of_an_unbroken_one(
     command: CommandLine, tmp_path: Path
 ) -> None:
     write_rows(command.directory)
-    command.write(STUDY)
+    command.write(bent(COUPLED, "results.dir=runs/wine"))  # where `status` looks
     with command.started("run", "study.toml") as process:
         wait_for("best val_sliced_wasserstein", process)  # a trial has ended, others have not
         assert kill(process) == []
@@ -128,7 +73,7 @@ def test_a_killed_study_goes_on_to_the_bits_of_an_unbroken_one(
     whole = tmp_path / "whole"
     whole.mkdir()
     write_rows(whole)
-    trained(study_in(whole, STUDY))
+    trained(study_in(whole, COUPLED))
 
     assert killed["counts"]["RUNNING"] > 0
     assert done.returncode == 0, done.stderr
@@ -140,7 +85,7 @@ def test_a_killed_study_goes_on_to_the_bits_of_an_unbroken_one(
 
 def test_an_objective_of_ones_own_trains_each_model_by_its_loss(tmp_path: Path) -> None:
     write_rows(tmp_path)
-    config = study_in(tmp_path, STUDY, *PUPIL)
+    config = study_in(tmp_path, COUPLED, *PUPIL)
 
     results = trained(config)
 
@@ -154,7 +99,7 @@ def test_an_objective_of_ones_own_trains_each_model_by_its_loss(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """The data of `PUPIL`."""
-    return prepare(study_in(tmp_path_factory.mktemp("targets"), STUDY, *PUPIL))
+    return prepare(study_in(tmp_path_factory.mktemp("targets"), COUPLED, *PUPIL))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +132,7 @@ def test_an_objective_that_cannot_be_compiled_is_refused(
     objective: str, found: str, mend: str, tmp_path: Path, targets: Dataset
 ) -> None:
     write_rows(tmp_path)
-    config = study_in(tmp_path, STUDY, *PUPIL, f"train.objective={objective}")
+    config = study_in(tmp_path, COUPLED, *PUPIL, f"train.objective={objective}")
 
     with pytest.raises(StudyError) as refusal:
         check_coupled(config, targets)
@@ -198,7 +143,7 @@ def test_an_objective_that_cannot_be_compiled_is_refused(
 
 def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) -> None:
     write_rows(tmp_path)
-    config = study_in(tmp_path, STUDY, "model.generator.out_size=3")
+    config = study_in(tmp_path, COUPLED, "model.generator.out_size=3")
 
     with pytest.raises(StudyError) as refusal:
         sweeper.api.check(config)
@@ -210,7 +155,7 @@ def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) 
 
 def test_the_modes_of_the_data_are_planned_with(tmp_path: Path) -> None:
     write_rows(tmp_path)
-    preview = sweeper.api.plan(study_in(tmp_path, STUDY)).as_dict()
+    preview = sweeper.api.plan(study_in(tmp_path, COUPLED)).as_dict()
 
     assert [mode["name"] for mode in preview["data"]["modes"]] == ["0", "1"]
     assert preview["data"]["outputs"] == 0

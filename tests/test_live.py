@@ -12,37 +12,11 @@ from rich.console import Console
 
 from sweeper.live import LineView, LiveView, view_for
 from sweeper.progress import BucketFinished, BucketStarted, RoundClosed, StudyOpened, Warned
-from sweeper.results.status import Status
+from tests.live_status import STATUS
 
 OPENED = StudyOpened("digits", Path("runs/digits"), rounds_done=0, n_trials=20)
 STARTED = BucketStarted(4, "c1", "exact", "thread 0", (7, 9), epoch_to=10)
 FINISHED = BucketFinished(4, "thread 0", compile_s=1.25, cache_hit=False, train_s=0.5)
-STATUS = Status(
-    study="digits",
-    run_id="r",
-    pid=1,
-    host="h",
-    state="running",
-    started_at=0.0,
-    updated_at=0.0,
-    round=1,
-    n_trials=20,
-    counts={"RUNNING": 17, "WAITING": 0, "COMPLETE": 3, "PRUNED": 0, "FAIL": 0},
-    best={"trial_number": 2, "value": 0.5, "params": {"depth": 2, "[red]": "[/]"}},
-    metric="val_accuracy",
-    direction="maximize",
-    trials_per_minute=30.0,
-    eta_s=34.0,
-    running=[],
-    compile_s=0.0,
-    train_s=0.0,
-    predicted_compile_s=9.5,
-    predicted_train_s=2.5,
-    n_compiled=3,
-    n_cache_hits=1,
-    spent_s={},
-    committed_at=None,
-)
 
 
 def _written() -> Console:

@@ -38,6 +38,12 @@ _THRESHOLD = "largest root mean square of an array's update"
 _FACTORED = "matrices of this size or more are kept as rows and columns"
 _BY_SCALE = "whether an array moves in proportion to its own size"
 
+# what every optimizer takes, the user's own too
+_ClipNorm = Annotated[_Above0 | None, TRACED, Field(description=_CLIP_NORM, examples=[1.0])]
+_ClipValue = Annotated[_Above0 | None, TRACED, Field(description=_CLIP_VALUE, examples=[0.5])]
+_Schedule = Annotated[LrScheduleTable, Field(description=_SCHEDULE)]
+_Rules = Annotated[DecayTable | None, RULES, FIXED, Field(description=_DECAY)]
+
 
 class _Keys(Table):
     """What the optimizers of this package share: gradients are clipped before one sees them."""
@@ -49,14 +55,10 @@ class _Keys(Table):
 
     lr: _Rate = Field(description=_LR, examples=[1e-3])
     weight_decay: _Decay = Field(default=0.0, description=_WEIGHT_DECAY, examples=[1e-4])
-    clip_norm: Annotated[_Above0 | None, TRACED] = Field(
-        default=None, description=_CLIP_NORM, examples=[1.0]
-    )
-    clip_value: Annotated[_Above0 | None, TRACED] = Field(
-        default=None, description=_CLIP_VALUE, examples=[0.5]
-    )
-    schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
-    decay: Annotated[DecayTable | None, RULES, FIXED] = Field(default=None, description=_DECAY)
+    clip_norm: _ClipNorm = None
+    clip_value: _ClipValue = None
+    schedule: _Schedule = LrScheduleTable()
+    decay: _Rules = None
 
 
 class _AdamKeys(_Keys):
@@ -134,14 +136,10 @@ class UserOptimizerTable(Table):
         description=f"{_LR}, given to the function at each step as the schedule has it",
         examples=[1e-3],
     )
-    clip_norm: Annotated[_Above0 | None, TRACED] = Field(
-        default=None, description=_CLIP_NORM, examples=[1.0]
-    )
-    clip_value: Annotated[_Above0 | None, TRACED] = Field(
-        default=None, description=_CLIP_VALUE, examples=[0.5]
-    )
-    schedule: LrScheduleTable = Field(default=LrScheduleTable(), description=_SCHEDULE)
-    decay: Annotated[DecayTable | None, RULES, FIXED] = Field(default=None, description=_DECAY)
+    clip_norm: _ClipNorm = None
+    clip_value: _ClipValue = None
+    schedule: _Schedule = LrScheduleTable()
+    decay: _Rules = None
 
     @property
     def arguments(self) -> Mapping[str, Any]:

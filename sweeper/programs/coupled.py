@@ -98,17 +98,6 @@ class Coupled(OfParts):
         rows = [self._in_own_units(x, data) for x in (made, jnp.asarray(data.x))]
         return (*told, *(measure(*rows) for measure in self._measures))
 
-    @property
-    def has_clock(self) -> bool:
-        return False
-
-    @property
-    def phases(self) -> tuple[str, ...]:
-        return ()
-
-    def in_phase(self, name: str) -> Coupled:
-        raise AssertionError("there are no phases")
-
     def _by_objective(
         self, game: Game, state: State, lane: Lane, is_due: Bool[Array, ""]
     ) -> tuple[State, Losses]:

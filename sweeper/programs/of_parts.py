@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import equinox as eqx
 import optax
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import PyTree
 
 from sweeper.config import Settings
 from sweeper.models.part_networks import PartNetworks
-from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.epochs import has_ended, remembered
 from sweeper.programs.part_saving import opt_states, optimizers_of, with_model, with_opt_states
 from sweeper.programs.part_states import exact_shapes, exact_state, fresh, padded_state, shapes
 from sweeper.programs.program import AnyArray, Lane, State
+from sweeper.programs.tabled import Tabled
 
 
 @dataclass(frozen=True)
-class OfParts(ABC):
+class OfParts(Tabled):
     """A program whose state has a vector and an optimizer state for each part; see `Program`.
 
     What trains the parts is left to the programs themselves: `lane`, `begin`, `step`, `evaluate`.
     """
 
-    settings: Settings
-    data: DataSpec
     parts: PartNetworks
 
     @abstractmethod
@@ -36,14 +33,6 @@ class OfParts(ABC):
 
     @abstractmethod
     def begin(self, state: State, lane: Lane) -> State: ...
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return self.settings.train.metric_names
-
-    @property
-    def test_metrics(self) -> tuple[str, ...]:
-        return self.settings.train.test_metric_names if self.data.has_test else ()
 
     def abstract(self) -> State:
         return self._abstract
@@ -78,16 +67,6 @@ class OfParts(ABC):
         self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
     ) -> State:
         return with_opt_states(self.parts, state, opt_state, saved, settings)
-
-    @property
-    def ends_early(self) -> bool:
-        return self.settings.stops is not None
-
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
-        return remembered(self.settings, self.metrics, state, row, lane)
-
-    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
-        return has_ended(state, lane)
 
     def settings_of(self, part: str, settings: Settings) -> Settings:
         """Those of the optimizer of a part."""

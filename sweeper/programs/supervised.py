@@ -12,13 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from sweeper.config import Settings
 from sweeper.models.network import Network
 from sweeper.programs.criterion import Criterion, criterion_of
-from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.leaves import Leaves
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING
 from sweeper.programs.metrics import Metric, metric_of
@@ -26,27 +25,15 @@ from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
 from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
+from sweeper.programs.tabled import Tabled
 from sweeper.randomness import generator, words
 
 
 @dataclass(frozen=True)
-class Supervised:
-    """Minimises the mean loss of a batch; see `Program`.
+class Supervised(Tabled):
+    """Minimises the mean loss of a batch; see `Program`."""
 
-    `settings` are those of any trial of the class; what they differ in is in each trial's lane.
-    """
-
-    settings: Settings
-    data: DataSpec
     network: Network
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return self.settings.train.metric_names
-
-    @property
-    def test_metrics(self) -> tuple[str, ...]:
-        return self.settings.train.test_metric_names if self.data.has_test else ()
 
     def abstract(self) -> State:
         return self._abstract
@@ -133,27 +120,6 @@ class Supervised:
         value = self._criterion.minimised(outputs, data.y, hparams)
         loss = self._criterion.told(value, outputs, data.y, hparams)
         return (loss, *(metric(outputs, data.y) for metric in self._metrics))
-
-    @property
-    def has_clock(self) -> bool:
-        return False
-
-    @property
-    def phases(self) -> tuple[str, ...]:
-        return ()
-
-    def in_phase(self, name: str) -> Supervised:
-        raise AssertionError("there are no phases")
-
-    @property
-    def ends_early(self) -> bool:
-        return self.settings.stops is not None
-
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
-        return remembered(self.settings, self.metrics, state, row, lane)
-
-    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
-        return has_ended(state, lane)
 
     def _optimizer(self, lane: Lane, step: Any) -> Any:
         return optimizer_of(self.settings, lane.hparams, lane.traced, self.network, step)

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.errors import Problem, StudyError
-from tests.config.parts_study import PARTS
+from tests.small_studies import PARTS
 
 LOSSES = PARTS[PARTS.index("[train.losses.data]") : PARTS.index("[train.phases.fit]")]
 PHASES = PARTS[PARTS.index("[train.phases.fit]") : PARTS.index("[search]")]

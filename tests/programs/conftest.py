@@ -21,41 +21,9 @@ from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.parts_lattice import Sizes, shown
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
+from tests.small_studies import DIGITS, bent
 
-STUDY = """
-version = 1
-[study]
-name = "parity"
-metric = "val_loss"
-direction = "minimize"
-n_trials = 4
-seed = 3
-[data]
-source = "sklearn"
-name = "digits"
-split = { val = 0.2, test = 0.1, stratify = true }
-[model]
-kind = "mlp"
-depth = 2
-width = 16
-[optimizer]
-name = "adamw"
-lr = 1e-3
-[train]
-program = "supervised"
-loss = "cross_entropy"
-metrics = ["accuracy"]
-epochs = 6
-batch_size = 64
-[search]
-model.depth = { type = "int", low = 1, high = 3 }
-model.width = { type = "int", low = 8, high = 32 }
-model.activation = { type = "categorical", choices = ["relu", "tanh"] }
-optimizer.lr = { type = "float", low = 1e-5, high = 1e-1, log = true }
-optimizer.weight_decay = { type = "float", low = 0.0, high = 0.5 }
-[execution]
-precision = "float64"
-"""
+STUDY = bent(DIGITS, "study.seed=3", "execution.precision=float64")
 
 
 @pytest.fixture(autouse=True)

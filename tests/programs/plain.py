@@ -62,13 +62,18 @@ def first_net(bench: Bench, trial: TrialSpec) -> Net:
     settings = bench.config.filled(trial.params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     start: Any = program.model(program.init(trial.number, settings))
+    return Net(linears_of(start), ACTIVATIONS[settings.model.activation])
+
+
+def linears_of(model: Any) -> list[eqx.nn.Linear]:
+    """The layers of an MLP as Equinox has them."""
 
     def linear(layer: eqx.nn.Linear) -> eqx.nn.Linear:
         leaves = jnp.asarray(layer.weight), jnp.asarray(layer.bias)
         new = eqx.nn.Linear(leaves[0].shape[1], leaves[0].shape[0], key=jax.random.key(0))
         return eqx.tree_at(lambda linear: (linear.weight, linear.bias), new, leaves)
 
-    return Net([linear(each) for each in start.layers], ACTIVATIONS[settings.model.activation])
+    return [linear(each) for each in model.layers]
 
 
 def weights_only(net: Net) -> Any:

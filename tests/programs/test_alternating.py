@@ -27,73 +27,31 @@ from sweeper.programs.program import State, only_model
 from sweeper.randomness import words
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
-from tests.programs.plain import compiled_hastily
+from tests.programs.plain import compiled_hastily, linears_of
+from tests.small_studies import PARTS, bent
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 SEED, BATCH, EPOCHS = 3, 64, 30
 WARMUP, FIT, FOLLOW = 3, 2, 1
 
-STUDY = f"""
-version = 1
-[study]
-name = "turns"
-metric = "val_loss_data"
-direction = "minimize"
-n_trials = 4
-seed = {SEED}
-[data]
-source = "sklearn"
-name = "diabetes"
-split = {{ val = 0.2, test = 0.1 }}
-[model.a]
-depth = 1
-width = 8
-out_size = 4
-[model.b]
-input = "a"
-depth = 1
-width = 6
-activation = "tanh"
-[model.c]
-input = "a"
-depth = 1
-width = 6
-[optimizer]
-name = "adamw"
-weight_decay = 0.1
-clip_norm = 0.5
-[train]
-program = "alternating"
-epochs = {EPOCHS}
-batch_size = {BATCH}
-warmup = {{ phase = "fit", epochs = {WARMUP} }}
-cycle = ["fit", "follow"]
-[train.losses.data]
-of = "b"
-kind = "mse"
-[train.losses.follow]
-of = "c"
-against = "b"
-kind = "mse"
-[train.phases.fit]
-epochs = {FIT}
-loss = "data"
-trains = ["a", "b"]
-lr = 1e-3
-[train.phases.follow]
-epochs = {FOLLOW}
-loss = "follow"
-trains = ["c"]
-lr = 1e-3
-[search]
-model.a.depth = {{ type = "int", low = 1, high = 3, name = "depth_a" }}
-model.a.width = {{ type = "int", low = 4, high = 16, name = "width_a" }}
-model.b.width = {{ type = "int", low = 4, high = 16, name = "width_b" }}
-train.phases.fit.lr = {{ type = "float", low = 1e-5, high = 1, log = true, name = "lr_fit" }}
-train.phases.follow.lr = {{ type = "float", low = 1e-5, high = 1, log = true, name = "lr_follow" }}
-[execution]
-precision = "float64"
-"""
+STUDY = bent(
+    PARTS,
+    f"study.seed={SEED}",
+    "data.split={val=0.2,test=0.1}",
+    "model.b.activation=tanh",
+    "optimizer={name='adamw',weight_decay=0.1,clip_norm=0.5}",
+    f"train.epochs={EPOCHS}",
+    f"train.batch_size={BATCH}",
+    f"train.warmup.epochs={WARMUP}",
+    f"train.phases.fit.epochs={FIT}",
+    f"train.phases.follow.epochs={FOLLOW}",
+    "search.model.a.depth={type='int',low=1,high=3,name='depth_a'}",
+    "search.model.a.width={type='int',low=4,high=16,name='width_a'}",
+    "search.model.b.width={type='int',low=4,high=16,name='width_b'}",
+    "search.train.phases.fit.lr={type='float',low=1e-5,high=1,log=true,name='lr_fit'}",
+    "search.train.phases.follow.lr={type='float',low=1e-5,high=1,log=true,name='lr_follow'}",
+    "execution={precision='float64'}",
+)
 TRAINS = {"fit": ("a", "b"), "follow": ("c",)}
 SHAPES = {
     "trunk of one layer": {"depth_a": 1, "width_a": 8, "width_b": 6},
@@ -107,10 +65,12 @@ WAYS: Mapping[str, dict[str, Any]] = {
     "exact": {"lane_loop": "vmap"},
     "padded": {"lane_loop": "map", "padded_to": ROOM},
 }
-OWN = STUDY.replace(
-    'name = "adamw"\nweight_decay = 0.1\nclip_norm = 0.5\n',
-    'a = { name = "adamw", weight_decay = 0.2, clip_norm = 0.3 }\n'
-    'b = { name = "sgd", momentum = 0.9 }\nc = { name = "rmsprop" }\n',
+OWN = bent(
+    STUDY,
+    "optimizer={}",
+    "optimizer.a={name='adamw',weight_decay=0.2,clip_norm=0.3}",
+    "optimizer.b={name='sgd',momentum=0.9}",
+    "optimizer.c.name=rmsprop",
 )
 
 
@@ -182,19 +142,10 @@ def first_nets(study: Bench, of: TrialSpec, replicate: int) -> dict[str, Net]:
     settings = study.config.filled(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     start: Any = program.model(program.init(of.number, settings, replicate))
-
-    def linear(layer: eqx.nn.Linear) -> eqx.nn.Linear:
-        leaves = jnp.asarray(layer.weight), jnp.asarray(layer.bias)
-        new = eqx.nn.Linear(leaves[0].shape[1], leaves[0].shape[0], key=jax.random.key(0))
-        return eqx.tree_at(lambda linear: (linear.weight, linear.bias), new, leaves)
-
     activations = {"a": jax.nn.relu, "b": jnp.tanh, "c": jax.nn.relu}
     dropout = {"a": 0.0, "b": settings.model.parts["b"].dropout, "c": 0.0}
     return {
-        name: Net(
-            [linear(each) for each in start.parts[name].layers], activations[name], dropout[name]
-        )
-        for name in "abc"
+        name: Net(linears_of(start.parts[name]), activations[name], dropout[name]) for name in "abc"
     }
 
 

@@ -16,6 +16,7 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.decay_checks import check_decay, partly_idle
 from sweeper.programs.user_checks import check_functions
 from tests.config.conftest import VALID
+from tests.small_studies import PARTS, bent
 from tests.test_answers import shown
 
 NETS = """\
@@ -253,54 +254,12 @@ def test_it_shows_which_rules_some_trials_have_no_use_for(study: Study) -> None:
     assert told == "some trials have no array that optimizer.decay.where.0 is about"
 
 
-PARTS = """
-version = 1
-[study]
-name = "parts"
-metric = "val_loss_data"
-direction = "minimize"
-n_trials = 2
-[data]
-source = "sklearn"
-name = "diabetes"
-[model.a]
-depth = 1
-width = 8
-out_size = 4
-[model.b]
-input = "a"
-depth = 0
-width = 8
-[model.c]
-input = "a"
-depth = 0
-width = 8
-[train]
-program = "alternating"
-epochs = 4
-batch_size = 16
-cycle = ["fit", "follow"]
-[train.losses.data]
-of = "b"
-against = "y"
-kind = "mse"
-[train.losses.follow]
-of = "c"
-against = "b"
-kind = "mse"
-[train.phases.fit]
-epochs = 1
-loss = "data"
-trains = ["a", "b"]
-[train.phases.follow]
-epochs = 1
-loss = "follow"
-trains = ["c"]
-[search]
-model.a.depth = { type = "int", low = 1, high = 3, name = "depth_a" }
-"""
-ONE_FOR_ALL = '[optimizer]\nname = "sgd"\nlr = 1e-3\n[optimizer.decay]\n'
-ONE_EACH = "".join(f'[optimizer.{part}]\nname = "sgd"\nlr = 1e-3\n' for part in "abc")
+TURNS = bent(
+    PARTS,
+    "model.b.depth=0",
+    "model.c.depth=0",
+    "search={model={a={depth={type='int',low=1,high=3,name='depth_a'}}}}",
+)
 
 
 def decaying(config: StudyConfig) -> dict[str, list[str]]:
@@ -312,18 +271,19 @@ def decaying(config: StudyConfig) -> dict[str, list[str]]:
 
 
 def test_rules_of_one_optimizer_are_about_every_part(study: Study) -> None:
-    config = study(text=f"{PARTS}{ONE_FOR_ALL}other = false\nlinear = {{ bias = true }}\n")
+    config = study("optimizer.decay={other=false,linear={bias=true}}", text=TURNS)
     check_decay(config, Programs(SPEC))
 
     biases = [f"layers[{n}].bias" for n in range(4)]
     assert decaying(config) == {"a": biases, "b": biases[:1], "c": biases[:1]}
-    where = "[[optimizer.decay.where]]\ndepth = 4\ndecay = true\n"
-    (problem,) = refused(study(text=f"{PARTS}{ONE_FOR_ALL}other = false\n{where}"))
+    too_deep = "optimizer.decay={other=false,where=[{depth=4,decay=true}]}"
+    (problem,) = refused(study(too_deep, text=TURNS))
     assert "no array is at depth 4; the depths of the model are 0, 1, 2, 3" in problem
 
 
 def test_an_optimizer_of_a_part_has_rules_about_that_part(study: Study) -> None:
-    config = study(text=f"{PARTS}{ONE_EACH}[optimizer.c.decay]\nlinear = true\n")
+    each = "optimizer={a={name='sgd'},b={name='sgd'},c={name='sgd'}}"
+    config = study(each, "optimizer.c.decay={linear=true}", text=TURNS)
     check_decay(config, Programs(SPEC))
 
     weights = [f"layers[{n}].weight" for n in range(4)]
@@ -333,7 +293,6 @@ def test_an_optimizer_of_a_part_has_rules_about_that_part(study: Study) -> None:
         "c": ["layers[0].weight", "layers[0].bias"],
     }
     assert config.filled({}).structure()["optimizer.c.decay"] == '{"linear": true, "where": []}'
-    (problem,) = refused(
-        study(text=f"{PARTS}{ONE_EACH}[[optimizer.c.decay.where]]\ndepth = 2\ndecay = true\n")
-    )
+    too_deep = "optimizer.c.decay={where=[{depth=2,decay=true}]}"
+    (problem,) = refused(study(each, too_deep, text=TURNS))
     assert "c.decay.where.0: no array is at depth 2; the depths of the model are 0" in problem

@@ -29,53 +29,25 @@ from sweeper.programs.program import Batch, Lane, State, only_model
 from sweeper.randomness import words
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
-from tests.programs.plain import Net, compiled_hastily
+from tests.programs.plain import Net, compiled_hastily, linears_of
+from tests.small_studies import COUPLED, bent
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 SEED, BATCH, EPOCHS = 5, 32, 30
-STUDY = """
-version = 1
-[study]
-name = "coupled"
-metric = "val_sliced_wasserstein"
-direction = "minimize"
-n_trials = 4
-seed = 5
-[data]
-source = "npz"
-path = "PATH"
-mode = "mode"
-split = { val = 0.2, test = 0.1 }
-[model.generator]
-in_size = 3
-depth = 2
-width = 12
-[model.critic]
-depth = 1
-width = 10
-activation = "tanh"
-[optimizer.generator]
-name = "adam"
-b1 = 0.5
-b2 = 0.9
-lr = 1e-3
-[optimizer.critic]
-name = "rmsprop"
-lr = 5e-4
-[train]
-program = "coupled"
-objective = "wgan_gp"
-epochs = 30
-batch_size = 32
-critic_steps = 3
-[search]
-model.generator.width = { type = "int", low = 4, high = 16, name = "g_width" }
-model.critic.depth = { type = "int", low = 1, high = 3, name = "c_depth" }
-optimizer.generator.lr = { type = "float", low = 1e-5, high = 1e-1, log = true, name = "g_lr" }
-optimizer.critic.lr = { type = "float", low = 1e-5, high = 1e-1, log = true, name = "c_lr" }
-[execution]
-precision = "float64"
-"""
+STUDY = bent(
+    COUPLED,
+    f"study.seed={SEED}",
+    "model={generator={in_size=3,depth=2,width=12},critic={depth=1,width=10,activation='tanh'}}",
+    "optimizer.generator={name='adam',b1=0.5,b2=0.9,lr=1e-3}",
+    "optimizer.critic.lr=5e-4",
+    f"train={{program='coupled',objective='wgan_gp',epochs={EPOCHS},batch_size={BATCH},critic_steps=3}}",
+    "search={}",
+    "search.model.generator.width={type='int',low=4,high=16,name='g_width'}",
+    "search.model.critic.depth={type='int',low=1,high=3,name='c_depth'}",
+    "search.optimizer.generator.lr={type='float',low=1e-5,high=1e-1,log=true,name='g_lr'}",
+    "search.optimizer.critic.lr={type='float',low=1e-5,high=1e-1,log=true,name='c_lr'}",
+    "execution={precision='float64'}",
+)
 WGAN = ("train.objective=wgan", "train.clip=0.05")
 GAN = ("train.objective=gan", "train.critic_steps=1")
 # the objectives in the user's own words; what they share of a step is for the program to find
@@ -121,8 +93,7 @@ def coupled(tmp_path: Path) -> Make:
     (tmp_path / "own.py").write_text(OWN)
 
     def make(*overrides: str) -> Bench:
-        text = STUDY.replace("PATH", str(tmp_path / "rows.npz"))
-        return Bench(parse(text, tmp_path / "study.toml", overrides), tmp_path)
+        return Bench(parse(STUDY, tmp_path / "study.toml", overrides), tmp_path)
 
     return make
 
@@ -149,16 +120,9 @@ def plain_nets(study: Bench, trial: TrialSpec, replicate: int) -> tuple[Net, Net
     program = program_of(study, trial)
     settings = study.config.filled(trial.params)
     start: Any = program.model(program.init(trial.number, settings, replicate))
-
-    def linear(layer: eqx.nn.Linear) -> eqx.nn.Linear:
-        leaves = jnp.asarray(layer.weight), jnp.asarray(layer.bias)
-        new = eqx.nn.Linear(leaves[0].shape[1], leaves[0].shape[0], key=jax.random.key(0))
-        return eqx.tree_at(lambda linear: (linear.weight, linear.bias), new, leaves)
-
-    generator, critic = (start.parts[name] for name in ("generator", "critic"))
     return (
-        Net([linear(layer) for layer in generator.layers], jax.nn.relu),
-        Net([linear(layer) for layer in critic.layers], jnp.tanh),
+        Net(linears_of(start.parts["generator"]), jax.nn.relu),
+        Net(linears_of(start.parts["critic"]), jnp.tanh),
     )
 
 

@@ -204,15 +204,13 @@ def scaled(*, lr, b1, cap, sign=False):
 def test_an_optimizer_may_be_the_users_own(lane_loop: str, tmp_path: Path) -> None:
     """It is given its keys, floats traced, and sees the arrays of the model."""
     (tmp_path / "own_optimizers.py").write_text(OWN, encoding="utf-8")
-    text = STUDY.replace(
-        'optimizer.weight_decay = { type = "float"', "optimizer.b1 = { type='float'"
-    )
     schedule = 'schedule={name="cosine"}'
     table = (
         f'optimizer={{name="own_optimizers:scaled",cap=0.01,sign=true,{schedule},clip_value=0.1}}'
     )
-    overrides = [*FEW, table, "train.batch_size=314"]
-    study = Bench(parse(text, tmp_path / "study.toml", overrides), tmp_path)
+    betas = "search.optimizer={lr={type='float',low=1e-5,high=1e-1},b1={type='float',low=0,high=1}}"
+    overrides = [*FEW, table, betas, "train.batch_size=314"]
+    study = Bench(parse(STUDY, tmp_path / "study.toml", overrides), tmp_path)
     trials = [spec(n, **SHAPE, lr=1e-3, b1=b1) for n, b1 in ((1, 0.4), (5, 0.5))]
 
     curves = study.curves(trials, lane_loop=lane_loop)

@@ -27,6 +27,7 @@ from sweeper.trial import TrialSpec
 from sweeper.user_code import load_function
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
+from tests.small_studies import bent
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 
@@ -80,23 +81,18 @@ class Plain(eqx.Module):
     def __call__(self, x):
         return self.linear(x)
 """
-TABLE = '[model]\nkind = "python"\nfunction = "nets:Cnn"\nchannels = 3\nrate = 0.25\n'
-SEARCH = """[search]
-model.channels = { type = "categorical", choices = [2, 3] }
-optimizer.lr = { type = "float", low = 1e-5, high = 1e-1, log = true }
-optimizer.weight_decay = { type = "float", low = 0.0, high = 0.5 }
-"""
+CNNS = bent(
+    STUDY,
+    "model={kind='python',function='nets:Cnn',channels=3,rate=0.25}",
+    "search.model={channels={type='categorical',choices=[2,3]}}",
+)
 TRIAL = spec(5, channels=3, lr=1e-3, weight_decay=0.3)
 
 
 def study(directory: Path, *overrides: str) -> StudyConfig:
     """A study of CNNs over the digits, its module beside it."""
     (directory / "nets.py").write_text(NETS, encoding="utf-8")
-    head, rest = STUDY.split("[model]")
-    tail = rest[rest.index("[optimizer]") : rest.index("[search]")]
-    precision = STUDY[STUDY.index("[execution]") :]
-    text = head + TABLE + tail + SEARCH + precision
-    return parse(text, directory / "study.toml", overrides)
+    return parse(CNNS, directory / "study.toml", overrides)
 
 
 @pytest.fixture

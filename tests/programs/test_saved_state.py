@@ -29,6 +29,7 @@ from sweeper.programs.saved_state import PlainState, plain_state_of, tensors_of
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily
+from tests.small_studies import PARTS, bent
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 WINE = ("data.name=wine", "train.batch_size=32", "results.save_optimizer=true")
@@ -110,51 +111,20 @@ def val_losses(
     return losses
 
 
-PARTS = """
-version = 1
-[study]
-name = "parts"
-metric = "val_loss_data"
-direction = "minimize"
-n_trials = 2
-[data]
-source = "sklearn"
-name = "diabetes"
-split = { val = 0.2, test = 0.1 }
-[model.a]
-depth = 1
-width = 8
-out_size = 4
-[model.b]
-input = "a"
-depth = 0
-width = 4
-[model.c]
-input = "a"
-depth = 0
-width = 4
-[optimizer]
-name = "adamw"
-weight_decay = 0.1
-schedule = { name = "cosine" }
-[train]
-program = "alternating"
-epochs = 6
-batch_size = 64
-warmup = { phase = "fit", epochs = 6 }
-cycle = ["fit", "follow"]
-switching = "flag"
-losses.data = { of = "b", against = "y", kind = "mse" }
-losses.follow = { of = "c", against = "b", kind = "mse" }
-phases.fit = { epochs = 1, loss = "data", trains = ["a", "b"] }
-phases.follow = { epochs = 1, loss = "follow", trains = ["c"] }
-[search]
-optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = true }
-[results]
-save_optimizer = true
-[execution]
-precision = "float64"
-"""
+# no phase trains c before the end
+TURNS = bent(
+    PARTS,
+    "data.split={val=0.2,test=0.1}",
+    "optimizer={name='adamw',weight_decay=0.1,schedule={name='cosine'}}",
+    "train.epochs=6",
+    "train.warmup.epochs=6",
+    "train.switching=flag",
+    "train.phases.fit={epochs=1,loss='data',trains=['a','b']}",
+    "train.phases.follow={epochs=1,loss='follow',trains=['c']}",
+    "search={optimizer={lr={type='float',low=1e-4,high=1e-2,log=true}}}",
+    "results.save_optimizer=true",
+    "execution={precision='float64'}",
+)
 
 
 @pytest.fixture
@@ -276,7 +246,7 @@ def parts_val_losses(
 
 def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
     """In phases with a compiled program each; a part that no phase trained has moments of zero."""
-    study = Bench(parse(PARTS, Path("study.toml")), tmp_path)
+    study = Bench(parse(TURNS, Path("study.toml")), tmp_path)
     trial = spec(5, lr=1e-3)
     first = study.train([trial], epochs=(0, 2))
     second = study.train([trial], epochs=(2, 4), after=first)

@@ -10,42 +10,27 @@ import numpy as np
 from sweeper.config import StudyConfig, parse
 from sweeper.ledger import BucketRecord, Closing, Ledger
 from sweeper.trial import Curve, Memory
+from tests.small_studies import DIGITS, bent
 
-STUDY = """\
-version = 1
-[study]
-name = "small"
-metric = "val_accuracy"
-direction = "maximize"
-n_trials = 100
-[data]
-source = "sklearn"
-name = "digits"
-[model]
-kind = "mlp"
-depth = 1
-width = 16
-[optimizer]
-name = "adamw"
-lr = 1e-3
-[train]
-loss = "cross_entropy"
-metrics = ["accuracy"]
-epochs = 3
-batch_size = 64
-[search]
-model.width = { type = "int", low = 4, high = 64 }
-model.activation = { type = "categorical", choices = ["relu", "tanh"] }
-optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = true, name = "rate" }
-"""
+STUDY = bent(
+    DIGITS,
+    "study={name='small',metric='val_accuracy',direction='maximize',n_trials=100}",
+    "data={source='sklearn',name='digits'}",
+    "model.depth=1",
+    "train.epochs=3",
+    "search={}",
+    "search.model.width={type='int',low=4,high=64}",
+    "search.model.activation={type='categorical',choices=['relu','tanh']}",
+    "search.optimizer.lr={type='float',low=1e-4,high=1e-2,log=true,name='rate'}",
+)
 METRICS = ("train_loss", "val_loss", "val_accuracy")
 STEPS_PER_EPOCH = 19
 TRIALS = 2
 
 
-def study(text: str = STUDY) -> StudyConfig:
-    """The study file `text`."""
-    return parse(text, Path("study.toml"))
+def study(*overrides: str) -> StudyConfig:
+    """The study above with `overrides`."""
+    return parse(STUDY, Path("study.toml"), overrides)
 
 
 def close_rounds(ledger: Ledger, count: int, epochs: int = 3, elapsed_s: float = 1.0) -> None:

@@ -13,13 +13,13 @@ from sweeper.ledger import Ledger
 from sweeper.results.publish import Publisher
 from sweeper.results.read import Results, open_results
 from sweeper.rundir import RunDir
-from tests.results.committed import STUDY, close_rounds, curve, study
+from tests.results.committed import close_rounds, curve, study
 
 
 def published(run_dir: RunDir, ledger: Ledger, direction: str = "maximize") -> Results:
     """Ten trials; number 5 diverged."""
     close_rounds(ledger, 5)
-    config = study(STUDY.replace("maximize", direction))
+    config = study(f"study.direction={direction}")
     Publisher(run_dir, config).publish(ledger, final=True)
     return open_results(run_dir.root)
 

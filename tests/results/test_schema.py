@@ -12,7 +12,7 @@ from sweeper.results.schema import (
     study_metadata,
     trials_schema,
 )
-from tests.results.committed import STUDY, study
+from tests.results.committed import study
 
 TRIALS = """\
 schema_version int32, study string, run_id string, trial_number int64, state string, reason string,
@@ -80,8 +80,8 @@ def test_only_circumstances_may_differ_between_runs() -> None:
     ],
 )
 def test_a_parameter_has_the_type_of_its_values(entry: str, expected: pa.DataType) -> None:
-    text = STUDY + f"model.depth = {entry}\n"
-    assert trials_schema(study(text)).field("params_depth").type == expected
+    config = study(f"search.model.depth={entry}")
+    assert trials_schema(config).field("params_depth").type == expected
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_parameter_has_the_type_of_its_values(entry: str, expected: pa.DataTyp
     ],
 )
 def test_choices_of_one_kind_have_its_type(key: str, choices: str, expected: pa.DataType) -> None:
-    text = STUDY + f'model.{key} = {{ type = "categorical", choices = {choices} }}\n'
-    assert trials_schema(study(text)).field(f"params_{key}").type == expected
+    config = study(f"search.model.{key}={{type='categorical',choices={choices}}}")
+    assert trials_schema(config).field(f"params_{key}").type == expected
 
 
 def test_files_say_what_study_they_are_of() -> None:

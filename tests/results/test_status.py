@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,33 +11,7 @@ import pytest
 from sweeper.errors import SetupError
 from sweeper.results.status import Status, read_status, write_status
 from sweeper.rundir import RunDir
-
-STATUS = Status(
-    study="small",
-    run_id="r1",
-    pid=os.getpid(),
-    host=socket.gethostname(),
-    state="running",
-    started_at=1.5,
-    updated_at=2.5,
-    round=3,
-    n_trials=64,
-    counts={"COMPLETE": 2, "PRUNED": 1, "FAIL": 0, "RUNNING": 4, "WAITING": 57},
-    best={"trial_number": 1, "value": 0.5, "params": {"width": 16, "rate": 1e-3}},
-    metric="val_accuracy",
-    direction="maximize",
-    trials_per_minute=10.0,
-    eta_s=None,
-    running=[{"bucket": 0, "place": "thread 0", "class_id": "c", "trials": [4, 5]}],
-    compile_s=1.0,
-    train_s=2.0,
-    predicted_compile_s=9.5,
-    predicted_train_s=2.5,
-    n_compiled=3,
-    n_cache_hits=1,
-    spent_s={},
-    committed_at=2.0,
-)
+from tests.live_status import STATUS
 
 
 def test_a_status_is_read_as_it_was_written(run_dir: RunDir) -> None:
