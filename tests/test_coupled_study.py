@@ -1,4 +1,4 @@
-"""A study of `coupled` is planned, refused, killed and gone on with as any other."""
+"""A study of `coupled` is planned, refused and trained as any other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.preparation import prepare
 from sweeper.errors import StudyError
 from sweeper.programs.coupled_checks import check_coupled
-from sweeper.results.digest import deterministic_digest
-from tests.command_line import CommandLine, wait_for
 from tests.in_process import study_in, trained
-from tests.processes import kill
-from tests.small_studies import COUPLED, bent, write_mixture
+from tests.small_studies import COUPLED, write_mixture
 
 OWN = """
 import jax
@@ -57,30 +54,6 @@ def write_rows(directory: Path) -> None:
     """A mixture of two, and an objective of the user's own beside it."""
     write_mixture(directory)
     (directory / "own.py").write_text(OWN)
-
-
-def test_a_killed_study_goes_on_to_the_bits_of_an_unbroken_one(
-    command: CommandLine, tmp_path: Path
-) -> None:
-    write_rows(command.directory)
-    command.write(bent(COUPLED, "results.dir=runs/wine"))  # where `status` looks
-    with command.started("run", "study.toml") as process:
-        wait_for("best val_sliced_wasserstein", process)  # a trial has ended, others have not
-        assert kill(process) == []
-    killed = command.status()
-    done = command("run", "study.toml")
-
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    write_rows(whole)
-    trained(study_in(whole, COUPLED))
-
-    assert killed["counts"]["RUNNING"] > 0
-    assert done.returncode == 0, done.stderr
-    assert "going on after round" in done.stderr
-    assert deterministic_digest(command.run_dir) == deterministic_digest(
-        sweeper.rundir.RunDir(whole / "run")
-    )
 
 
 def test_an_objective_of_ones_own_trains_each_model_by_its_loss(tmp_path: Path) -> None:

@@ -37,9 +37,15 @@ def named(tree: PyTree, under: str = "") -> dict[str, Any]:
 
 
 def packed(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
-    """The content of a file of `tensors`."""
+    """The content of a file of `tensors`; of the same it is the same, to the byte."""
     whole = {name: np.asarray(leaf, order="C") for name, leaf in tensors.items()}
-    return save(whole, metadata=dict(metadata))
+    content = memoryview(save(whole, metadata=dict(metadata)))
+    # safetensors puts metadata in another order each time
+    end = 8 + int.from_bytes(content[:8], "little")
+    head = {**json.loads(bytes(content[8:end])), "__metadata__": dict(metadata)}
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, content[end:]])
 
 
 def unpacked(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
