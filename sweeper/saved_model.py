@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
+from sweeper.config.coupled import GENERATOR, CoupledTable
+from sweeper.config.parts import PartsTable
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, SetupError
 from sweeper.programs.build import Programs
@@ -31,7 +33,8 @@ class OtherVersionsWarning(UserWarning):
 class SavedModel:
     """What `load_model` gives.
 
-    `model` maps one example, scaled and encoded as its study did, to logits or to scaled targets.
+    `model` maps one example, scaled and encoded as its study did, to logits or to scaled targets;
+    one of several parts maps it to what each of them gives, by name.
     `optimizer` is one of Optax over the arrays of the model, with the numbers of the trial;
     `opt_state` is its state, None where the study did not keep it, and goes with `trained`: that
     is `model`, unless `train.ema` had its average measured. `info` is all that the file says:
@@ -88,17 +91,22 @@ class SavedModel:
         """
         data = self.info["data"]
         x = Transform.from_dict(data["transform"]).of(rows).astype(data["spec"]["dtype"])
-        fold = data["fold"]
-        if fold is None:
-            return x
-        return x * np.array(fold["scale"], x.dtype) + np.array(fold["shift"], x.dtype)
+        scale, shift = self._of_fold(x.dtype)
+        return x * scale + shift
 
     def outputs(self, rows: Any) -> NDArray[Any]:
-        """What the model gives for rows as its study read them: logits, or scaled targets."""
-        from sweeper.models.user import evaluated
+        """What the model gives for rows as its study read them: logits, or scaled targets.
 
-        outputs = jax.vmap(lambda x: evaluated(self.model, x))(self.features(rows))
+        Raises:
+            ValueError: it is several models, which `coupled` trained.
+        """
         train = self.settings.train
+        if isinstance(train, CoupledTable):
+            raise ValueError(
+                "models of `coupled` predict nothing together; `model` gives the outputs of each "
+                "for one example, `model.parts[NAME]` is one of them, `generate` gives rows"
+            )
+        outputs = _of_each(self.model, self.features(rows))
         if isinstance(train, AlternatingTable):  # of the part that is compared with the data
             assert train.of_data is not None, "a study without one is refused"
             outputs = outputs[train.by_loss[train.of_data].of]
@@ -128,6 +136,38 @@ class SavedModel:
         if self.info["data"]["one_logit"]:  # the log-odds of the second
             outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
         return np.asarray(jax.nn.softmax(outputs, axis=1))
+
+    def generate(self, count: int, seed: int = 0) -> NDArray[Any]:
+        """So many rows that the generator of a `coupled` study makes of noise, in their own units.
+
+        They are shaped (rows, features), as `feature_names` calls them.
+
+        Raises:
+            ValueError: none of the models generates rows.
+        """
+        train, model = self.settings.train, self.settings.model
+        if not (isinstance(train, CoupledTable) and train.generates):
+            raise ValueError("no model here generates rows")
+        assert isinstance(model, PartsTable)
+        spec, generator = self.info["data"]["spec"], self.model.parts[GENERATOR]
+        latent_size = model.parts[GENERATOR].in_size
+        assert latent_size is not None, "a rule of the study file"
+        noise = np.random.default_rng(seed).standard_normal((count, latent_size))
+        x = np.asarray(_of_each(generator, noise.astype(spec["dtype"])))
+        scale, shift = self._of_fold(x.dtype)
+        return (x - shift) / scale * np.array(spec["x_scale"]) + np.array(spec["x_mean"])
+
+    def _of_fold(self, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """By what the fold of its member scaled features, and then shifted them."""
+        fold = self.info["data"]["fold"] or {"scale": 1.0, "shift": 0.0}
+        return np.array(fold["scale"], dtype), np.array(fold["shift"], dtype)
+
+
+def _of_each(model: Any, x: NDArray[Any]) -> Any:
+    """What a model gives for each example, as in validation."""
+    from sweeper.models.user import evaluated
+
+    return jax.vmap(lambda x: evaluated(model, x))(x)
 
 
 def load_model(

@@ -98,7 +98,7 @@ def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
     name = start.file.name
     for key in dict.fromkeys((*its, *own)):
         entry, saved = config.entry(key), its.get(key)
-        setting = key.partition(".")[2]
+        table, _, setting = key.rpartition(".")
         if entry is None:
             if own.get(key) != saved:
                 found = f"{own.get(key)!r}, and the model in {name} has {saved!r}"
@@ -110,7 +110,7 @@ def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
         if others:
             shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
             found = f"trials with {setting} {shown} cannot start from {name}, which has {saved!r}"
-            mend = f"remove it, and write {setting} = {toml_value(saved)} in [model]"
+            mend = f"remove it, and write {setting} = {toml_value(saved)} in [{table}]"
             yield config.problem(f"search.{key}", found, mend)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from scipy.stats import wasserstein_distance
 from sweeper.config import parse
 from sweeper.data.order import epoch_order
 from sweeper.executors.executor import Outcome
+from sweeper.executors.trainer import Trainer
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.coupled import Coupled
@@ -30,6 +31,7 @@ from sweeper.randomness import words
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import Net, compiled_hastily, linears_of
+from tests.programs.test_saved_state import saved, state_after
 from tests.small_studies import COUPLED, bent
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
@@ -194,18 +196,31 @@ def plain(objective: str, g_lr: float, c_lr: float) -> Plain:
     return Plain(move_generator, move_critic, critic_step, generator_step, losses)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """Generator and critic that a trial begins with, and the states of their optimizers."""
+
+    nets: tuple[Net, Net]
+    states: tuple[Any, Any]
+
+
 @compiled_hastily()
-def plain_run(study: Bench, trial: TrialSpec, replicate: int = 0) -> tuple[Net, Net, NDArray[Any]]:
+def plain_run(
+    study: Bench, trial: TrialSpec, replicate: int = 0, begun: Begun | None = None
+) -> tuple[Net, Net, NDArray[Any]]:
     """Nets after the last step of the trial, and the losses after each epoch."""
     train: Any = study.config.train
     run = plain(train.objective, float(trial.params["g_lr"]), float(trial.params["c_lr"]))
-    generator, critic = plain_nets(study, trial, replicate)
-    state_g = run.move_generator.init(eqx.filter(generator, eqx.is_inexact_array))
-    state_c = run.move_critic.init(eqx.filter(critic, eqx.is_inexact_array))
+    if begun is None:
+        generator, critic = plain_nets(study, trial, replicate)
+        state_g = run.move_generator.init(eqx.filter(generator, eqx.is_inexact_array))
+        state_c = run.move_critic.init(eqx.filter(critic, eqx.is_inexact_array))
+    else:
+        (generator, critic), (state_g, state_c) = begun.nets, begun.states
     lane = jax.random.wrap_key_data(words(SEED, "latent", trial.number, replicate)[:2])
     shared = jax.random.wrap_key_data(words(SEED, "latent of evaluation")[:2])
     rows, count, data = [], 0, study.data
-    for epoch in epoch_order(SEED, replicate, EPOCHS, len(data.x_train), BATCH):
+    for epoch in epoch_order(SEED, replicate, train.epochs, len(data.x_train), BATCH):
         seen = []
         for index in epoch:
             key, real = jax.random.fold_in(lane, count), data.x_train[index]
@@ -275,16 +290,8 @@ def test_several_shapes_in_one_padded_class_are_each_the_plain_trial(
         spec(number, g_width=width, c_depth=depth, **TRIAL.params)
         for number, (width, depth) in enumerate(shapes)
     ]
-    work = study.work(trials)
-    room = {
-        "class_id": "padded",
-        "strategy": "padded",
-        "padded_parts": "generator=16x2,critic=10x3",
-    }
 
-    outcome = study.trainer.train(
-        replace(work, program=replace(work.program, **room)), "here", None
-    )
+    outcome = study.train(trials, padded_to={"generator": (16, 2), "critic": (10, 3)})
 
     for trial in trials:
         models = trained(study, trial, outcome)
@@ -302,6 +309,40 @@ def test_a_lane_goes_on_from_its_checkpoint_bit_for_bit(coupled: Make) -> None:
 
     joined = np.concatenate([first.lanes[0].curve.values, rest.curve.values])
     assert joined.tobytes() == whole.curve.values.tobytes()
+
+
+def test_trials_go_on_from_a_saved_game_as_in_plain_equinox(coupled: Make) -> None:
+    """With weights and moments of both models; noise and order of the data are the trial's own."""
+    study, padded_to = coupled(*WGAN, "train.epochs=4"), {"generator": (16, 3), "critic": (12, 2)}
+    first = study.train([TRIAL], epochs=(0, 2), padded_to=padded_to)
+    start, state = saved(study, TRIAL, state_after(study, first, TRIAL))
+    models: Any = state.model
+    moments: Any = state.opt_state
+    nets = (
+        Net(linears_of(models.parts["generator"]), jax.nn.relu),
+        Net(linears_of(models.parts["critic"]), jnp.tanh),
+    )
+    other = spec(9, g_lr=7e-4, c_lr=1e-3)
+    run = plain("wgan", 7e-4, 1e-3)
+    fresh = [
+        run.move_generator.init(eqx.filter(nets[0], eqx.is_inexact_array)),
+        run.move_critic.init(eqx.filter(nets[1], eqx.is_inexact_array)),
+    ]
+    # what a saved state holds besides is momentum of none
+    kept = [
+        jax.tree.unflatten(jax.tree.structure(one), leaves[: len(jax.tree.leaves(one))])
+        for one, name in zip(fresh, ("generator", "critic"), strict=True)
+        for leaves in [jax.tree.leaves(moments[name])]
+    ]
+    generator, critic, losses = plain_run(study, other, 0, Begun(nets, (kept[0], kept[1])))
+
+    study.trainer = Trainer(study.config, study.data, study.directory, start)
+    outcome = study.train([other], padded_to=padded_to)
+
+    models = trained(study, other, outcome)
+    assert_same_weights(models["generator"], generator)
+    assert_same_weights(models["critic"], critic)
+    np.testing.assert_allclose(outcome.lanes[0].curve.values[:, :4], losses, rtol=1e-8)
 
 
 def begun(study: Bench) -> tuple[Coupled, State, Lane, Batch]:

@@ -1,0 +1,200 @@
+"""Models of several parts are taken home as one file, and trials start from them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from scipy.stats import wasserstein_distance
+from sklearn.datasets import load_diabetes
+
+import sweeper
+from sweeper.data.preparation import prepare
+from sweeper.errors import StudyError
+from sweeper.export import export
+from sweeper.programs.generated import directions
+from sweeper.randomness import words
+from sweeper.saved_model import SavedModel
+from tests.in_process import study_in, trained
+from tests.processes import ROOT
+from tests.small_studies import COUPLED, PARTS, bent, write_mixture
+
+SAVING = ("study.n_trials=3", "train.epochs=3", "results.save_optimizer=true")
+NETS = """
+import equinox as eqx
+def build(in_size, out_size, key, layers):
+    return eqx.nn.MLP(in_size, out_size, 4, layers, key=key)
+"""
+STUDIES = {
+    "alternating": bent(
+        PARTS,
+        *SAVING,
+        "model.c={input='a',kind='python',function='heads:build',layers=1}",
+        "data.split={val=0.2,test=0.1}",
+        "search={optimizer={b1={type='float',low=0.5,high=0.9}}}",
+    ),
+    "coupled": bent(
+        COUPLED,
+        *SAVING,
+        "search={optimizer={generator={lr={type='float',low=1e-4,high=1e-2,log=true}}}}",
+    ),
+}
+WIDTH = {"alternating": 10, "coupled": 2}
+# what a fresh interpreter is told to do, which knows nothing of the study
+ELSEWHERE = """
+import sys
+import jax, numpy as np, sweeper
+saved = sweeper.load_model(sys.argv[1], trust_code=True)
+outputs = jax.vmap(saved.model)(np.load(sys.argv[2]))
+makes = "generator" in saved.model.parts
+made = saved.generate(5) if makes else saved.predict(np.load(sys.argv[2]))
+np.savez(sys.argv[3], made=made, **outputs)
+"""
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a study that has ended, with its best model exported."""
+    directory = tmp_path_factory.mktemp(request.param)
+    write_mixture(directory)
+    (directory / "heads.py").write_text(NETS, encoding="utf-8")
+    results = trained(study_in(directory, STUDIES[request.param]))
+    export(results.run_dir.root, None, 0, directory / "best.safetensors")
+    return directory
+
+
+@pytest.fixture
+def saved(study: Path) -> SavedModel:
+    return sweeper.load_model(study / "best.safetensors")
+
+
+def width_of(saved: SavedModel) -> int:
+    """How many numbers the model takes in: those of a row, or noise."""
+    return WIDTH[saved.settings.train.program]
+
+
+def test_a_fresh_interpreter_elsewhere_has_the_same_outputs(
+    study: Path, saved: SavedModel, tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).normal(size=(5, width_of(saved))).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    moved = study.with_name(f"{study.name} moved")
+    study.rename(moved)  # neither study nor module is where it was
+    try:
+        record = str(moved / "best.safetensors")
+        (moved / "heads.py").rename(moved / "gone.py")
+        done = subprocess.run(
+            [sys.executable, "-c", ELSEWHERE, record, "x.npy", "found.npz"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        (moved / "gone.py").rename(moved / "heads.py")
+        moved.rename(study)
+
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    expected = dict(jax.vmap(saved.model)(x))
+    expected["made"] = saved.generate(5) if "generator" in expected else saved.predict(x)
+    with np.load(tmp_path / "found.npz") as found:
+        assert {*found} == {*expected}
+        for name, outputs in expected.items():
+            np.testing.assert_array_equal(found[name], outputs)
+
+
+@pytest.mark.parametrize("study", ["alternating"], indirect=True)
+def test_predictions_are_as_good_as_the_row_says(study: Path, saved: SavedModel) -> None:
+    row: Any = sweeper.open_results(study / "run").best(1).iloc[0]
+    data = prepare(sweeper.load_study(study / "study.toml"))
+    rows, targets = load_diabetes(return_X_y=True)
+    of_test = [int(np.argmin(np.abs(saved.features(rows) - x).sum(1))) for x in data.x_test]
+
+    squares = (saved.predict(rows[of_test]) - targets[of_test]) ** 2
+
+    assert np.mean(squares) == pytest.approx(row["test_loss_data"], rel=1e-5)
+    with pytest.raises(ValueError, match="no model here generates rows"):
+        saved.generate(3)
+
+
+@pytest.mark.parametrize("study", ["coupled"], indirect=True)
+def test_rows_are_generated_in_the_units_of_the_data(study: Path, saved: SavedModel) -> None:
+    """Of the noise that trials are measured with they are as far from the data as the row says."""
+    row: Any = sweeper.open_results(study / "run").best(1).iloc[0]
+    data = prepare(sweeper.load_study(study / "study.toml"))
+    with np.load(study / "rows.npz") as file:
+        x = file["x"]
+    scaled = np.concatenate([data.x_train, data.x_val, data.x_test])
+    slope = np.ptp(x, axis=0) / np.ptp(scaled, axis=0)
+    offset = x.mean(axis=0) - scaled.mean(axis=0) * slope
+    shared = jax.random.wrap_key_data(words(0, "latent of evaluation")[:2])
+    noise = jax.random.normal(jax.random.fold_in(shared, 0), (len(data.x_val), 2))
+    drawn = np.random.default_rng(7).standard_normal((40, 2)).astype(np.float32)
+
+    made, rows = (
+        jax.vmap(saved.model)(given)["generator"] * slope + offset for given in (noise, drawn)
+    )
+
+    ways = directions(0, 2)
+    apart = [wasserstein_distance(made @ w, (data.x_val * slope + offset) @ w) for w in ways]
+    assert np.mean(apart) == pytest.approx(row["final_val_sliced_wasserstein"], rel=1e-4)
+    np.testing.assert_allclose(saved.generate(40, seed=7), rows, rtol=1e-4)
+    with pytest.raises(ValueError, match="predict nothing together"):
+        saved.predict(x)
+
+
+def test_each_part_has_its_own_optimizer_and_state(saved: SavedModel) -> None:
+    parts = saved.model.parts
+    assert {*saved.optimizer} == {*saved.opt_state} == {*parts}
+    for name, part in parts.items():
+        arrays = eqx.filter(part, eqx.is_inexact_array)
+        gradients = jax.tree.map(lambda leaf: leaf * 0, arrays)
+        updates, _ = saved.optimizer[name].update(gradients, saved.opt_state[name], arrays)
+        fresh = saved.optimizer[name].init(arrays)
+        assert jax.tree.structure(updates) == jax.tree.structure(arrays)
+        assert jax.tree.structure(fresh) == jax.tree.structure(saved.opt_state[name])
+
+
+def test_trials_start_from_it_where_the_parts_are_the_same(study: Path) -> None:
+    start, told = study / "best.safetensors", list[Any]()
+    first = sweeper.open_results(study / "run")
+    metric = str(first.study["settings"]["study"]["metric"])
+
+    def values(directory: Path) -> np.ndarray:
+        metrics = sweeper.open_results(directory).metrics()
+        chosen = metrics[(metrics["metric"] == metric) & (metrics["epoch"] == 1)]
+        return chosen.sort_values("trial_number")["value"].to_numpy()
+
+    config = sweeper.load_study(study / "study.toml", [f"results.dir={study / 'more'}"])
+    sweeper.run(config, continue_from=start, observer=told.append)
+
+    assert not [event for event in told if hasattr(event, "message")]
+    best = first.best(1).iloc[0]["value"]
+    np.testing.assert_allclose(values(study / "more"), best, rtol=0.05)
+    assert np.ptp(values(study / "more")) < np.ptp(values(study / "run"))
+
+    part = "critic" if metric.endswith("wasserstein") else "b"
+    saved_width = sweeper.load_model(start).settings.model.parts[part].width
+    wider = f"model.{part}.width={saved_width + 1}"
+    for setting, expected in (
+        (
+            wider,
+            f"model.{part}.width: {saved_width + 1}, and the model in {start} has "
+            f"{saved_width}; write width = {saved_width}",
+        ),
+        (
+            f"search.model.{part}.depth={{type='int',low=1,high=2,name='depth'}}",
+            f"search.model.{part}.depth: trials with depth 2 cannot start from {start}, which has "
+            f"1; remove it, and write depth = 1 in [model.{part}]",
+        ),
+    ):
+        config = sweeper.load_study(study / "study.toml", [f"results.dir={study / 'no'}", setting])
+        with pytest.raises(StudyError) as refusal:
+            sweeper.run(config, continue_from=start)
+        assert str(refusal.value) == f"--set: {expected}"
