@@ -42,7 +42,8 @@ class Alternating(OfParts):
     So there lanes are in one epoch at a time (`has_clock`), and lengths part trials: a searched
     length costs a program for each of its values.
 
-    `phase` is the only one that is compiled in, where there is one program a phase.
+    `phase` is the only one that is compiled in, where there is one program a phase. Lanes side by
+    side may be of any age then: those that are in another phase wait for their own program.
     """
 
     traced: frozenset[str] = frozenset()

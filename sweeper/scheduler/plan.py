@@ -17,8 +17,8 @@ from sweeper.scheduler.parts_lattice import EXACT, PartsClass, Room, shown, size
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
-# what only a program with phases compiles in
-_PHASES = "train.cycle"
+# what says how phases are switched, where there are any
+_SWITCHING = "train.switching"
 # seconds an epoch and parameter, to order buckets of models that no cost model knows
 _UNKNOWN_S = 1e-7
 
@@ -186,11 +186,13 @@ def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bu
 def _together(members: Sequence[_Placed], most: int) -> Iterable[Sequence[_Placed]]:
     """The members of a class in parts of `most` at most.
 
-    Lanes side by side that depend on the epoch go through it together: those of one part have
-    trained equally long, for else they would wait for each other.
+    Lanes side by side whose program branches by the epoch go through it together: those of one
+    part have trained equally long, for else they would wait for each other. Where each phase has
+    a program they need not: lanes that are in one phase train together, however old they are.
     """
     program = members[0].program
-    has_clock = program.lane_loop == "vmap" and _PHASES in json.loads(program.settings)
+    is_vmap = program.lane_loop == "vmap"
+    has_clock = is_vmap and json.loads(program.settings).get(_SWITCHING) == "cond"
     ages = Counter(member.trial.epochs_done * has_clock for member in members)
     for age in sorted(ages, reverse=True):
         some = [member for member in members if member.trial.epochs_done * has_clock == age]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import LiveTrial, Plan, Policy, plan
@@ -152,3 +153,25 @@ def test_the_longest_buckets_come_first() -> None:
     found = plan(live, (), structure_of, POLICY)
 
     assert [bucket.numbers for bucket in found.buckets] == [(2, 3), (4, 5), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("lane_loop", "switching", "expected"),
+    [
+        ("vmap", "cond", [(0, 2), (1,)]),
+        ("vmap", "flag", [(0, 1, 2)]),
+        ("map", "cond", [(0, 1, 2)]),
+    ],
+)
+def test_trials_of_different_ages_are_apart_only_where_they_would_wait(
+    lane_loop: LaneLoop, switching: str, expected: list[tuple[int, ...]]
+) -> None:
+    def phased(spec: TrialSpec) -> Structure:
+        return Structure("s", json.dumps({"train.switching": switching}), 16)
+
+    live = [trial(number, 16, done=done) for number, done in enumerate((5, 0, 5))]
+
+    found = plan(live, (), phased, replace(POLICY, lane_loop=lane_loop))
+
+    (buckets,) = lanes(found).values()
+    assert buckets == expected
