@@ -14,6 +14,7 @@ import pytest
 import sklearn
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis
+from hypothesis.strategies import SearchStrategy
 
 from sweeper import api
 from sweeper.config import parse
@@ -22,6 +23,8 @@ from sweeper.errors import SweeperError
 from tests.config.schema_checker import faults
 from tests.generated.breakage import Breakage, Broken
 from tests.generated.files import write_files
+from tests.generated.frames import Study
+from tests.generated.parts import games, turns
 from tests.generated.studies import studies
 from tests.generated.ways import BREAKAGES
 from tests.generated.writing import Lines, written
@@ -58,12 +61,12 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         jax.config.update(name, value)
 
 
-def plan_all(path: Path, count: int) -> None:
+def plan_all(path: Path, of: SearchStrategy[Study], count: int) -> None:
     """Validate and plan so many studies."""
     planned = 0
 
     @some(count)
-    @given(studies().flatmap(written))
+    @given(of.flatmap(written))
     def each(file: tuple[str, Lines]) -> None:
         nonlocal planned
         text, _ = file
@@ -104,8 +107,11 @@ def refuse_all(path: Path, breakage: Breakage, count: int) -> None:
     assert refused >= count
 
 
-def test_valid_studies_are_planned(here: Path) -> None:
-    plan_all(here, 40)
+@pytest.mark.parametrize(("of", "count"), [(studies, 40), (turns, 10), (games, 10)])
+def test_valid_studies_are_planned(
+    of: Callable[[], SearchStrategy[Study]], count: int, here: Path
+) -> None:
+    plan_all(here, of(), count)
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
@@ -115,8 +121,11 @@ def test_a_broken_study_is_refused_at_its_line(here: Path, breakage: Breakage) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_two_thousand_valid_studies_are_planned(here: Path) -> None:
-    plan_all(here, 2000)
+@pytest.mark.parametrize(("of", "count"), [(studies, 2000), (turns, 500), (games, 500)])
+def test_three_thousand_valid_studies_are_planned(
+    of: Callable[[], SearchStrategy[Study]], count: int, here: Path
+) -> None:
+    plan_all(here, of(), count)
 
 
 @pytest.mark.slow

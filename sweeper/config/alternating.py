@@ -212,13 +212,13 @@ def _unfit_phase(
     if loss is None:
         found = f"no loss '{phase.loss}'"
         yield Fault(f"{key}.loss", found, f"the losses are {', '.join(losses)}")
+    seen = frozenset[str]() if loss is None else upstream(loss.of, inputs)
+    is_known = loss is not None and seen <= inputs.keys()
     for part in phase.trains:
         if part not in inputs:
             yield unknown_part(f"{key}.trains", part, [*inputs])
-        elif loss is not None and loss.of in inputs and part not in upstream(loss.of, inputs):
-            reached = ", ".join(
-                name for name in in_order(inputs) if name in upstream(loss.of, inputs)
-            )
+        elif is_known and part not in seen:
+            reached = ", ".join(name for name in in_order(inputs) if name in seen)
             found = f"the loss {phase.loss} does not depend on '{part}'"
             yield Fault(f"{key}.trains", found, f"write some of {reached}")
 

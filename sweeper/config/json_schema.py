@@ -99,11 +99,14 @@ def _form(name: str, kind: type[Table]) -> Schema:
 
 def _searchable(kind: type[Table], schema: Schema, by: str | None = None) -> Schema:
     """The schema of a table, and of those in it, that requires what cannot be searched alone."""
-    tables = {setting: table_in(field.annotation) for setting, field in kind.model_fields.items()}
-    properties = {
-        setting: inner if (table := tables.get(setting)) is None else _searchable(table, inner)
-        for setting, inner in schema["properties"].items()
-    }
+    properties = dict(schema["properties"])
+    for setting, field in kind.model_fields.items():
+        table, each = table_in(field.annotation), named_in(field.annotation)
+        if table is not None:
+            properties[setting] = _searchable(table, properties[setting])
+        elif each is not None:
+            one = _searchable(each, properties[setting]["additionalProperties"])
+            properties[setting] = {**properties[setting], "additionalProperties": one}
     required = [key for key in schema.get("required", ()) if is_fixed(kind, key) and key != by]
     rest = {key: value for key, value in schema.items() if key != "required"}
     return {**rest, "properties": properties, **({"required": required} if required else {})}

@@ -94,7 +94,8 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     if name == "model" and has_parts(own):
         return _parts(own)
     if name == "optimizer" and has_parts(raw.get("model")) and has_several(own):
-        recipe, faults = optimizers_recipe(own, list(raw["model"]))
+        parts = [part for part, table in raw["model"].items() if is_table(table)]
+        recipe, faults = optimizers_recipe(own, parts)
         return (None if faults else recipe.made()), faults
     kind = TABLES[name]
     if not isinstance(kind, Variants):

@@ -44,16 +44,14 @@ def studies(
     frame = draw(fit.filter(lambda frame: optimizers is None or frame.optimizer in optimizers))
     study: Study = {
         "version": 1,
-        "study": draw(settings(form_of(TABLES["study"]), "study", but=_BY_HAND["study"])),
         "data": draw(data_tables(frame)),
         "model": draw(model_tables(frame)),
         "optimizer": draw(settings(form_of(frame.optimizer), "optimizer", but=("schedule",))),
         "train": draw(train_tables(frame)),
+        **draw(rest_of_study()),
     }
-    for name in ("schedule", "execution", "results"):
-        study[name] = draw(settings(form_of(TABLES[name]), name))
     draw(_as_one_trial(study, frame) if is_trial else _as_several(study, frame, sampler))
-    _fit_execution(study)
+    fit_execution(study)
     if "time" in study["data"].get("split", ()):
         study["study"].pop("folds", None)
     return {name: table for name, table in study.items() if table != {}}
@@ -63,6 +61,16 @@ _BY_HAND = {
     "study": ("metric", "direction", "constraints", "enqueue", "sampler", "pruner"),
     "train": ("loss", "task", "metrics", "label_smoothing", "huber_delta", "early_stop"),
 }
+
+
+@st.composite
+def rest_of_study(draw: Draw) -> Study:
+    """The tables that do not depend on the others."""
+    but = {"study": _BY_HAND["study"]}
+    return {
+        name: draw(settings(form_of(TABLES[name]), name, but=but.get(name, ())))
+        for name in ("study", "schedule", "execution", "results")
+    }
 
 
 @st.composite
@@ -102,7 +110,7 @@ def _may_be_a_trial(frame: Frame) -> bool:
 @st.composite
 def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
     """A file that runs one trial again."""
-    _objectives(draw, study, frame)
+    write_objectives(draw, study, frame)
     study["study"]["n_trials"] = 1
     write_schedule(draw, study, draw(schedule_names(study, frame))[:1])
     model, train, optimizer = study["model"], study["train"], study["optimizer"]
@@ -140,7 +148,7 @@ def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
 @st.composite
 def _as_several(draw: Draw, study: Study, frame: Frame, name: str | None) -> None:
     """A study of several trials: what it searches, how, and for what."""
-    _objectives(draw, study, frame)
+    write_objectives(draw, study, frame)
     n_objectives = 1 if isinstance(study["study"]["metric"], str) else len(study["study"]["metric"])
     sampler = draw(samplers(n_objectives)) if name is None else {"name": name}
     pruner = draw(pruners(study)) if n_objectives == 1 else {"name": "none"}
@@ -156,7 +164,8 @@ def _as_several(draw: Draw, study: Study, frame: Frame, name: str | None) -> Non
         study["study"]["enqueue"] = draw(queues(search))
 
 
-def _objectives(draw: Draw, study: Study, frame: Frame) -> None:
+def write_objectives(draw: Draw, study: Study, frame: Frame) -> None:
+    """What a study searches for."""
     known = [*frame.reported, "n_parameters"]
     metrics = draw(some(known, 3, 1))
     ways = [draw(st.sampled_from(["minimize", "maximize"])) for _ in metrics]
@@ -173,7 +182,8 @@ def _objectives(draw: Draw, study: Study, frame: Frame) -> None:
         ]
 
 
-def _fit_execution(study: Study) -> None:
+def fit_execution(study: Study) -> None:
+    """Take out of `[execution]` what does not go with the other tables."""
     execution = study["execution"]
     if execution.get("workers") == 0 and (
         execution.get("threads") == 0 or execution.get("strategy") == "process"

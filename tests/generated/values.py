@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from sweeper.config.settings import general
 from sweeper.config.table import Table
 
 Schema = Mapping[str, Any]
@@ -63,8 +64,9 @@ def values(form: Schema, key: str) -> st.SearchStrategy[Any]:
     """Values of the setting `key` that its form allows."""
     if "const" in form:
         return st.just(form["const"])
-    if key in _OWN and "enum" not in form:
-        return _OWN[key]
+    own = key if key in _OWN else general(key)
+    if own in _OWN and "enum" not in form:
+        return _OWN[own]
     if "enum" in form:
         return st.sampled_from(form["enum"])
     if "anyOf" in form:
