@@ -12,17 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.models.network import Network
-from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.epochs import begun, has_ended, remembered, stepped
+from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.leaves import Leaves, parameters_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import plain_optimizer
 from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, State, measured
+from sweeper.programs.tabled import Tabled
 from sweeper.randomness import generator, words
 from sweeper.user_code import load_function
 
@@ -69,24 +69,14 @@ class UserProgram(Protocol):
 
 
 @dataclass(frozen=True)
-class Own:
+class Own(Tabled):
     """Trains as a class of the user's says; see `Program` and, for the class, `UserProgram`.
 
     The state of a lane holds the arrays of the model one by one, as the user's functions take and
     give them; nothing is padded, for a program may look at whatever it likes.
     """
 
-    settings: Settings
-    data: DataSpec
     network: Network
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return self.settings.train.metric_names
-
-    @property
-    def test_metrics(self) -> tuple[str, ...]:
-        return self.settings.train.test_metric_names if self.data.has_test else ()
 
     def abstract(self) -> State:
         return self._abstract
@@ -165,27 +155,6 @@ class Own:
         """What the user's `evaluate` gives."""
         model = self.model(replace(state, model=measured(state)))
         return self._program(lane).evaluate(model, data)
-
-    @property
-    def has_clock(self) -> bool:
-        return False
-
-    @property
-    def phases(self) -> tuple[str, ...]:
-        return ()
-
-    def in_phase(self, name: str) -> Own:
-        raise AssertionError("there are no phases")
-
-    @property
-    def ends_early(self) -> bool:
-        return self.settings.stops is not None
-
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
-        return remembered(self.settings, self.metrics, state, row, lane)
-
-    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
-        return has_ended(state, lane)
 
     def _program(self, lane: Lane) -> UserProgram:
         """The user's program with the numbers of a lane."""
