@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from sweeper.config import StudyConfig
+from sweeper.data.blocks import blocks
 from sweeper.data.dataset import Dataset
-
-_SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler}
+from sweeper.data.features import SCALERS
 
 
 def with_folds(
@@ -37,7 +36,7 @@ def with_folds(
         fold_of = _fold_of(config, data, count)
     else:
         fold_of = grouped_folds(config, groups, count)
-    scaling = [_scaling(config, data.x_train[fold_of != fold], scaled) for fold in range(count)]
+    scaling = [_scaling(config, data.x_train, fold_of != fold, scaled) for fold in range(count)]
     scale, shift = (np.stack(by).astype(data.x_train.dtype) for by in zip(*scaling, strict=True))
     return replace(data, fold_of=fold_of, fold_scale=scale, fold_shift=shift)
 
@@ -63,13 +62,16 @@ def _numbered(folds: Iterable[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32
 
 
 def _scaling(
-    config: StudyConfig, x: NDArray[Any], scaled: NDArray[np.bool_]
+    config: StudyConfig, x: NDArray[Any], rows: NDArray[np.bool_], scaled: NDArray[np.bool_]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What features are multiplied by, and what is added then, to be scaled by the rows `x`."""
+    """What features are multiplied by, and what is added then, to be scaled by these `rows`."""
     scale, shift = np.ones(x.shape[1]), np.zeros(x.shape[1])
-    if config.data.scale in _SCALERS and scaled.any():
-        scaler: Any = _SCALERS[config.data.scale]().fit(x[:, scaled].astype(np.float64))
+    features = np.flatnonzero(scaled) if config.data.scale in SCALERS else np.empty(0, np.intp)
+    for block in blocks(len(x), len(features)):
+        own = features[block]
+        scaler: Any = SCALERS[config.data.scale]()
+        scaler.fit(np.asarray(x[:, own][rows], np.float64, order="F"))
         # scalers map in a straight line, so two points tell all of it
-        ends = scaler.transform(np.stack([np.zeros(scaled.sum()), np.ones(scaled.sum())]))
-        scale[scaled], shift[scaled] = ends[1] - ends[0], ends[0]
+        ends = scaler.transform(np.stack([np.zeros(len(own)), np.ones(len(own))]))
+        scale[own], shift[own] = ends[1] - ends[0], ends[0]
     return scale, shift

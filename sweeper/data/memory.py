@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +15,12 @@ _CONTAINER = Path("/sys/fs/cgroup/memory.max")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def check_host(config: StudyConfig, data_bytes: int) -> None:
+def check_host(
+    config: StudyConfig, data_bytes: int, why: str = "", mends: Sequence[str] = ()
+) -> None:
     """Refuse data that take more than this machine's memory times `memory_fraction`.
+
+    `why` tells when and of what, `mends` other ways than those that always are.
 
     Raises:
         DataError: with both numbers.
@@ -23,21 +28,26 @@ def check_host(config: StudyConfig, data_bytes: int) -> None:
     memory = physical_bytes()
     if memory is not None:
         share = int(memory * config.execution.memory_fraction)
-        check_share(config, data_bytes, share, "of this machine's memory")
+        check_share(config, data_bytes, share, "of this machine's memory", why, mends)
 
 
 def check_share(
-    config: StudyConfig, data_bytes: int, share_bytes: int, whose: str, mend: str = ""
+    config: StudyConfig,
+    data_bytes: int,
+    share_bytes: int,
+    whose: str,
+    why: str = "",
+    mends: Sequence[str] = (),
 ) -> None:
     """Refuse data that take more than a share of memory; `whose` tells where it comes from.
 
-    `mend` is another way to enlarge it than those that always are.
+    `why` and `mends` are as in `check_host`.
 
     Raises:
         DataError: with both numbers.
     """
     if data_bytes > share_bytes:
-        raise DataError(_too_large(config, data_bytes, share_bytes, whose, mend))
+        raise DataError(_too_large(config, data_bytes, share_bytes, whose, why, mends))
 
 
 def physical_bytes() -> int | None:
@@ -51,11 +61,17 @@ def physical_bytes() -> int | None:
 
 
 def _too_large(
-    config: StudyConfig, data_bytes: int, share_bytes: int, whose: str, mend: str
+    config: StudyConfig,
+    data_bytes: int,
+    share_bytes: int,
+    whose: str,
+    why: str,
+    mends: Sequence[str],
 ) -> Problem:
-    found = f"the data take {_size(data_bytes)}, and the share {whose} is {_size(share_bytes)}"
-    larger = " or ".join(filter(None, ("a larger execution.memory_fraction", mend)))
-    return config.problem("data", found, f"drop columns or rows, or write {larger}")
+    take = f"the data take {_size(data_bytes)}{why and ' '}{why}"
+    found = f"{take}, and the share {whose} is {_size(share_bytes)}"
+    every = (*mends, "drop columns or rows", "write a larger execution.memory_fraction")
+    return config.problem("data", found, f"{', '.join(every[:-1])}, or {every[-1]}")
 
 
 def _size(count: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,6 +13,10 @@ from sweeper.data.files import find_files
 from sweeper.data.naming import listed
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
+
+# each column is freed as it is taken over, and the file is not held beside them: without these
+# reading takes three times what the rows take
+_IN_PLACE: Any = {"split_blocks": True, "self_destruct": True}
 
 
 def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
@@ -44,7 +49,7 @@ def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFr
 
 def _read(config: StudyConfig, path: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path)
+        return pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
     except (OSError, ValueError, TypeError, NotImplementedError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         found = f"{path.name} cannot be read as Parquet: {reason}"

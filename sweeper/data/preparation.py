@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from sweeper.config import StudyConfig
 from sweeper.data import sources
 from sweeper.data.checks import problems
 from sweeper.data.dataset import Dataset
-from sweeper.data.encode import encode, encoded_width, scaled_features
+from sweeper.data.encode import encode, scaled_features
+from sweeper.data.features import categories_of
 from sweeper.data.folds import with_folds
-from sweeper.data.memory import check_host
 from sweeper.data.raw import RawData
+from sweeper.data.room import check_room
 from sweeper.data.split import Parts, groups_of, split
 from sweeper.errors import DataError, Problem
 
@@ -29,10 +28,9 @@ def prepare(config: StudyConfig) -> Dataset:
     _refuse(problems(config, raw))
     parts = split(config, raw)
     _refuse(_untrained(config, raw, parts))
-    # rows of one-hot columns may be many times what was read
-    size = np.dtype(config.execution.precision).itemsize
-    check_host(config, len(raw.frame) * encoded_width(config, raw, parts) * size)
-    data, groups = encode(config, raw, parts), groups_of(config, raw)
+    categories = categories_of(config, raw, parts)
+    check_room(config, raw, categories)
+    data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
     of_training = None if groups is None else groups[parts.train]
     return with_folds(config, data, scaled_features(config, raw, data), of_training)
 
@@ -46,8 +44,9 @@ def _untrained(config: StudyConfig, raw: RawData, parts: Parts) -> Iterator[Prob
     """Columns that are missing in every training row, so that there is nothing to fill gaps by."""
     # else a missing category is one of its own
     every = config.data.impute == "most_frequent"
-    filled = [name for name in raw.features if every or not raw.is_category(name)]
-    counts = raw.frame[filled].iloc[parts.train].count()
-    for name in counts.index[counts == 0]:
+    for name in raw.features:
+        is_filled = every or not raw.is_category(name)
+        if not is_filled or raw.frame[name].iloc[parts.train].count():
+            continue
         found = f"column '{name}' of {raw.name} has no value in the training part"
         yield config.problem(raw.key, found, "add rows, or leave the column out")

@@ -138,7 +138,7 @@ class Transform:
             return np.concatenate(
                 [places[:, None] == np.arange(len(one.values)) for one, places in every], axis=1
             ).astype(np.float64)
-        x = np.stack([_ordinal(one, places) for one, places in every], axis=1)
+        x = np.stack([ordinal(one, places) for one, places in every], axis=1)
         return x if self.place_scaling is None else self.place_scaling.of(x)
 
 
@@ -161,7 +161,8 @@ def _values(column: Any) -> list[Any]:
     return [None if value is None or value != value else value for value in values]
 
 
-def _ordinal(one: Category, places: NDArray[np.int64]) -> NDArray[np.float64]:
+def ordinal(one: Category, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The places as numbers; a missing value is `MISSING`, wherever it stands among the others."""
     if None not in one.values:
         return places.astype(np.float64)
     return np.where(places == one.values.index(None), MISSING, places).astype(np.float64)

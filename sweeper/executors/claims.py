@@ -8,7 +8,7 @@ import jax
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.memory import check_share, physical_bytes
+from sweeper.data.memory import check_host, check_share, physical_bytes
 from sweeper.executors.compiling import configure_jax
 from sweeper.executors.devices import visible_gpus
 from sweeper.executors.memory import (
@@ -63,13 +63,15 @@ def check_fits(config: StudyConfig, data: Dataset) -> None:
     """Refuse data that are larger than the share of whoever trains on them.
 
     That of this process is what the device grants it. Where the device does not tell, its memory
-    is this machine's, and that has been asked already.
+    is this machine's, which then holds what was prepared and what the device has of it.
 
     Raises:
         DataError: with both numbers.
     """
     granted = _granted_bytes()
-    if granted is not None and n_threads(config):
+    if n_threads(config) and granted is None:
+        check_host(config, 2 * data.nbytes, "as they were prepared and as they are trained on")
+    elif n_threads(config) and granted is not None:
         check_share(config, data.nbytes, granted, "of the device that this process has")
     if config.execution.strategy == "process" or not n_threads(config):
         check_fits_workers(config, data)
@@ -93,7 +95,9 @@ def check_fits_workers(config: StudyConfig, data: Dataset) -> None:
             f"each of {workers} workers has" if workers > 1 else "a worker has"
         )
         share_bytes = int(whole_bytes * shares_of(config).worker)
-        check_share(config, data.nbytes, share_bytes, whose, "fewer execution.workers")
+        check_share(
+            config, data.nbytes, share_bytes, whose, mends=["write fewer execution.workers"]
+        )
 
 
 def _granted_bytes() -> int | None:

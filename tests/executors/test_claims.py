@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from sweeper.config import StudyConfig, parse
+from sweeper.data.dataset import Dataset
 from sweeper.data.memory import physical_bytes
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError
@@ -19,11 +21,17 @@ from tests.round_machine import STUDY
 AUTO = ("execution.threads=1", "execution.workers=2")
 
 
+@cache
+def prepared() -> Dataset:
+    """The data, with all the memory that there is: preparing them takes some, too."""
+    return prepare(parse(STUDY, Path("study.toml"), []))
+
+
 def study(times_the_data: float, *settings: str) -> StudyConfig:
     """A study whose processes may have so many times the memory that its data take."""
     memory = physical_bytes()
     assert memory is not None
-    fraction = times_the_data * prepare(parse(STUDY, Path("study.toml"), [])).nbytes / memory
+    fraction = times_the_data * prepared().nbytes / memory
     overrides = [f"execution.memory_fraction={fraction}", *settings]
     return parse(STUDY, Path("study.toml"), overrides)
 
@@ -46,7 +54,7 @@ def test_data_fit_in_the_share_of_each_worker_that_trains(
     times: float, settings: tuple[str, ...], fit: bool
 ) -> None:
     config = study(times, *settings)
-    data = prepare(config)
+    data = prepared()
     if fit:
         check_fits(config, data)
         return
@@ -58,14 +66,26 @@ def test_data_fit_in_the_share_of_each_worker_that_trains(
     share = int(memory * shares_of(config).worker)
     assert str(refused.value) == (
         f"study.toml:8: data: the data take {_kib(data.nbytes)}, and the share of this machine's "
-        f"memory that each of 2 workers has is {_kib(share)}; drop columns or rows, or write a "
-        "larger execution.memory_fraction or fewer execution.workers"
+        f"memory that each of 2 workers has is {_kib(share)}; write fewer execution.workers, drop "
+        "columns or rows, or write a larger execution.memory_fraction"
+    )
+
+
+def test_data_lie_in_memory_twice_where_the_device_is_the_machine() -> None:
+    data = prepared()
+    check_fits(study(2.1, "execution.strategy=exact", *AUTO), data)
+    with pytest.raises(DataError) as refused:
+        check_fits(study(1.9, "execution.strategy=exact", *AUTO), data)
+
+    assert str(refused.value).startswith(
+        f"study.toml:8: data: the data take {_kib(2 * data.nbytes)} as they were prepared and as "
+        "they are trained on, and the share of this machine's memory is "
     )
 
 
 def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path: Path) -> None:
     config = study(3.9, *AUTO)
-    data = prepare(config)
+    data = prepared()
     check_fits(config, data)  # no trial has to go to a worker, but one may
     run_dir = RunDir(tmp_path)
     run_dir.make()

@@ -1,0 +1,219 @@
+"""Features as a model takes them in: filled, encoded and scaled as the training part says.
+
+They are written a few columns at a time into the arrays that trials train on: beside these and the
+rows as they were read nothing large is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from sweeper.config import StudyConfig
+from sweeper.config.data_values import Constant
+from sweeper.data.blocks import blocks
+from sweeper.data.raw import RawData
+from sweeper.data.split import Parts, Rows
+from sweeper.data.transform import Category, Scaling, Transform, ordinal
+
+SCALERS: dict[str, type[Any]] = {"standard": StandardScaler, "minmax": MinMaxScaler}
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of the three parts, each shaped (rows, features), and how they came to be."""
+
+    train: NDArray[Any]
+    val: NDArray[Any]
+    test: NDArray[Any]
+    names: tuple[str, ...]
+    transform: Transform
+
+
+def categories_of(config: StudyConfig, raw: RawData, parts: Parts) -> tuple[Category, ...]:
+    """The columns that are encoded value by value, with the values of their training rows."""
+    names = [name for name in raw.features if raw.is_category(name)]
+    is_filled = config.data.impute == "most_frequent"
+    return tuple(_category(name, raw.frame[name].iloc[parts.train], is_filled) for name in names)
+
+
+def numbers_of(raw: RawData) -> list[str]:
+    """The columns that are numbers; they become the first features."""
+    return [name for name in raw.features if not raw.is_category(name)]
+
+
+def feature_names(
+    config: StudyConfig, raw: RawData, categories: Sequence[Category]
+) -> tuple[str, ...]:
+    """The name of each feature: numbers come first, then the rest."""
+    return (*numbers_of(raw), *(name for one in categories for name in _names(config, one)))
+
+
+def features(
+    config: StudyConfig, raw: RawData, parts: Parts, categories: Sequence[Category]
+) -> Features:
+    """All rows as a model sees them; `categories` are those of these parts."""
+    names = feature_names(config, raw, categories)
+    numbers = numbers_of(raw)
+    written = _Written(config, parts, len(names))
+    fills, scalers = _write_numbers(config, raw, numbers, written)
+    place_scalers: list[Any] = []
+    if config.data.categorical == "onehot":
+        _write_one_hot(raw, categories, written, len(numbers))
+    else:
+        place_scalers = _write_places(config, raw, categories, written, len(numbers))
+    transform = Transform(
+        columns=tuple(raw.features),
+        numbers=tuple(numbers),
+        fills=fills,
+        scaling=_scaled_by(scalers),
+        categories=tuple(categories),
+        one_hot=config.data.categorical == "onehot",
+        place_scaling=_scaled_by(place_scalers),
+        classes=(),
+    )
+    return Features(*written.parts, names, transform)
+
+
+class _Written:
+    """The arrays of the three parts, which columns are written into."""
+
+    def __init__(self, config: StudyConfig, parts: Parts, width: int) -> None:
+        self.rows: tuple[Rows, ...] = (parts.train, parts.val, parts.test)
+        self.parts: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] = (
+            np.zeros((len(parts.train), width), config.execution.precision),
+            np.zeros((len(parts.val), width), config.execution.precision),
+            np.zeros((len(parts.test), width), config.execution.precision),
+        )
+
+    def write(self, first: int, columns: NDArray[np.float64]) -> None:
+        """Write columns of every row of the data, from feature `first` on."""
+        for rows, part in zip(self.rows, self.parts, strict=True):
+            part[:, first : first + columns.shape[1]] = columns[rows]
+
+    def mark(self, first: int, places: NDArray[np.int64]) -> None:
+        """Write 1 at the place of each row, from feature `first` on; none where it is below 0."""
+        for rows, part in zip(self.rows, self.parts, strict=True):
+            known = np.flatnonzero(places[rows] >= 0)
+            part[known, first + places[rows][known]] = 1
+
+
+def _category(name: str, training: pd.Series[Any], is_filled: bool) -> Category:
+    codes, values = pd.factorize(training)
+    known: list[Any] = values.tolist()
+    gaps, *counts = np.bincount(codes + 1, minlength=len(known) + 1).tolist()
+    if is_filled:  # of the most frequent the least, as scikit-learn's SimpleImputer
+        often = (value for value, count in zip(known, counts, strict=True) if count == max(counts))
+        return Category(name, tuple(sorted(known)), min(often))
+    # a missing value is a category of its own
+    return Category(name, (*sorted(known), *((None,) if gaps else ())))
+
+
+def _names(config: StudyConfig, category: Category) -> Iterator[str]:
+    if config.data.categorical != "onehot":
+        yield category.name
+        return
+    for value in category.values:
+        yield f"{category.name}_{'nan' if value is None else value}"
+
+
+def _write_numbers(
+    config: StudyConfig, raw: RawData, names: list[str], written: _Written
+) -> tuple[tuple[float, ...], list[Any]]:
+    """What gaps were filled with, and the scalers of the columns, a scaler a block."""
+    fills: list[float] = []
+    scalers: list[Any] = []
+    for block in blocks(len(raw.frame), len(names)):
+        columns = np.empty((len(raw.frame), block.stop - block.start), order="F")
+        for place, name in enumerate(names[block]):
+            columns[:, place] = raw.frame[name]
+        for imputer in _imputers(config):
+            columns = _through(imputer, columns, written.rows[0], "F")
+            fills += imputer.statistics_.tolist()
+        columns = _scaled(config, columns, written.rows[0], "F", scalers)
+        written.write(block.start, columns)
+    return tuple(fills), scalers
+
+
+def _write_one_hot(
+    raw: RawData, categories: Sequence[Category], written: _Written, first: int
+) -> None:
+    for one in categories:
+        # a value that no training row has becomes a row of zeros
+        written.mark(first, _places(raw, one))
+        first += len(one.values)
+
+
+def _write_places(
+    config: StudyConfig,
+    raw: RawData,
+    categories: Sequence[Category],
+    written: _Written,
+    first: int,
+) -> list[Any]:
+    """The scalers of the columns, a scaler a block."""
+    scalers: list[Any] = []
+    for block in blocks(len(raw.frame), len(categories)):
+        columns = np.stack([ordinal(one, _places(raw, one)) for one in categories[block]], axis=1)
+        columns = _scaled(config, columns, written.rows[0], "C", scalers)
+        written.write(first + block.start, columns)
+    return scalers
+
+
+def _places(raw: RawData, category: Category) -> NDArray[np.int64]:
+    """The place of each row's value among those of the category."""
+    codes, values = pd.factorize(raw.frame[category.name])
+    # the code of a missing one is -1
+    return category.places([*values.tolist(), None])[codes]
+
+
+def _scaled(
+    config: StudyConfig,
+    columns: NDArray[np.float64],
+    rows: Rows,
+    order: Literal["C", "F"],
+    scalers: list[Any],
+) -> NDArray[np.float64]:
+    """The columns as a new one of the `scalers` has them; as they are without scaling."""
+    if config.data.scale not in SCALERS:
+        return columns
+    scalers.append(SCALERS[config.data.scale]())
+    return _through(scalers[-1], columns, rows, order)
+
+
+def _through(
+    transformer: Any, columns: NDArray[np.float64], rows: Rows, order: Literal["C", "F"]
+) -> NDArray[np.float64]:
+    """The columns, transformed as these `rows` of them ask for.
+
+    The order in memory is the one in which scikit-learn sees such columns where it is given all of
+    them at once: it decides on the last bit of a sum.
+    """
+    transformer.fit(np.asarray(columns[rows], order=order))
+    return transformer.transform(columns)
+
+
+def _imputers(config: StudyConfig) -> list[Any]:
+    match config.data.impute:
+        case "none":
+            return []
+        case Constant(constant=number):
+            return [SimpleImputer(strategy="constant", fill_value=number)]
+        case method:
+            return [SimpleImputer(strategy=method)]
+
+
+def _scaled_by(scalers: Sequence[Any]) -> Scaling | None:
+    if not scalers:
+        return None
+    to_range = isinstance(scalers[0], MinMaxScaler)
+    shifts = [scaler.min_ if to_range else scaler.mean_ for scaler in scalers]
+    scales = [scaler.scale_ for scaler in scalers]
+    return Scaling(to_range, tuple(np.hstack(scales).tolist()), tuple(np.hstack(shifts).tolist()))
