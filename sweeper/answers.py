@@ -29,6 +29,13 @@ def pairs(facts: Mapping[str, object]) -> Table:
     return table
 
 
+def checked(facts: Mapping[str, Any]) -> Table:
+    """A study that can start; a line a warning, if there are any."""
+    known = {name: value for name, value in facts.items() if name != "warnings"}
+    told = {"warnings": "\n".join(facts["warnings"])} if facts["warnings"] else {}
+    return pairs({**known, **told})
+
+
 def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]]) -> Table:
     """A titled table of `records`, columns of numbers to the right."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sweeper import session
 from sweeper.config import StudyConfig
-from sweeper.config.doubts import doubtful_direction
+from sweeper.config.doubts import doubts
 from sweeper.config.optimizers import decays_of
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.ahead import preparing
@@ -47,7 +47,7 @@ class Checked:
     features: int
     outputs: int
     run_dir: str
-    warning: str | None
+    warnings: tuple[str, ...]
 
 
 def check(config: StudyConfig) -> Checked:
@@ -72,7 +72,7 @@ def check(config: StudyConfig) -> Checked:
         features=data.n_features,
         outputs=data.out_size,
         run_dir=str(config.run_dir.absolute()),
-        warning=doubtful_direction(config),
+        warnings=doubts(config),
     )
 
 

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from sweeper.config import StudyConfig
-from sweeper.config.doubts import doubtful_direction
+from sweeper.config.doubts import doubts
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.claims import n_devices
@@ -52,7 +52,7 @@ class StudyRun:
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
-        if doubt := doubtful_direction(config):
+        for doubt in doubts(config):
             observer(Warned(doubt))
 
     def to_the_end(self, stop: threading.Event) -> Status:

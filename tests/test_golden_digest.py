@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -68,6 +67,7 @@ GOALS = {
         *CONDITIONAL,
         *EARLY,
     ),
+    "cmaes and median": ("study.sampler={name='cmaes',popsize=4}",),
 }
 MORE_GOALS = {
     "qmc and hyperband": (
@@ -79,8 +79,6 @@ MORE_GOALS = {
         "study.pruner={name='asha',reduction_factor=2}",
     ),
 }
-if find_spec("cmaes"):
-    MORE_GOALS["cmaes and median"] = ("study.sampler={name='cmaes',popsize=3}",)
 
 
 @dataclass(frozen=True)

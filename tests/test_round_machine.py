@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,9 +18,8 @@ SAMPLERS = {
     "qmc": "name='qmc',scramble=true",
     "nsgaii": "name='nsgaii',population_size=3",
     "own": "name='tests.round_machine:Remembering',step=2",
+    "cmaes": "name='cmaes',popsize=4",
 }
-if find_spec("cmaes"):
-    SAMPLERS["cmaes"] = "name='cmaes',popsize=3"
 PRUNERS = {
     "none": "name='none'",
     "median": "name='median',n_startup_trials=2",

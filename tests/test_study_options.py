@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import sys
 
 import pytest
 
@@ -23,6 +23,7 @@ from tests.round_machine import study as config
         ("study.pruner={name='asha',reduction_factor=2.5}", "2.5 does not fit"),
         ("study.pruner={name='median',n_startup_trials=true}", "True does not fit"),
         ("study.sampler={name='qmc',qmc_type='lhs'}", "write one of 'sobol', 'halton'"),
+        ("study.sampler={name='cmaes',popsize=3}", "3 does not fit; write a whole number of 4"),
         ("study.sampler={name='nsgaii',crossover_prob=2}", "write a number of 0 or more, 1 at"),
         ("study.sampler={name='tpe',group=true,multivariate=false}", "remove one of the two"),
         ("study.pruner.name=percentile", "study.pruner.percentile: missing; write percentile ="),
@@ -62,18 +63,20 @@ def test_an_option_that_does_not_fit_is_refused(override: str, message: str) -> 
 
 @pytest.mark.parametrize(("sampler", "package"), [("cmaes", "cmaes"), ("gp", "torch")])
 def test_a_package_that_is_not_installed_is_named_with_its_command(
-    sampler: str, package: str
+    sampler: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = config([f"study.sampler.name={sampler}"])
-    if find_spec(package):
-        options.check(asked)
-        return
+    monkeypatch.setitem(sys.modules, package, None)  # what is None there cannot be found
     with pytest.raises(StudyError) as refused:
         options.check(asked)
     assert str(refused.value) == (
         f"--set: study.sampler.name: the sampler '{sampler}' needs the package {package}, which "
         f"is not installed; run `python -m pip install {package}`"
     )
+
+
+def test_the_package_of_a_sampler_that_is_there_is_taken() -> None:
+    options.check(config(["study.sampler={name='cmaes',popsize=4,with_margin=true}"]))
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,7 @@ def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = Fa
     if as_json:
         print_json(checked)
     else:
-        facts = {name: value for name, value in checked.items() if value is not None}
-        print_shown(answers.pairs({"study_file": study, **facts}))
+        print_shown(answers.checked({"study_file": study, **checked}))
 
 
 def plan(

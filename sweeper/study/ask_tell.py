@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,7 +95,10 @@ class Study:
     def tell(self, number: int, state: TrialState, values: Sequence[float]) -> None:
         """End trial `number`; `values` count for COMPLETE, Optuna takes a PRUNED one's report."""
         told = list(values) if state is TrialState.COMPLETE else None
-        self._study.tell(number - self._first, told, state=_STATES[state])
+        with warnings.catch_warnings():
+            # of constraints that the sampler does not look at `doubts` has told the user
+            warnings.filterwarnings("ignore", message="Constraints have been set")
+            self._study.tell(number - self._first, told, state=_STATES[state])
 
     def noted(self) -> Memory:
         """What the sampler and the pruner have put down since this was last asked."""

@@ -71,7 +71,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "gp": {"n_startup_trials": _COUNT, "deterministic_objective": _FLAG},
     "cmaes": {
         "n_startup_trials": _COUNT,
-        "popsize": Option(int, 2),
+        "popsize": Option(int, 4),  # of fewer it divides by zero
         "consider_pruned_trials": _FLAG,
         "use_separable_cma": _FLAG,
         "with_margin": _FLAG,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import StudyConfig, load, parse
-from sweeper.config.doubts import doubtful_direction
+from sweeper.config.doubts import doubts
 from sweeper.errors import StudyError
 
 STUDY = (Path(__file__).parents[2] / "studies" / "coupled.toml").read_text(encoding="utf-8")
@@ -69,8 +69,8 @@ def test_its_structures_are_counted() -> None:
 def test_which_end_is_better_is_known(direction: str) -> None:
     less = read(('"minimize"', f'"{direction}"'))
     more = read(("val_sliced_wasserstein", "val_modes_covered"), ('"minimize"', f'"{direction}"'))
-    assert (doubtful_direction(less) is None) is (direction == "minimize")
-    assert (doubtful_direction(more) is None) is (direction == "maximize")
+    assert (doubts(less) == ()) is (direction == "minimize")
+    assert (doubts(more) == ()) is (direction == "maximize")
 
 
 def test_the_study_that_ships_is_read() -> None:

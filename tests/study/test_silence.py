@@ -9,6 +9,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.study.ask_tell import Study
+from sweeper.trial import TrialState
 from tests.config.conftest import VALID
 
 ONE_VALUE = VALID + 'model.activation = { type = "categorical", choices = ["relu"] }\n'
@@ -42,3 +43,12 @@ def test_nothing_is_said_of_what_is_right(text: str) -> None:
     finally:
         logging.getLogger("optuna").removeHandler(heard)
     assert heard.said == []
+
+
+def test_nothing_is_said_of_constraints_that_a_sampler_ignores() -> None:
+    text = VALID.replace("n_trials = 8", 'n_trials = 8\nsampler.name = "cmaes"')
+    study = Study(parse(text, Path("study.toml")))
+    study.ask(1, told_through_round=0)
+    study.constrain(0, {"n_parameters": 5.0})
+
+    study.tell(0, TrialState.COMPLETE, [1.0])  # a warning would be an error here
