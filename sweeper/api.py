@@ -6,6 +6,7 @@ What takes long to import is imported where it is needed, for other things can g
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,7 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
+from sweeper.errors import DataError, StudyError
 from sweeper.preview import Preview
 from sweeper.progress import Observer, Warned
 from sweeper.results.status import Status
@@ -58,9 +60,8 @@ def check(config: StudyConfig) -> Checked:
         StudyHeldError: another process runs the study.
         SetupError: the data is missing or unfit, or the run directory cannot be used.
     """
-    options.check(config)
     with preparing(config) as prepared:
-        data = prepared()
+        data = _told_together(lambda: options.check(config), prepared)
     _check_models(config, data)
     session.check(config, data.digest)
     return Checked(
@@ -74,6 +75,19 @@ def check(config: StudyConfig) -> Checked:
         run_dir=str(config.run_dir.absolute()),
         warnings=doubts(config),
     )
+
+
+def _told_together(check_options: Callable[[], None], prepared: Callable[[], Dataset]) -> Dataset:
+    """The dataset; what is wrong with it is told beside what is wrong with options."""
+    try:
+        check_options()
+    except StudyError as error:
+        try:
+            prepared()
+        except DataError as other:
+            raise StudyError((*error.problems, *other.problems)) from error
+        raise
+    return prepared()
 
 
 def decay(config: StudyConfig) -> DecayPreview:

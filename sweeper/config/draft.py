@@ -21,6 +21,7 @@ from sweeper.config.reading import (
     read_table,
     settings_within,
     with_default,
+    with_numbers,
 )
 from sweeper.config.refusals import MISSING, shown, unknown_setting
 from sweeper.config.rules import (
@@ -61,6 +62,7 @@ class Draft:
         self._raw = raw
         self._searched: set[str] = set()
         self._links: dict[str, str] = {}  # settings that take the value of another
+        self._as_if_right: dict[str, Table] = {}  # tables with other numbers for those refused
         self._kinds = {name: self._kind(name) for name in TABLES}
         self._known = [
             setting
@@ -76,7 +78,7 @@ class Draft:
         self._read_queue(search)
         names = [name for name in TABLES if name in self._raw or name not in _OPTIONAL]
         tables = {name: self._read_table(name, search) for name in names}
-        self._check_between(tables, search)
+        self._check_between({**tables, **self._as_if_right}, search)
         self._check_trial(tables)
         self.faults = [self._at_its_entry(fault) for fault in self.faults]
         return {**tables, "version": 1, "search": search, "same_as": self._links}
@@ -214,6 +216,8 @@ class Draft:
                 for key, _, _ in each(raw, kind):  # with these no step is taken
                     raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
         table, faults = read_table(kind, raw, name, self._known)
+        if table is None and (mended := with_numbers(kind, raw, name, faults)):
+            self._as_if_right[name] = mended
         self.faults += [
             fault
             for fault in faults

@@ -9,7 +9,10 @@ from typing import Any, TypeGuard, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from sweeper.config.refusals import fault_of
-from sweeper.config.table import Fault, Table, alone, table_in
+from sweeper.config.table import Fault, Table, alone, field_of, table_in
+
+# numbers on which tables must agree, as they must on names
+_SIZES = ("in_size", "out_size")
 
 RawTable = dict[str, Any]
 AnyTable = TypeVar("AnyTable", bound=Table)
@@ -55,6 +58,30 @@ def read_table(
     return read, [fault_of(error, under, known) for error in unknown] + faults
 
 
+def with_numbers(
+    table: type[AnyTable], raw: object, under: str, faults: Sequence[Fault]
+) -> AnyTable | None:
+    """The table with numbers that are right for those at which `faults` are; None where more is.
+
+    What tables must agree on is names, so it can be told although a number is out of range.
+    """
+    if not is_table(raw):
+        return None
+    for fault in faults:
+        setting = fault.key.removeprefix(f"{under}.")
+        field = field_of(table, setting)
+        if field is None or setting.endswith(_SIZES):
+            return None
+        example = next(iter(field.examples or ()), field.default)
+        if type(example) not in (int, float):
+            return None
+        raw = _with_value(raw, setting.split("."), example)
+    try:
+        return table.model_validate(raw)
+    except ValidationError:
+        return None
+
+
 def allowed_values(table: type[Table], raw: object) -> dict[str, Any]:
     """The settings that are each allowed by themselves, and the defaults of those not written."""
     written = raw if is_table(raw) else {}
@@ -88,6 +115,11 @@ def with_default(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
         return {name: value, **raw}
     inner = raw.get(name, {})
     return {**raw, name: with_default(inner, rest, value)} if is_table(inner) else raw
+
+
+def _with_value(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
+    name, *rest = path
+    return {**raw, name: _with_value(raw.get(name, {}), rest, value) if rest else value}
 
 
 def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fault]:

@@ -1,0 +1,43 @@
+"""Problems are told together, wherever one of them does not hide another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper import api
+from sweeper.config import parse
+from sweeper.errors import StudyError
+from tests.config.conftest import VALID
+from tests.config.parts_study import PARTS
+
+
+def keys(text: str) -> list[str]:
+    with pytest.raises(StudyError) as refused:
+        api.check(parse(text, Path("study.toml")))
+    return [problem.key for problem in refused.value.problems]
+
+
+def test_a_number_out_of_range_hides_no_name_that_is_wrong() -> None:
+    text = PARTS.replace("epochs = 12", "epochs = 0").replace("depth = 1", 'depth = "x"', 1)
+    text = text.replace('against = "b"', 'against = "bb"').replace("val_loss_data", "val_loss")
+
+    assert keys(text) == [
+        *("study.metric", "model.a.depth", "train.epochs", "train.losses.follow.against"),
+    ]
+    assert keys(text.replace("epochs = 0", 'epochs = "x"')) == [
+        *("study.metric", "model.a.depth", "train.epochs", "train.losses.follow.against"),
+    ]
+
+
+def test_a_size_that_is_wrong_says_nothing_of_other_sizes() -> None:
+    assert keys(PARTS.replace("out_size = 4", "out_size = 0")) == ["model.a.out_size"]
+
+
+def test_options_and_data_are_told_together() -> None:
+    text = VALID.replace("n_trials = 8", "n_trials = 8\nsampler.gamma = 3")
+    assert keys(text) == ["study.sampler.gamma"]
+    assert keys(text.replace("batch_size = 16", "batch_size = 1600")) == [
+        *("study.sampler.gamma", "train.batch_size"),
+    ]
