@@ -168,8 +168,10 @@ def test_a_study_of_a_table_runs_as_it_is_written(
         (
             ("--data", "one.csv"),
             3,
-            "one.csv: 2 rows and 1 columns; name one with rows and two columns or more\n",
+            "one.csv: 2 rows and 1 column; name one with rows and two columns or more\n",
         ),
+        (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; write its path\n"),
+        (("--data", "ones.csv"), 3, "ones.csv: no such file; did you mean 'one.csv'?\n"),
         (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
     ],
 )

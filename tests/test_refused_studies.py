@@ -37,7 +37,7 @@ BROKEN = {
     "an unknown sampler": (
         ('"tpe", n_startup_trials = 4', '"tep"'),
         2,
-        "study.toml:8: study.sampler.name: no sampler 'tep'; write one of tpe, random, qmc, grid",
+        "study.toml:8: study.sampler.name: no sampler 'tep'; did you mean 'tpe'?",
     ),
     "an unknown option of a sampler": (
         ("n_startup_trials", "n_startup"),

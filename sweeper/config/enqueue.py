@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from sweeper.config.conditions import is_active
 from sweeper.config.kinds import items_of
 from sweeper.config.reading import is_table
-from sweeper.config.refusals import shown, unknown_setting
+from sweeper.config.refusals import shown
 from sweeper.config.search import CategoricalSearch, SearchEntry
 from sweeper.config.table import Fault
 from sweeper.trial import Scalar
@@ -42,8 +43,7 @@ def _read_trial(
     for name, value in _flat(table):
         place, key = f"{under}.{name}", settings.get(name, name)
         if key not in search:
-            known = [f"{under}.{one}" for one in (*search, *settings)]
-            faults.append(unknown_setting(place, place, known))
+            faults.append(_not_searched(place, name, search, settings))
         elif key in values:
             faults.append(Fault(place, f"'{key}' is given twice", "remove one"))
         elif not isinstance(value, Scalar) or (fit := search[key].has(value)) is None:
@@ -52,6 +52,18 @@ def _read_trial(
             values[key] = fit
     faults += _idle(values, under, search)
     return {search[key].column(key): value for key, value in values.items()}, faults
+
+
+def _not_searched(
+    place: str, name: str, search: Mapping[str, SearchEntry], columns: Mapping[str, str]
+) -> Fault:
+    """Only what trials draw can be given to one of them."""
+    mend = "remove it: nothing is searched"
+    if near := get_close_matches(name, (*search, *columns), n=1):
+        mend = f"did you mean '{near[0]}'?"
+    elif search:
+        mend = f"write what is searched, by key or column: {', '.join((*search, *columns))}"
+    return Fault(place, "not searched, so every trial has what the file says", mend)
 
 
 def _idle(

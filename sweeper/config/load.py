@@ -10,9 +10,12 @@ from pathlib import Path
 from sweeper.config.draft import Draft
 from sweeper.config.overrides import overridden, read_overrides
 from sweeper.config.reading import RawTable
-from sweeper.config.source import Source
+from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
 from sweeper.errors import Problem, StudyError
+
+# how tomllib begins to say that a key or a table stands there twice
+_OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
@@ -56,4 +59,8 @@ def _toml(source: Source) -> RawTable:
     place = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message)
     what, line = place.groups() if place else (message, str(source.text.count("\n") + 1))
     where = f"{source.path.name}:{line}"
+    if what.startswith(_OF_TWICE) and (twice := given_twice(source.text)):
+        where = f"{source.path.name}:{twice.second}"
+        found = f"given twice, on line {twice.first} already"
+        raise StudyError(Problem(where, twice.key, found, "remove one of the two"))
     raise StudyError(Problem(where, "", f"not TOML: {what}", "write key = value, text in quotes"))

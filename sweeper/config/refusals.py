@@ -112,7 +112,12 @@ def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Fault:
 
 def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Fault:
     """At `key` stands a name that is none of `options`, each the name of a `noun`."""
-    return Fault(key, f"no {noun or _noun(key)} {shown(value)}", f"write one of {options}")
+    found = f"no {noun or _noun(key)} {shown(value)}"
+    # a form such as "module:function" is no name
+    by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
+    if isinstance(value, str) and (near := get_close_matches(value.lower(), by_lower, n=1)):
+        return Fault(key, found, f"did you mean '{by_lower[near[0]]}'?")
+    return Fault(key, found, f"write one of {options}")
 
 
 def shown(value: object) -> str:

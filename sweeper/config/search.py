@@ -69,7 +69,8 @@ def _crossed(low: float, high: float) -> Iterable[Fault]:
 
 def _log_of_nothing(low: float, log: bool) -> Iterable[Fault]:
     if log and low <= 0:
-        yield Fault("low", f"log with low {low}", "write a number above 0")
+        beside = f", and or = [{low}] beside it if {low} is to be drawn, too" if low == 0 else ""
+        yield Fault("low", f"log with low {low}", f"write a number above 0{beside}")
 
 
 def _steps_in_log(step: float | None, log: bool) -> Iterable[Fault]:

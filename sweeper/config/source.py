@@ -41,6 +41,22 @@ class Source:
         return Problem(self.where(fault.key), fault.key, fault.found, fault.mend)
 
 
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """A key, or a table, that stands on two lines."""
+
+    key: str
+    first: int
+    second: int
+
+
+def given_twice(text: str) -> Twice | None:
+    """The first key that a text, which is no TOML for it, gives twice."""
+    reader = _KeyReader()
+    reader.read(text)
+    return next(iter(reader.twice), None)
+
+
 def _holds(outer: str, inner: str) -> bool:
     return f"{inner}.".startswith(f"{outer}.")
 
@@ -71,6 +87,8 @@ class _KeyReader:
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
         self.around: dict[str, int] = {}  # of tables that only headers of tables in them name
+        self.given: dict[_Path, int] = {}  # values and tables, not those that only lie around some
+        self.twice: list[Twice] = []
         self.table: _Path = ()
         self.open: list[tuple[str, _Path]] = []  # brackets, each with the key that it is value of
         self.counts: dict[_Path, int] = {}  # tables in each array so far
@@ -117,6 +135,7 @@ class _KeyReader:
         if self.in_header:
             self.table = self._next_in(self.key, line) if self.in_array else self.key
             self._note(self.table, line)
+            self._give(self.table, line)
             for n in range(1, len(self.table)):
                 self.around.setdefault(".".join(self.table[:n]), line)
             self.in_header = self.in_array = False
@@ -126,6 +145,7 @@ class _KeyReader:
     def _enter_value(self, line: int) -> None:
         outer = self.open[-1][1] if self.open else self.table
         self.value_of = outer + self.key
+        self._give(self.value_of, line)
         for n in range(len(outer) + 1, len(self.value_of) + 1):
             self._note(self.value_of[:n], line)
         self.in_key, self.key = False, ()
@@ -138,6 +158,11 @@ class _KeyReader:
         path = (*array, str(index))
         self._note(path, line)
         return path
+
+    def _give(self, path: _Path, line: int) -> None:
+        if path in self.given:
+            self.twice.append(Twice(".".join(path), self.given[path], line))
+        self.given.setdefault(path, line)
 
     def _note(self, path: _Path, line: int) -> None:
         self.lines.setdefault(".".join(path), line)

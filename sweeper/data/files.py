@@ -55,7 +55,8 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
     folders = _folders(config)
     pattern = f"*{suffix}"
     neighbours = [path.name for folder in folders for path in (folder / name).parent.glob(pattern)]
-    found = f"no file '{name}' in {listed([str(folder) for folder in folders], 'or')}"
+    looked_in = "" if Path(name).is_absolute() else f" in {listed([*map(str, folders)], 'or')}"
+    found = f"no file '{name}'{looked_in}"
     mend = (
         did_you_mean(Path(name).name, neighbours)
         or f"write the path of a {suffix[1:].upper()} file"

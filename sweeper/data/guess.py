@@ -11,6 +11,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from sweeper.data.columns import has_too_many_values, plain, unfit_kind
+from sweeper.data.naming import counted, did_you_mean
 from sweeper.errors import DataError, Problem
 
 # read no further to guess
@@ -53,13 +54,16 @@ def guess(path: Path) -> Guess:
     if source not in _READERS:
         known = " or ".join(f".{name}" for name in _READERS)
         raise DataError(Problem(str(path), "", "of an unknown kind", f"name a file in {known}"))
+    if not path.is_file():
+        near = did_you_mean(path.name, [other.name for other in path.parent.glob(f"*.{source}")])
+        raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
     try:
         frame = _READERS[source](path)
     except (OSError, ValueError, ImportError) as error:
         mend = f"name a {source.upper()} file with a row of column names"
         raise DataError(Problem(str(path), "", f"cannot be read ({error})", mend)) from error
     if frame.empty or len(frame.columns) < 2:
-        found = f"{len(frame)} rows and {len(frame.columns)} columns"
+        found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
         raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))
     names = {str(name).lower(): str(name) for name in reversed(frame.columns)}
     target = next((names[name] for name in _TARGETS if name in names), str(frame.columns[-1]))

@@ -108,7 +108,7 @@ REFUSED = {
         (
             "train.objective",
             "no objective 'wgangp'",
-            'write one of wgan_gp, wgan, gan, or "module:function"',
+            "did you mean 'wgan_gp'?",
         ),
     ),
     "no latent size": (

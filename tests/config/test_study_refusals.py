@@ -111,8 +111,17 @@ BROKEN = {
     "a queued setting that is not searched": (
         (TRIALS, f"{TRIALS}\n[[study.enqueue]]\nmodel.dept = 2"),
         (
-            *(9, "study.enqueue.0.model.dept", "no such setting"),
-            "did you mean 'study.enqueue.0.model.depth'?",
+            *(9, "study.enqueue.0.model.dept"),
+            "not searched, so every trial has what the file says",
+            "did you mean 'model.depth'?",
+        ),
+    ),
+    "a queued setting of the file": (
+        (TRIALS, f"{TRIALS}\n[[study.enqueue]]\ntrain.epochs = 2"),
+        (
+            *(9, "study.enqueue.0.train.epochs"),
+            "not searched, so every trial has what the file says",
+            "write what is searched, by key or column: model.depth, optimizer.lr, depth, lr",
         ),
     ),
     "a queued setting given twice": (

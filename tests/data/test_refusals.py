@@ -85,6 +85,15 @@ def test_a_missing_file_is_refused(
     ]
 
 
+def test_a_missing_file_of_an_absolute_path_is_looked_for_nowhere_else(
+    make_study, tmp_path: Path
+) -> None:
+    path = tmp_path / "there" / "row.csv"
+    assert refusal(make_study(CSV.replace("rows.csv", str(path)), GOOD)) == [
+        f"study.toml:11: data.path: no file '{path}'; write the path of a CSV file"
+    ]
+
+
 def test_a_path_is_looked_up_beside_the_study_file_then_in_the_current_directory(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
