@@ -10,8 +10,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from sweeper import wording
+from sweeper.data.naming import counted
 from sweeper.ranking import value_columns
-from sweeper.results.status import Status
+from sweeper.results.status import Status, ended_by_timeout, going_on
 from sweeper.rundir import RunDir
 
 # categories, classes or targets beyond these are told in JSON alone
@@ -30,10 +31,9 @@ def pairs(facts: Mapping[str, object]) -> Table:
 
 
 def checked(facts: Mapping[str, Any]) -> Table:
-    """A study that can start; a line a warning, if there are any."""
-    known = {name: value for name, value in facts.items() if name != "warnings"}
-    told = {"warnings": "\n".join(facts["warnings"])} if facts["warnings"] else {}
-    return pairs({**known, **told})
+    """A study that can start; a line a warning and a hint, if there are any."""
+    lists = {name: "\n".join(facts[name]) for name in ("warnings", "hints")}
+    return pairs({name: value for name, value in {**facts, **lists}.items() if value != ""})
 
 
 def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]]) -> Table:
@@ -55,8 +55,10 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         "trials": wording.progress(status),
         "": wording.states(status),
     }
+    if status.timeout is not None:
+        facts["timeout"] = f"{ended_by_timeout(status)}; {going_on(status)}"
     if status.front:
-        facts["Pareto front"] = f"{len(status.front)} trials"
+        facts["Pareto front"] = counted(len(status.front), "trial")
         for trial in status.front[:_FRONT_SHOWN]:
             facts[f"trial {trial['trial_number']}"] = wording.front_trial(status.metric, trial)
         if len(status.front) > _FRONT_SHOWN:
@@ -64,10 +66,12 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     elif status.best is not None:
         facts["best"] = wording.best_trial(status.metric, status.best).removeprefix("best ")
     if status.feasible is not None:
-        facts["feasible"] = f"{status.feasible} of {status.counts['COMPLETE']} complete trials"
+        facts["feasible"] = (
+            f"{status.feasible} of {counted(status.counts['COMPLETE'], 'complete trial')}"
+        )
     compiled_s, foreseen_s = status.compile_s, status.predicted_compile_s
     facts["compiled"] = (
-        f"{status.n_compiled} programs in {wording.seconds(compiled_s)}, "
+        f"{counted(status.n_compiled, 'program')} in {wording.seconds(compiled_s)}, "
         f"{status.n_cache_hits} from the cache; predicted {wording.seconds(foreseen_s)}"
     )
     facts["trained"] = (
@@ -110,8 +114,9 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     data, device = preview["data"], preview["device"]
     yield pairs(
         {
-            "study": f"{preview['study']}, {preview['n_trials']} trials",
-            "device": f"{device['kind']}, {device['threads']} threads, {device['workers']} workers",
+            "study": f"{preview['study']}, {counted(preview['n_trials'], 'trial')}",
+            "device": f"{device['kind']}, {counted(device['threads'], 'thread')}, "
+            f"{counted(device['workers'], 'worker')}",
             "strategy": f"{preview['strategy']}, lane loop {preview['lane_loop']}",
         }
     )
@@ -123,7 +128,9 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
         ("setting", "column", "values", "splits buckets", "when"),
         [
             (
-                *(entry["setting"], entry["column"], entry["values"], entry["splits_buckets"]),
+                *(entry["setting"], entry["column"]),
+                entry["values"] if entry["same_as"] is None else f"as {entry['same_as']}",
+                entry["splits_buckets"],
                 wording.conditions(entry["when"]),
             )
             for entry in preview["space"]
@@ -177,11 +184,12 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
     """What the data hold, and how they are parted and balanced."""
     yield pairs(
         {
-            "data": f"{data['train_rows']} rows to train on, {data['val_rows']} to validate, "
-            f"{data['test_rows']} to test; {wording.size(data['bytes'])}",
+            "data": f"{counted(data['train_rows'], 'row')} to train on, "
+            f"{data['val_rows']} to validate, {data['test_rows']} to test; "
+            f"{wording.size(data['bytes'])}",
             "columns": f"{data['numbers']} of numbers, {data['categories']} of categories, "
-            f"{data['missing']} values missing; {data['features']} features, "
-            f"{data['outputs']} outputs",
+            f"{counted(data['missing'], 'value')} missing; "
+            f"{counted(data['features'], 'feature')}, {counted(data['outputs'], 'output')}",
         }
     )
     categories = [column for column in data["columns"] if column["kind"] == "category"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sweeper import session
 from sweeper.config import StudyConfig
-from sweeper.config.doubts import doubts
+from sweeper.config.doubts import doubts, hints
 from sweeper.config.optimizers import decays_of
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.ahead import preparing
@@ -50,6 +50,7 @@ class Checked:
     outputs: int
     run_dir: str
     warnings: tuple[str, ...]
+    hints: tuple[str, ...]
 
 
 def check(config: StudyConfig) -> Checked:
@@ -74,6 +75,7 @@ def check(config: StudyConfig) -> Checked:
         outputs=data.out_size,
         run_dir=str(config.run_dir.absolute()),
         warnings=doubts(config),
+        hints=hints(config),
     )
 
 

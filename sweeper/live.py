@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper import wording
+from sweeper.data.naming import counted
 from sweeper.progress import (
     BucketFinished,
     BucketStarted,
@@ -125,8 +126,8 @@ class LiveView:
 def _beginning(opened: StudyOpened) -> RenderableType:
     """The bar before the first commit; of a study resumed it is not known how many have ended."""
     if opened.rounds_done:
-        return _bar(None, opened.n_trials, f"{opened.n_trials} trials")
-    return _bar(0, opened.n_trials, f"0 of {opened.n_trials} trials")
+        return _bar(None, opened.n_trials, counted(opened.n_trials, "trial"))
+    return _bar(0, opened.n_trials, f"0 of {counted(opened.n_trials, 'trial')}")
 
 
 def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
@@ -144,7 +145,9 @@ def _standing(status: Status, since_s: float) -> list[RenderableType]:
     finished = wording.finished_trials(status.counts)
     eta_s = None if status.eta_s is None else max(0.0, status.eta_s - since_s)
     pace = wording.pace(status.trials_per_minute, eta_s)
-    bar = _bar(finished, status.n_trials, f"{finished} of {status.n_trials} trials", pace)
+    bar = _bar(
+        finished, status.n_trials, f"{finished} of {counted(status.n_trials, 'trial')}", pace
+    )
     parts: list[RenderableType] = [bar, Text(wording.states(status))]
     if status.best is not None:
         parts.append(Text(wording.best_trial(status.metric, status.best), style="bold"))
@@ -201,7 +204,9 @@ class LineView:
             self.say(f"warning: {event.message}")
         elif isinstance(event, StudyOpened):
             going_on = f", going on after round {event.rounds_done}" if event.rounds_done else ""
-            self.say(f"{event.study}: {event.n_trials} trials in {event.run_dir}{going_on}")
+            self.say(
+                f"{event.study}: {counted(event.n_trials, 'trial')} in {event.run_dir}{going_on}"
+            )
         elif isinstance(event, RoundClosed):
             for line in self._news(event.status):
                 self.say(line)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.config import StudyConfig
+from sweeper.config.doubts import doubts, hints
 from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
@@ -68,7 +69,11 @@ class Preview:
             "predicted": self._predicted(),
             "advice": self._advice(),
             "rules_without_use_in_some_trials": list(self.idle_rules),
-            "notes": list(notes(self.config, self.devices)),
+            "notes": [
+                *doubts(self.config),
+                *hints(self.config),
+                *notes(self.config, self.devices),
+            ],
             "first_round": {
                 "classes": [asdict(program) for program in self.plan.classes],
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
@@ -106,8 +111,19 @@ class Preview:
                 "values": entry.count(),
                 "splits_buckets": self._splitting(key, key in told),
                 "when": entry.when,
+                "same_as": None,
             }
             for key, entry in self.config.search.items()
+        ] + [
+            {
+                "setting": key,
+                "column": None,
+                "values": None,
+                "splits_buckets": self._splitting(source, source in told),
+                "when": None,
+                "same_as": source,
+            }
+            for key, source in self.config.same_as.items()
         ]
 
     def _splitting(self, key: str, is_told: bool) -> str:

@@ -80,6 +80,7 @@ class Standing:
             best=next(iter(front := self._front(state.ended)), None),
             front=front if len(self.config.study.objectives) > 1 else [],
             feasible=self._n_feasible(state.ended),
+            timeout=self._cut_short(state, waiting) if doing == "finished" else None,
             metric=self.config.study.metric,
             direction=self.config.study.direction,
             trials_per_minute=None if rate is None else 60 * rate,
@@ -98,6 +99,12 @@ class Standing:
     def _trials_per_s(self, ended: int, now: float) -> float | None:
         mine = ended - self.ended_before
         return mine / (now - self.started_at) if mine and now > self.started_at else None
+
+    def _cut_short(self, state: SweepState, waiting: int) -> str | None:
+        """The timeout where trials are left to begin, or have ended by it in the last round."""
+        rows = state.ended.values()
+        cut = (row["reason"] == "timeout" and row["last_round"] == state.rounds for row in rows)
+        return self.config.study.timeout if waiting or any(cut) else None
 
     def _n_feasible(self, ended: Mapping[int, Mapping[str, Any]]) -> int | None:
         """How many complete trials keep the constraints; None where there are none."""

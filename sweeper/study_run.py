@@ -18,7 +18,7 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
 from sweeper.reconcile import Change
 from sweeper.results.publish import Publisher
-from sweeper.results.status import Status, write_status
+from sweeper.results.status import Status, ended_by_timeout, going_on, write_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Plan
 from sweeper.scheduler.policy import policy_of
@@ -67,9 +67,10 @@ class StudyRun:
                 self._round()
             with self._standing.spending("publish"):
                 self._publisher.publish(self._published, final=True)
-            if self._sweep.is_out_of_time:
-                self._observer(Warned(_out_of_time(self._config)))
-            return self._write_status("finished" if self._sweep.finished else "interrupted")
+            status = self._write_status("finished" if self._sweep.finished else "interrupted")
+            if status.timeout is not None:
+                self._observer(Warned(f"{ended_by_timeout(status)}; {going_on(status)}"))
+            return status
         except BaseException as error:
             with suppress(OSError):  # a full disk must not hide what ended the study
                 self._write_status("failed")
@@ -103,13 +104,6 @@ def _boundary(change: Change) -> str:
     return (
         f"{change.key} was {change.before} when the study began, now {change.now}: it goes on, but "
         "rows from here on may differ from those of a study that began so"
-    )
-
-
-def _out_of_time(config: StudyConfig) -> str:
-    return (
-        f"the study has ended after study.timeout = {config.study.timeout}, in all its sessions; "
-        "a longer one goes on with new trials"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweeper.data.naming import counted
 from sweeper.results.status import Status
 
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
@@ -84,7 +85,7 @@ def _rounded(rate: float) -> str:
 
 def progress(status: Status) -> str:
     """How far the study is: `38 of 64 trials, 120 a minute, 0:16 left`."""
-    trials = f"{finished_trials(status.counts)} of {status.n_trials} trials"
+    trials = f"{finished_trials(status.counts)} of {counted(status.n_trials, 'trial')}"
     known = pace(status.trials_per_minute, status.eta_s)
     return f"{trials}, {known}" if known else trials
 
@@ -95,7 +96,7 @@ def trial_numbers(numbers: Sequence[int]) -> str:
         return f"trial {numbers[0]}"
     if len(numbers) <= 4:
         return f"trials {', '.join(map(str, numbers))}"
-    return f"{len(numbers)} trials"
+    return counted(len(numbers), "trial")
 
 
 def seconds(value: float) -> str:

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from sweeper.ledger import Ledger
 from sweeper.ranking import best_first, pareto_front
+from sweeper.results.status import Status, going_on
+from sweeper.resume import restore
 from sweeper.standing import Standing
 from sweeper.study.ask_tell import Study
 from sweeper.sweep import Sweep
@@ -196,6 +199,25 @@ def test_the_time_of_all_sessions_counts_and_more_of_it_goes_on() -> None:
     rows = ledger.trial_rows()
     assert len(rows) == 16
     assert rows[: len(ended_then)] == ended_then
+
+
+def test_only_a_study_that_its_timeout_ended_says_so() -> None:
+    def ended(ledger: Ledger, timeout: str, *more: str) -> Status:
+        config = study([*FEW, f"study.timeout={timeout}", *more])
+        run(config, ledger, clock=Clock())
+        state = restore(ledger, config.study.objectives).state
+        return Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
+
+    ledger = new_ledger()
+    cut = ended(ledger, "10s")
+    assert cut.timeout == "10s"
+    assert "longer study.timeout goes on with new trials" in going_on(cut)
+    assert ended(ledger, "2h").timeout is None  # although trials of before were cut short
+    # struck when all was done
+    assert ended(ledger, "11s").timeout is None
+    all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
+    assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
+    assert going_on(all_begun).startswith("no trial is left to begin; --fresh ")
 
 
 def test_what_is_spent_is_in_the_ledger() -> None:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweeper.config.optimizers import decays_of
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.study_config import StudyConfig
+from sweeper.config.table import field_of, value_of
 from sweeper.config.train import better
+
+# samplers whose proposals depend on how trials ended
+_LEARNING = ("tpe", "gp", "cmaes", "nsgaii")
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
     """What to say before a study begins; nothing of most."""
-    return (*_directions(config), *_constraints(config))
+    return (*_directions(config), *_constraints(config), *_idle_decay(config))
+
+
+def hints(config: StudyConfig) -> tuple[str, ...]:
+    """What to say of a study that is only looked at: it does what it says, and not all it could."""
+    return tuple(_all_at_once(config))
 
 
 def _directions(config: StudyConfig) -> Iterator[str]:
@@ -21,6 +31,30 @@ def _directions(config: StudyConfig) -> Iterator[str]:
         best = "minimize" if metric == N_PARAMETERS else better(metric)
         if metric not in own and direction != best:
             yield f"the study is to {direction} {metric}, of which usually the other end is better"
+
+
+def _all_at_once(config: StudyConfig) -> Iterator[str]:
+    """The sampler is to learn from trials, and proposes all of them before one has ended."""
+    n_trials, sampler = config.study.n_trials, config.study.sampler.name
+    if sampler in _LEARNING and 1 < n_trials <= config.schedule.parallel and config.search:
+        yield (
+            f"schedule.parallel = {config.schedule.parallel} lets all {n_trials} trials begin at "
+            f"once, so {sampler} proposes them before it has seen a result, as random would; "
+            "with fewer at a time it learns from those that have ended"
+        )
+
+
+def _idle_decay(config: StudyConfig) -> Iterator[str]:
+    """Rules say which arrays decay, and nothing does."""
+    for key in decays_of(config.optimizer):
+        table = key.removesuffix(".decay")
+        amount = f"{table}.weight_decay"
+        drawn = config.entry(amount)
+        setting = amount.removeprefix("optimizer.")
+        if field_of(type(config.optimizer), setting) is None:
+            continue  # an optimizer of the user's own does with its rules what it likes
+        if not value_of(config.optimizer, setting) and (drawn is None or drawn.values() == (0.0,)):
+            yield f"[{key}] changes nothing, for {amount} is 0; write {amount} = 1e-4, or the like"
 
 
 def _constraints(config: StudyConfig) -> Iterator[str]:

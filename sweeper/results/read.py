@@ -25,7 +25,7 @@ _PANDAS_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Results:
     """The results of one study, read anew at each call, so also while it runs.
 
@@ -35,6 +35,10 @@ class Results:
 
     run_dir: RunDir
     study: dict[str, Any]
+
+    def __repr__(self) -> str:
+        # one line: `study` alone would fill pages
+        return f"<results of the study {self.study['study']} in {self.run_dir.root}>"
 
     def trials(self) -> pd.DataFrame:
         """One row a finished trial, by trial number."""

@@ -22,7 +22,8 @@ class Status:
     Times are seconds since 1970, UTC. `counts` are trials by state, RUNNING and WAITING among
     them. `best` has trial_number, value, values and params, and is None before a feasible trial is
     COMPLETE; `front` has the same of each trial of the Pareto front, where there are several
-    objectives, and `feasible` counts complete trials that keep the constraints, if there are any.
+    objectives, and `feasible` counts complete trials that keep the constraints,
+    if there are any. `timeout` is the study's where it has ended the study, None else.
     `running` has bucket, place, class_id and trials, one entry a bucket. `eta_s` and
     `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
     `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
@@ -57,6 +58,19 @@ class Status:
     committed_at: float | None
     front: Sequence[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     feasible: int | None = None
+    timeout: str | None = None
+
+
+def ended_by_timeout(status: Status) -> str:
+    """What ended a study that its timeout has ended."""
+    return f"ended by study.timeout = {status.timeout}, of all its sessions together"
+
+
+def going_on(status: Status) -> str:
+    """How such a study goes on."""
+    if status.counts.get("WAITING", 0):
+        return "the same command with a longer study.timeout goes on with new trials"
+    return "no trial is left to begin; --fresh with a longer study.timeout trains all to their end"
 
 
 def write_status(run_dir: RunDir, status: Status) -> None:

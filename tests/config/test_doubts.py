@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.config.doubts import doubts
+from sweeper.config.doubts import doubts, hints
 from tests.config.conftest import Read
 
 CONSTRAINED = "[[study.constraints]]\nmetric = 'n_parameters'\nmax = 100\n\n[data]"
@@ -26,3 +26,45 @@ def test_constraints_that_the_sampler_ignores_are_told(
 
     assert (told == ()) is heeds
     assert heeds or told[0].startswith("the sampler cmaes does not look at study.constraints, ")
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("schedule.parallel=8", True),
+        ("schedule.parallel=7", False),
+        ("study.sampler.name=random", False),
+        ("study.n_trials=1", False),
+    ],
+)
+def test_trials_that_all_begin_at_once_are_hinted_at(override: str, told: bool, read: Read) -> None:
+    config = read("", "", override)
+    assert doubts(config) == ()
+    assert bool(hints(config)) is told
+    if told:
+        (hint,) = hints(config)
+        assert hint.startswith("schedule.parallel = 8 lets all 8 trials begin at once, so tpe ")
+
+
+DECAY = "optimizer.decay={linear={bias=true}}"
+RANGE = "type='float',low=1e-4,high=1e-2,or=[0.0]"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "is_idle"),
+    [
+        ((DECAY,), True),
+        ((DECAY, "optimizer.weight_decay=1e-4"), False),
+        ((DECAY, f"search.optimizer.weight_decay={{{RANGE}}}"), False),
+        ((), False),
+    ],
+)
+def test_rules_of_a_decay_of_0_are_doubted(
+    overrides: tuple[str, ...], is_idle: bool, read: Read
+) -> None:
+    told = doubts(read("", "", *overrides))
+    assert (told != ()) is is_idle
+    assert not told or told == (
+        "[optimizer.decay] changes nothing, for optimizer.weight_decay is 0; "
+        "write optimizer.weight_decay = 1e-4, or the like",
+    )

@@ -80,6 +80,7 @@ def test_results_say_what_study_they_are_of(run_dir: RunDir, ledger: Ledger) -> 
 def test_results_can_be_opened_before_a_trial_ends(run_dir: RunDir, ledger: Ledger) -> None:
     Publisher(run_dir, study()).publish(ledger)
     results = open_results(str(run_dir.root))
+    assert repr(results) == f"<results of the study {results.study['study']} in {run_dir.root}>"
     assert results.best().empty
     assert results.metrics().empty
 
