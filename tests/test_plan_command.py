@@ -53,9 +53,16 @@ def test_plan_tells_data_device_space_lattice_costs_and_buckets(command: Command
 
 
 def test_plan_says_it_for_people_too(command: CommandLine) -> None:
-    told = command("plan", "study.toml", *SHAPES).stdout
+    link = "--set", "search.optimizer.eps={same_as='optimizer.lr'}"
+    told = command("plan", "study.toml", *SHAPES, *link).stdout
 
-    for words in ("rows to train on", "lattice", "programs more would compile", "in all"):
+    for words in (
+        "rows to train on",
+        "as optimizer.lr",
+        "lattice",
+        "programs more would compile",
+        "in all",
+    ):
         assert words in told
     for block in planned(command)["lattice"]:
         spans = [wording.span(*block[name]) for name in ("for_widths", "for_depths")]

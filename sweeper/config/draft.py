@@ -219,11 +219,19 @@ class Draft:
         if table is None and (mended := with_numbers(kind, raw, name, faults)):
             self._as_if_right[name] = mended
         self.faults += [
-            fault
+            self._with_phases(fault)
             for fault in faults
             if not (fault.found == MISSING and fault.key in self._searched)
         ]
         return table
+
+    def _with_phases(self, fault: Fault) -> Fault:
+        """Where a learning rate is missing, phases without one of their own may have it instead."""
+        table, *_, setting = fault.key.split(".")
+        if (table, setting, fault.found) != ("optimizer", "lr", MISSING):
+            return fault
+        own = [f"train.phases.{name}.lr" for name in self._phases_without_rate]
+        return replace(fault, mend=f"{fault.mend}, or {' and '.join(own)}") if own else fault
 
     def _with_drawn(
         self, name: str, kind: type[Table], raw: RawTable, search: Mapping[str, SearchEntry]
@@ -248,14 +256,21 @@ class Draft:
     @property
     def _phases_have_rates(self) -> bool:
         """Whether every step has the learning rate of its phase, and none the optimizer's."""
+        return self._phases is not None and not self._phases_without_rate
+
+    @property
+    def _phases(self) -> RawTable | None:
+        """The raw phases; None where the program has none."""
         train = self._raw.get("train")
-        phases = train.get("phases", {}) if is_table(train) else None
-        return (
-            is_table(train)
-            and train.get("program") == "alternating"
-            and is_table(phases)
-            and all(self._has_rate(name, phase) for name, phase in phases.items())
-        )
+        if not is_table(train) or train.get("program") != "alternating":
+            return None
+        phases = train.get("phases", {})
+        return phases if is_table(phases) else None
+
+    @property
+    def _phases_without_rate(self) -> list[str]:
+        phases = self._phases or {}
+        return [name for name, phase in phases.items() if not self._has_rate(name, phase)]
 
     def _has_rate(self, name: str, phase: object) -> bool:
         written = is_table(phase) and "lr" in phase

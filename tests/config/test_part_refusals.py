@@ -229,7 +229,7 @@ BROKEN = {
     ),
     "a phase without a rate": (
         ('trains = ["c"]\nlr = 1e-3', 'trains = ["c"]'),
-        (26, "optimizer.lr", "missing", "write lr = ..."),
+        (26, "optimizer.lr", "missing", "write lr = ..., or train.phases.follow.lr"),
     ),
     "an unknown way to switch": (
         ("cycle =", 'switching = "switch"\ncycle ='),
