@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.alternating import AlternatingTable
+from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, StudyError
@@ -96,6 +98,8 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     settings = config.filled(json.loads(row["params_json"]))
     for name in ("model", "optimizer", "train"):
         canonical[name] = getattr(settings, name).model_dump(mode="json")
+    if _phases_have_rates(settings.train):
+        _leave_out_rates(canonical["optimizer"])
     for name, keys in _OF_SEVERAL.items():
         for key in keys:
             canonical[name].pop(key, None)
@@ -107,6 +111,20 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
         canonical.pop(name, None)
     canonical["trial"] = _trial(config, row, settings.train.epochs)
     return {name: _in_order(name, table) for name, table in canonical.items()}
+
+
+def _phases_have_rates(train: TrainTable) -> bool:
+    """Whether no step has the learning rate of its optimizer."""
+    is_phased = isinstance(train, AlternatingTable)
+    return is_phased and all(phase.lr is not None for phase in train.by_phase.values())
+
+
+def _leave_out_rates(optimizer: dict[str, Any]) -> None:
+    """Leave out what stands in place of learning rates, of one optimizer or of each part's."""
+    optimizer.pop("lr", None)
+    for own in optimizer.values():
+        if isinstance(own, dict):
+            own.pop("lr", None)
 
 
 def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from sweeper.config.writing import toml_text
 from sweeper.errors import StudyError
 from sweeper.results.schema import deterministic_columns
 from sweeper.rundir import RunDir
+from sweeper.trial_file import trial_tables
 from tests.command_line import STUDY, CommandLine, settings
+from tests.config.parts_study import PARTS
 from tests.in_process import study_in, trained
 
 # Shapes, a traced part and an activation that a padded class is told at run time: whatever a
@@ -239,3 +241,25 @@ def test_a_trial_file_says_again_what_was_read() -> None:
     assert again.canonical() == config.canonical()
     assert again.trial is not None
     assert again.trial.program.traced == {"model.activation": ("relu", "tanh")}
+
+
+def test_a_learning_rate_that_no_step_has_is_left_out() -> None:
+    config = parse(PARTS, Path("study.toml"))
+    row = {
+        "params_json": '{"width": 5}',
+        "trial_number": 3,
+        "state": "COMPLETE",
+        "epochs_done": 12,
+        "device": "cpu:0",
+        "strategy": "exact",
+        "lane_loop": "map",
+        "capacity": 1,
+        "padded_width": None,
+        "padded_depth": None,
+    }
+    tables = trial_tables(config, row)
+
+    again = parse(toml_text(tables), Path("trial.toml"))
+    assert "lr" not in tables["optimizer"]
+    assert again.filled({}).optimizer == config.filled({"width": 5}).optimizer
+    assert tables["train"]["phases"]["fit"]["lr"] == 1e-3
