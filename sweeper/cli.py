@@ -5,6 +5,7 @@ Progress and errors go to standard error, answers to standard output.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated, NoReturn
@@ -16,6 +17,7 @@ from sweeper.commands.printing import print_shown
 from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
 from sweeper.errors import Problem, SetupError, SweeperError
+from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.interrupts import leave_on_interrupt
 
 COMMANDS = (
@@ -62,9 +64,12 @@ def main() -> NoReturn:
     """Run a command; a refusal ends the program with its message and its exit code."""
     leave_on_interrupt()
     try:
+        plan_faults(os.environ.get(VARIABLE))
         app(prog_name="sweeper")
     except SweeperError as error:
         _refuse(error)
+    except FaultPlanError as error:
+        _refuse(SetupError(str(error)))
     except BrokenPipeError:  # whoever read the answer has read enough
         silence(sys.stdout)
     except OSError as error:  # what no command foresaw of disks and permissions

@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError
+from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
 from sweeper.reconcile import Change, other_start, reconcile, refusals
 from sweeper.results.replace import replacing
@@ -82,7 +83,10 @@ def opened(
     with _held(run_dir):
         if not run_dir.ledger.exists():
             # A ledger appears with its tables or not at all: an empty one is always a damaged one.
-            with replacing(run_dir.ledger, run_dir.staging) as staged:
+            with (
+                fault_points(Step.CREATE_LEDGER),
+                replacing(run_dir.ledger, run_dir.staging) as staged,
+            ):
                 staged.unlink(missing_ok=True)
                 Ledger.create(staged).close()
         ledger = Ledger.open(run_dir.ledger)
@@ -93,12 +97,17 @@ def opened(
             if recorded is not None and forecast != recorded:
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
-            ledger.add_session(_record(config, data_digest, run_id, boundaries, forecast, start))
+            record = _record(config, data_digest, run_id, boundaries, forecast, start)
+            with fault_points(Step.ADD_SESSION):
+                ledger.add_session(record)
             if start is not None and not run_dir.started_from.exists():
                 with replacing(run_dir.started_from, run_dir.staging) as staged:
                     shutil.copyfile(start["path"], staged)
             if not run_dir.study_file.exists():
-                with replacing(run_dir.study_file, run_dir.staging) as staged:
+                with (
+                    fault_points(Step.COPY_STUDY),
+                    replacing(run_dir.study_file, run_dir.staging) as staged,
+                ):
                     staged.write_text(_as_run(config), encoding="utf-8")
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
             yield Session(run_id, run_dir, ledger, boundaries, max(sizes), forecast)
@@ -145,7 +154,8 @@ def check_directory(config: StudyConfig, run_dir: RunDir) -> None:
 
 def _make(config: StudyConfig, run_dir: RunDir) -> None:
     try:
-        run_dir.make()
+        with fault_points(Step.MAKE_DIRECTORY):
+            run_dir.make()
     except OSError as error:
         told = f"{error.filename}: {error.strerror}"
         raise SetupError(_unwritable(config, told)) from error

@@ -13,6 +13,7 @@ import equinox as eqx
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
+from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
@@ -75,7 +76,10 @@ class RunStore:
             "transform": data.transform,
             "folds": folds,
         }
-        with replacing(self.run_dir.preparation, self.run_dir.staging) as staged:
+        with (
+            fault_points(Step.NOTE_PREPARATION),
+            replacing(self.run_dir.preparation, self.run_dir.staging) as staged,
+        ):
             staged.write_text(json.dumps(record), encoding="utf-8")
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:

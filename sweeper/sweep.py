@@ -17,6 +17,7 @@ import numpy as np
 from sweeper.config import StudyConfig
 from sweeper.config.study import N_PARAMETERS
 from sweeper.executors.executor import Executor, LaneResult, Outcome, Work
+from sweeper.faults import Step, fault_points
 from sweeper.ledger import Closing, Ledger
 from sweeper.ranking import best_first
 from sweeper.resume import judged, reports, restore
@@ -70,7 +71,8 @@ class Sweep:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._started = parts.clock()
-        restored = restore(parts.ledger, parts.config.study.objectives)
+        with fault_points(Step.RESTORE):
+            restored = restore(parts.ledger, parts.config.study.objectives)
         self.state: SweepState = restored.state
         self._open_plan = restored.open_plan
         self._study = Study(parts.config, restored.past)
@@ -98,7 +100,8 @@ class Sweep:
 
     def tidy(self) -> None:
         """Remove the files that a crash left beside what is committed."""
-        self._parts.store.tidy(set(self.state.checkpoint_digests), self._best({}))
+        with fault_points(Step.TIDY):
+            self._parts.store.tidy(set(self.state.checkpoint_digests), self._best({}))
 
     def open(self) -> Plan:
         """The plan of the round to train: the one that a crash left open, or the next."""
@@ -114,7 +117,8 @@ class Sweep:
         """
         training = self._parts.executor.train(self._works(plan))
         meanwhile()
-        self._ask_ahead(plan)
+        with fault_points(Step.ASK_AHEAD):
+            self._ask_ahead(plan)
         asked_at = self._parts.clock()
         outcomes = sorted(training, key=lambda outcome: outcome.bucket.bucket)
         trained_at = max((outcome.finished_at for outcome in outcomes), default=asked_at)
@@ -132,11 +136,13 @@ class Sweep:
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
         digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
-        ended = self._decide(lanes)
+        with fault_points(Step.DECIDE):
+            ended = self._decide(lanes)
         best = self._best(ended)
         for trial in sorted(best & ended.keys()):
             file = checkpoints[trial]
-            parts.store.keep_model(state.running[trial].spec, file, digests[file])
+            with fault_points(Step.KEEP_MODEL):
+                parts.store.keep_model(state.running[trial].spec, file, digests[file])
         live = {n: file for n, file in checkpoints.items() if n not in ended}
         closing = Closing(
             metrics=parts.metrics,
@@ -147,18 +153,22 @@ class Sweep:
             memory=self._study.noted(),
             spent_s=state.spent_s,
         )
-        parts.ledger.close_round(state.rounds + 1, closing, records, ended)
+        with fault_points(Step.CLOSE_ROUND):
+            parts.ledger.close_round(state.rounds + 1, closing, records, ended)
         state.close(closing, ended)
         self.tidy()
 
     def _plan_next(self, number: int) -> Plan:
         state, parts = self.state, self._parts
-        specs = self._next_specs()
+        with fault_points(Step.ASK):
+            specs = self._next_specs()
         live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
         live += [Running(spec).live(self._epochs(spec)) for spec in specs]
-        plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
+        with fault_points(Step.PLAN):
+            plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
         memory = self._study.noted()
-        parts.ledger.open_round(number, specs, plan.as_dict(), memory)
+        with fault_points(Step.OPEN_ROUND):
+            parts.ledger.open_round(number, specs, plan.as_dict(), memory)
         state.open(specs, plan, memory)
         return plan
 

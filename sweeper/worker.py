@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
 from sweeper.executors.memory import carried_fraction
+from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
 from sweeper.lifeline import die_with
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ def start(setup: WorkerSetup) -> None:
         # XLA sizes its thread pool by affinity; its flags for that would change results
         os.sched_setaffinity(0, setup.cpus)
     _memory_fraction = carried_fraction(os.environ)
+    plan_faults(os.environ.get(VARIABLE))
+    with fault_points(Step.START_WORKER):
+        _trainer = _trainer_of(setup)
+
+
+def _trainer_of(setup: WorkerSetup) -> Trainer:
     from sweeper.data.dataset import Dataset
     from sweeper.executors.compiling import configure_jax
     from sweeper.executors.trainer import Trainer
@@ -56,7 +63,7 @@ def start(setup: WorkerSetup) -> None:
     config = setup.config
     configure_jax(config.execution.precision, config.execution.matmul_precision)
     saved = None if setup.start is None else read_start(setup.start, config.base_dir)
-    _trainer = Trainer(config, Dataset.load(setup.data), setup.checkpoints, saved)
+    return Trainer(config, Dataset.load(setup.data), setup.checkpoints, saved)
 
 
 def train(work: Work, place: str) -> Outcome:

@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "sweeper"
 LAYERS = (
     {
         "errors",
+        "faults",
         "trial",
         "ranking",
         "rundir",

@@ -28,6 +28,7 @@ from sweeper.executors.memory import (
     fraction_variable,
 )
 from sweeper.executors.trainer import Trainer
+from sweeper.faults import Step, fault_points
 from sweeper.programs.continued import Start
 from sweeper.progress import Observer
 from sweeper.results.replace import replacing
@@ -157,7 +158,10 @@ def _process(
     check_fits_workers(config, data)
     from sweeper.executors.process import ProcessExecutor, Slot  # loky takes a while to import
 
-    with replacing(run_dir.data, run_dir.staging / "data") as staged:
+    with (
+        fault_points(Step.SEND_DATA),
+        replacing(run_dir.data, run_dir.staging / "data") as staged,
+    ):
         data.save(staged)
     gpus, worker_fraction = visible_gpus(os.environ), shares_of(config).worker
     slots = [

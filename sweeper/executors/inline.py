@@ -45,11 +45,15 @@ def finished(outcome: Outcome) -> BucketFinished:
 
 
 class _Class:
-    """A class on its way to be compiled; `ready` once nobody need wait for it any more."""
+    """A class on its way to be compiled; `ready` once nobody need wait for it any more.
+
+    `end` is what ended more than the compiling, where something did.
+    """
 
     def __init__(self, compile: Callable[[], None]) -> None:
         self.compile = compile
         self.ready = False
+        self.end: BaseException | None = None
 
 
 class InlineExecutor:
@@ -120,6 +124,8 @@ class InlineExecutor:
                 task.compile()
             except Exception as error:  # each bucket of the class will fail of it, and tell
                 self._log.debug("a class could not be compiled ahead", exc_info=error)
+            except BaseException as end:
+                task.end = end
             with self._changed:
                 task.ready = True
                 self._changed.notify_all()
@@ -128,6 +134,8 @@ class InlineExecutor:
         if not outcome.set_running_or_notify_cancel():
             return
         try:
+            if (end := self._classes[work.program.class_id].end) is not None:
+                raise end
             outcome.set_result(self._train(work))
         except BaseException as error:
             outcome.set_exception(error)

@@ -23,6 +23,7 @@ from sweeper.executors.parts import device_parts
 from sweeper.executors.places import on_devices, peak_memory, place_here, place_of
 from sweeper.executors.retry import failed
 from sweeper.executors.spread import on_each_device
+from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import Start as SavedStart
@@ -90,7 +91,8 @@ class Trainer:
             program = self._program(program_class, settings)
             parts = self._parts_for(settings.train.batch_size, program)
             lanes = abstract_lanes(program, program_class.capacity, settings)
-            made.compiled = compile_class(program_class, program, lanes, parts)
+            with fault_points(Step.COMPILE):
+                made.compiled = compile_class(program_class, program, lanes, parts)
             made.seconds = time.perf_counter() - before
 
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
@@ -104,7 +106,8 @@ class Trainer:
         started_at = time.time()
         where = place_here(place, memory_fraction)
         try:
-            return self._train(work, where, started_at)
+            with fault_points(Step.TRAIN):
+                return self._train(work, where, started_at)
         except SetupError:
             raise
         except Exception as error:

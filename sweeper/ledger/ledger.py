@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import LedgerError
+from sweeper.faults import Step, fault_points
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
 from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec
@@ -207,7 +208,8 @@ class Ledger:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield
-            self._db.execute("COMMIT")
+            with fault_points(Step.COMMIT):
+                self._db.execute("COMMIT")
         except BaseException as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")

@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from numpy.typing import NDArray
 
 from sweeper.errors import Problem, SetupError
+from sweeper.faults import Step, fault_points
 from sweeper.programs.tensors import (
     CheckpointError,
     fitted,
@@ -43,10 +44,12 @@ def write_lanes(
     content = packed(tensors, versions())
     try:
         with path.open("wb") as file:
-            file.write(content)
+            with fault_points(Step.WRITE_CHECKPOINT):
+                file.write(content)
             if synced:
                 file.flush()
-                os.fsync(file.fileno())
+                with fault_points(Step.SYNC_CHECKPOINT):
+                    os.fsync(file.fileno())
     except OSError as error:
         found = f"cannot be written: {error.strerror}"
         raise SetupError(Problem(str(path), "", found, "make room for it, then go on")) from error

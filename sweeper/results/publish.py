@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.config import StudyConfig
+from sweeper.faults import Step, fault_points
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.phases import phase_of
 from sweeper.results.replace import replacing
@@ -95,7 +96,8 @@ class Publisher:
         self._publish_metrics(ledger, final)
         since_s = self._clock() - self._tables_at
         if final or self._tables_cost_s <= _TABLES_SHARE * since_s:
-            self._publish_tables(ledger)
+            with fault_points(Step.PUBLISH_TABLES):
+                self._publish_tables(ledger)
 
     def _publish_tables(self, ledger: Committed) -> None:
         started = self._clock()
@@ -140,7 +142,8 @@ class Publisher:
             self._folds,
             phase_of(self._config, ledger.params),
         )
-        self._write_once(values, self._part(first, last))
+        with fault_points(Step.PUBLISH_PART):
+            self._write_once(values, self._part(first, last))
         self._published_rounds = last
         self._waiting.clear()
         self._part_at = self._clock()

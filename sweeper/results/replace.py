@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sweeper.faults import Step, fault_points
+
 
 @contextmanager
 def replacing(target: Path, staging: Path) -> Iterator[Path]:
@@ -18,7 +20,8 @@ def replacing(target: Path, staging: Path) -> Iterator[Path]:
     staged = staging / target.name
     yield staged
     # Without this a power cut may leave the new name on an empty file.
-    with staged.open("rb+") as file:
+    with fault_points(Step.SYNC_FILE), staged.open("rb+") as file:
         os.fsync(file.fileno())
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged.replace(target)
+    with fault_points(Step.RENAME_FILE):
+        staged.replace(target)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.faults import Step, fault_points
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 
@@ -76,7 +77,7 @@ def going_on(status: Status) -> str:
 def write_status(run_dir: RunDir, status: Status) -> None:
     """Replace the status file of the run by `status`."""
     text = json.dumps(asdict(status), indent=2, allow_nan=False)
-    with replacing(run_dir.status, run_dir.staging) as staged:
+    with fault_points(Step.WRITE_STATUS), replacing(run_dir.status, run_dir.staging) as staged:
         staged.write_text(text + "\n", encoding="utf-8")
 
 

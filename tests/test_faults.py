@@ -1,0 +1,162 @@
+"""A crash at every fault point loses nothing, doubles nothing and changes no row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper.errors import SetupError
+from sweeper.faults import (
+    INSTANTS,
+    VARIABLE,
+    Action,
+    FaultPlanError,
+    Step,
+    counting,
+    fault_points,
+    plan_faults,
+    read_plan,
+)
+from tests.command_line import CommandLine
+from tests.crashes import IN_WORKERS, PROGRAMS, STRATEGIES, Study
+from tests.processes import ROOT
+
+# instants that no study without workers, and none whose workers train all, passes in this process
+_OF_WORKERS = {Step.SEND_DATA, Step.START_WORKER}
+
+
+@pytest.fixture(autouse=True)
+def _off() -> Iterator[None]:
+    yield
+    plan_faults(None)
+
+
+def test_a_plan_is_read() -> None:
+    text = "ledger.close:end=kill@3, train:begin=delay:0.5,file.sync:begin=raise:ENOSPC"
+    assert read_plan(text) == (
+        Action("ledger.close:end", "kill", "", 3),
+        Action("train:begin", "delay", "0.5"),
+        Action("file.sync:begin", "raise", "ENOSPC"),
+    )
+    assert read_plan("") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("train:begin", "'train:begin' is none; write INSTANT=kill, raise or delay:S"),
+        ("trian:begin=kill", "no instant 'trian:begin'; there are directory.make:begin,"),
+        ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one as ENOSPC"),
+        ("train:begin=delay", "a pause needs its seconds; write delay:0.5"),
+        ("train:begin=delay:x", "a pause needs its seconds; write delay:0.5"),
+        ("train:begin=kill@0", "passings count from 1"),
+    ],
+)
+def test_what_is_no_plan_is_refused(text: str, told: str) -> None:
+    with pytest.raises(FaultPlanError, match=re.escape(told)):
+        read_plan(text)
+
+
+def test_the_command_line_refuses_it_too(
+    command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "nowhere:begin=kill")
+    done = command("status")
+    assert done.returncode == 3
+    assert f"{VARIABLE}: no instant 'nowhere:begin'" in done.stderr
+
+
+def test_an_action_strikes_at_its_passing_alone() -> None:
+    plan_faults("tidy:end=raise:EIO@2")
+    with fault_points(Step.TIDY):
+        pass
+    with pytest.raises(OSError, match="Input/output error"), fault_points(Step.TIDY):
+        pass
+    with fault_points(Step.TIDY):
+        pass
+
+
+def test_a_block_that_fails_has_no_end() -> None:
+    with counting() as passed, pytest.raises(ZeroDivisionError), fault_points(Step.PLAN):
+        1 / 0  # noqa: B018
+    assert passed == {"plan:begin": 1}
+
+
+def test_every_step_stands_in_the_code_once() -> None:
+    package = (path.read_text(encoding="utf-8") for path in (ROOT / "sweeper").rglob("*.py"))
+    used = re.findall(r"fault_points\(Step\.(\w+)\)", "".join(package))
+    assert sorted(used) == sorted(step.name for step in Step)
+    assert len(INSTANTS) == 2 * len(Step) >= 25
+
+
+def test_a_crash_at_each_instant_one_after_the_other(tmp_path: Path) -> None:
+    """Each session goes on where the one before was struck; a study that ends is begun anew."""
+    unbroken = Study(tmp_path / "unbroken", "supervised", "padded")
+    passed = unbroken.instants()
+    assert {instant for instant in INSTANTS if instant not in passed} == {
+        f"{step}:{edge}" for step in _OF_WORKERS for edge in ("begin", "end")
+    }
+    expected, ended = unbroken.left(), 0
+    struck = Study(tmp_path / "0", "supervised", "padded")
+    for instant in INSTANTS:
+        while instant in passed and not struck.crash(instant):
+            assert struck.left() == expected
+            ended += 1
+            struck = Study(tmp_path / str(ended), "supervised", "padded")
+    struck.run()
+    assert struck.left() == expected
+    assert ended < 12
+
+
+@pytest.mark.parametrize("instant", ["train:end", "checkpoint.sync:begin"])
+def test_a_crash_of_what_a_worker_does(instant: str, tmp_path: Path) -> None:
+    struck = Study(tmp_path / "struck", "supervised", "process")
+    assert struck.crash(instant)
+    struck.run()
+    unbroken = Study(tmp_path / "unbroken", "supervised", "process")
+    unbroken.run()
+    assert struck.left() == unbroken.left()
+
+
+def test_a_kill_in_the_command_line(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    command.write()
+    monkeypatch.setenv(VARIABLE, "ledger.commit:end=kill@4")
+    assert command("run", "study.toml").returncode == -9
+    monkeypatch.delenv(VARIABLE)
+    assert command("run", "study.toml", "--quiet").returncode == 0
+
+
+def test_a_disk_that_is_full_ends_the_study_cleanly(tmp_path: Path) -> None:
+    study = Study(tmp_path / "study", "supervised", "padded")
+    plan_faults("checkpoint.write:begin=raise:ENOSPC@2")
+    with pytest.raises(SetupError, match="make room for it, then go on"):
+        study.run()
+    plan_faults(None)
+    study.run()
+    unbroken = Study(tmp_path / "unbroken", "supervised", "padded")
+    unbroken.run()
+    assert study.left() == unbroken.left()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_crash_at_each_instant_of_each_program(
+    program: str, strategy: str, tmp_path: Path
+) -> None:
+    """At the first, the middle and the last passing of each, in a study of its own."""
+    unbroken = Study(tmp_path / "unbroken", program, strategy)
+    passed = unbroken.instants()
+    expected = unbroken.left()
+    for instant in INSTANTS:
+        step = Step(instant.partition(":")[0])
+        count = 1 if strategy == "process" and step in IN_WORKERS else passed[instant]
+        for at in sorted({1, (count + 1) // 2, count} - {0}):
+            struck = Study(tmp_path / f"{instant}-{at}".replace(":", "-"), program, strategy)
+            assert struck.crash(instant, at)
+            struck.run()
+            assert struck.left() == expected, (instant, at)
