@@ -26,6 +26,7 @@ COMMANDS = (
     running.validate,
     running.plan,
     looking.status,
+    looking.verify,
     writing.trial,
     models.export,
     models.check_program,

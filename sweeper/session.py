@@ -80,7 +80,7 @@ def opened(
     if fresh:
         _move_aside(run_dir)
         _make(config, run_dir)
-    with _held(run_dir):
+    with held(run_dir):
         if not run_dir.ledger.exists():
             # A ledger appears with its tables or not at all: an empty one is always a damaged one.
             with (
@@ -124,7 +124,7 @@ def check(config: StudyConfig, data_digest: str) -> None:
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir)
     if run_dir.ledger.exists():
-        with _held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
+        with held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
             _joined(config, ledger, data_digest, None, asks_start=False)
 
 
@@ -167,8 +167,12 @@ def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
 
 
 @contextmanager
-def _held(run_dir: RunDir) -> Iterator[None]:
-    """The lock of a run directory; the system lets go of it when the process ends, however."""
+def held(run_dir: RunDir) -> Iterator[None]:
+    """The lock of a run directory; the system lets go of it when the process ends, however.
+
+    Raises:
+        StudyHeldError: another process has it.
+    """
     try:
         with FileLock(run_dir.lock, timeout=0):
             yield
@@ -197,7 +201,7 @@ def _move_aside(run_dir: RunDir) -> None:
     """Rename the directory of a study for the time, in one step, while nobody else runs it."""
     if run_dir.ledger.exists():
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-        with _held(run_dir):
+        with held(run_dir):
             run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
 
 

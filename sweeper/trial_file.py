@@ -62,14 +62,15 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
     results = open_results(run_dir)
     row = _row(results, number)
     file = Path(results.study["study_file"])
-    return parse(toml_text(_as_written(results.study["settings"])), file), row
+    return study_of(results.study["settings"], file), row
 
 
-def _as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a study as its file has them: what is the same as another in its search."""
+def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
+    """The study that has these settings, as the published tables tell them; it is in `file`."""
     links = {setting: {"same_as": of} for setting, of in settings.get("same_as", {}).items()}
     search = {**settings["search"], **links}
-    return {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}
+    written = {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}
+    return parse(toml_text(written), file)
 
 
 def _row(results: Results, number: int | None) -> Mapping[str, Any]:

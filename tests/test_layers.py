@@ -48,7 +48,7 @@ LAYERS = (
     },
     {"rows", "resume", "standing", "switch_preview"},
     {"sweep", "session"},
-    {"study_run", "preview", "decay_preview"},
+    {"study_run", "preview", "decay_preview", "verification"},
     {"api"},
     {"wording", "interrupts", "console"},
     {"live", "answers"},

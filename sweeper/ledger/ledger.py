@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
@@ -70,15 +70,18 @@ class Ledger:
         """
         if path.stat().st_size == 0:
             raise LedgerError(f"{path}: the ledger is empty; {_MEND}")
-        try:
-            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
-                connection.execute(f"PRAGMA {pragma}")
-            ledger = Ledger(connection, str(path))
-            ledger._check()
-        except sqlite3.DatabaseError as error:
-            raise LedgerError(f"{path}: SQLite says: {error}; {_MEND}") from error
-        return ledger
+        with ExitStack() as opened:
+            try:
+                connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+                opened.callback(connection.close)  # else the file would stay locked
+                for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
+                    connection.execute(f"PRAGMA {pragma}")
+                ledger = Ledger(connection, str(path))
+                ledger._check()
+            except sqlite3.DatabaseError as error:
+                raise LedgerError(f"{path}: SQLite says: {error}; {_MEND}") from error
+            opened.pop_all()
+            return ledger
 
     def close(self) -> None:
         """Let go of the file."""

@@ -1,0 +1,62 @@
+"""Whether a published table is what its ledger tells."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+# what it says follows from which files are there, not from the ledger
+_APART = frozenset({"model_path"})
+
+
+class Difference(Enum):
+    """How a table is not what it should be."""
+
+    MISSING = "it is not there"
+    UNREADABLE = "it cannot be read"
+    COLUMNS = "it has other columns than the ledger tells"
+    ROWS = "it holds rows that the ledger does not tell"
+    BEHIND = "it lacks rows that were committed last"
+
+
+def differences(published: Path, told: Path) -> Difference | None:
+    """How the table in `published` differs from that in `told`; None where it does not.
+
+    Both are a file, or a directory of parts. Rows may be in any order.
+    """
+    expected = _read(told)
+    if not published.exists():
+        return Difference.MISSING if expected.num_rows else Difference.BEHIND
+    try:
+        found = _read(published)
+    except (pa.ArrowException, OSError, ValueError):
+        return Difference.UNREADABLE
+    if found.schema.names != expected.schema.names or found.schema.types != expected.schema.types:
+        return Difference.COLUMNS
+    rows, every = _rows(found), _rows(expected)
+    if not rows <= every or len(rows) < found.num_rows:
+        return Difference.ROWS
+    return Difference.BEHIND if len(rows) < len(every) else None
+
+
+def _read(path: Path) -> pa.Table:
+    """All of a table; a directory of parts as one."""
+    table = parquet.read_table(path)
+    table.validate(full=True)
+    return table
+
+
+def _rows(table: pa.Table) -> set[bytes]:
+    """The rows of a table, each by all of its bits."""
+    ordered = table.combine_chunks()
+    columns = [_cells(ordered[name]) for name in table.schema.names if name not in _APART]
+    return {repr(row).encode() for row in zip(*columns, strict=True)}
+
+
+def _cells(column: pa.ChunkedArray) -> list[object]:
+    """The values of a column, floats by their bits: NaN is equal to NaN then."""
+    values = column.to_pylist()
+    return [value.hex() if isinstance(value, float) else value for value in values]

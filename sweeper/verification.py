@@ -1,0 +1,221 @@
+"""Whether a run directory is whole: ledger, checkpoints, models and tables against each other.
+
+The ledger checks itself. What it names must be there as it was written, and what is published must
+be what it tells; that is a view, which `repair` writes anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig
+from sweeper.errors import LedgerError, Problem, SetupError, SweeperError
+from sweeper.ledger import Ledger
+from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.saved_file import read_saved
+from sweeper.programs.saved_state import MODEL
+from sweeper.programs.tensors import CheckpointError
+from sweeper.ranking import best_first
+from sweeper.results.compare import Difference, differences
+from sweeper.results.publish import Publisher
+from sweeper.results.status import read_status, write_status
+from sweeper.resume import restore
+from sweeper.rundir import RunDir
+from sweeper.session import held
+from sweeper.standing import Standing
+from sweeper.state import SweepState
+from sweeper.store import Published
+from sweeper.study.options import n_proposals
+from sweeper.trial_file import study_of
+
+_REPAIR = "write it anew: python -m sweeper verify {root} --repair"
+_RUN = "go on with the study: its trials are trained again from where it is needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something in `file`, named from the run directory, that is not what it should be.
+
+    `is_view` where the ledger tells all that was in it.
+    """
+
+    file: str
+    found: str
+    mend: str
+    is_view: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.found}; {self.mend}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at, in words, and the damage that was found."""
+
+    looked_at: tuple[str, ...]
+    damage: tuple[Damage, ...]
+
+
+def verify(run_dir: RunDir) -> Verified:
+    """What is damaged in a run directory; nothing is written.
+
+    Raises:
+        SetupError: no study has been run there.
+        StudyHeldError: another process runs it.
+    """
+    _check_there(run_dir)
+    with held(run_dir):
+        try:
+            ledger = Ledger.open(run_dir.ledger)
+        except LedgerError as error:
+            found, _, mend = str(error).partition("; ")
+            found = found.removeprefix(f"{run_dir.ledger}: ")
+            return Verified((), (Damage(run_dir.ledger.name, found, mend),))
+        with closing(ledger):
+            return _verified(run_dir, ledger)
+
+
+def repair(run_dir: RunDir) -> None:
+    """Write every view of the ledger anew: tables, metrics and status.
+
+    Raises:
+        LedgerError: it is damaged itself.
+        SetupError: no study has been run there.
+        StudyHeldError: another process runs it.
+    """
+    _check_there(run_dir)
+    with held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
+        config, run_id = _study(run_dir, ledger)
+        for path in (run_dir.trials, run_dir.buckets, *run_dir.metrics.glob("*")):
+            path.unlink(missing_ok=True)
+        Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
+        state, n_trials = restore(ledger, config.study.objectives).state, n_proposals(config)
+        standing = Standing(config, run_id, n_trials, time.time(), len(state.ended))
+        is_over = not state.running and not state.waiting and len(state.ended) >= n_trials
+        doing = "finished" if is_over else "interrupted"
+        write_status(run_dir, standing.status(state, time.time(), doing))
+
+
+def _check_there(run_dir: RunDir) -> None:
+    if not run_dir.ledger.exists():
+        found, mend = "no study has been run here", "name the run directory of one"
+        raise SetupError(Problem(str(run_dir.root), "", found, mend))
+
+
+def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
+    """The study as it was asked for last, and the name of that session."""
+    last = ledger.sessions()[-1]
+    return study_of(last["study"], run_dir.study_file), last["run_id"]
+
+
+def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
+    if not ledger.sessions():
+        return Verified((f"{run_dir.ledger.name}: no study has begun",), ())
+    config, _ = _study(run_dir, ledger)
+    state = restore(ledger, config.study.objectives).state
+    models = [*_models(run_dir, config, state)]
+    looked_at = (
+        f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} trials that have ended, "
+        f"{len(state.running)} that have not",
+        f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
+        f"{run_dir.models.name}/: {len(models)} models",
+        f"{run_dir.trials.name}, {run_dir.buckets.name}, {run_dir.metrics.name}/, "
+        f"{run_dir.status.name}",
+    )
+    damage = (
+        *_damaged_checkpoints(run_dir, state),
+        *(found for model in models for found in _damaged_model(run_dir, *model)),
+        *_damaged_views(run_dir, config, ledger),
+        *_damaged_status(run_dir),
+    )
+    return Verified(looked_at, damage)
+
+
+def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]:
+    for name, digest in state.checkpoint_digests.items():
+        try:
+            LaneFile(run_dir.checkpoints / name, digest)
+        except CheckpointError as error:
+            found = str(error).removeprefix(f"{run_dir.checkpoints / name}: ")
+            yield Damage(f"{run_dir.checkpoints.name}/{name}", found, _RUN)
+
+
+def _models(run_dir: RunDir, config: StudyConfig, state: SweepState) -> Iterator[tuple[int, int]]:
+    """Trial and member of every model that has to be kept."""
+    best = best_first([*state.ended.values()], config.study.directions, config.results.keep_models)
+    for row in best:
+        yield from ((row["trial_number"], member) for member in range(len(config.members)))
+
+
+def _damaged_model(run_dir: RunDir, number: int, member: int) -> Iterator[Damage]:
+    mend = f"train it again: python -m sweeper trial {run_dir.root} {number}"
+    saved, model = run_dir.saved(number, member), run_dir.model(number, member)
+    for path in (path for path in (saved, model) if not path.exists()):
+        yield Damage(f"{run_dir.models.name}/{path.name}", "it is not there", mend)
+    if not saved.exists():
+        return
+    try:
+        file = read_saved(saved)
+    except SweeperError as error:
+        found = error.problems[0].found
+        yield Damage(f"{run_dir.models.name}/{saved.name}", found, mend)
+        return
+    if model.exists():
+        tensors = [leaf for name, leaf in file.tensors.items() if name.startswith(f"{MODEL}/")]
+        if not _holds(model, tensors):
+            found = f"its arrays are not those of {saved.name}"
+            yield Damage(f"{run_dir.models.name}/{model.name}", found, mend)
+
+
+def _holds(model: Path, tensors: list[NDArray[np.generic]]) -> bool:
+    """Whether a file of Equinox holds these arrays, in any order."""
+    arrays: list[NDArray[np.generic]] = []
+    size = model.stat().st_size
+    try:
+        with model.open("rb") as file:
+            while file.tell() < size:
+                arrays.append(np.load(file, allow_pickle=False))
+    except (ValueError, OSError, EOFError, SyntaxError, TypeError):
+        return False  # what NumPy raises depends on where its header is damaged
+    return sorted(map(_bits, arrays)) == sorted(map(_bits, tensors))
+
+
+def _bits(array: NDArray[np.generic]) -> tuple[str, tuple[int, ...], bytes]:
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
+    mend = _REPAIR.format(root=run_dir.root)
+    with _written_anew(run_dir, config, ledger) as anew:
+        for view in ("trials", "buckets", "metrics"):
+            found = differences(getattr(run_dir, view), getattr(anew, view))
+            if found is Difference.BEHIND:
+                continue  # of a session that was killed: the next one publishes the rest
+            if found is not None:
+                yield Damage(getattr(run_dir, view).name, found.value, mend, is_view=True)
+
+
+@contextmanager
+def _written_anew(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[RunDir]:
+    """The tables as they should be, in a directory of their own."""
+    with TemporaryDirectory() as directory:
+        anew = RunDir(Path(directory))
+        anew.make()
+        Publisher(anew, config).publish(Published(ledger, run_dir), final=True)
+        yield anew
+
+
+def _damaged_status(run_dir: RunDir) -> Iterator[Damage]:
+    try:
+        read_status(run_dir)
+    except SetupError as error:
+        mend = _REPAIR.format(root=run_dir.root)
+        yield Damage(run_dir.status.name, error.problems[0].found, mend, is_view=True)

@@ -1,0 +1,224 @@
+"""What is damaged in a run directory is found, and what the ledger tells is written anew."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper.errors import LedgerError, SetupError, StudyHeldError
+from sweeper.ledger import Ledger
+from sweeper.results.compare import Difference, differences
+from sweeper.rundir import RunDir
+from sweeper.session import held
+from sweeper.verification import repair, verify
+from tests.command_line import CommandLine
+from tests.crashes import Study
+
+FLIPS, FEW = 1000, 60
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that has ended."""
+    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
+    study.run()
+    return study
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that was struck with trials in training."""
+    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
+    assert study.crash("ledger.close:end", 1)
+    return study
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[[Study], Study]:
+    """A study like another, to be damaged."""
+
+    def copied(study: Study) -> Study:
+        copy = Study(tmp_path / "copy", study.program, study.strategy)
+        shutil.copytree(study.directory, copy.directory)
+        return copy
+
+    return copied
+
+
+def found(run_dir: RunDir) -> dict[str, str]:
+    """What is damaged, by file."""
+    return {damage.file: damage.found for damage in verify(run_dir).damage}
+
+
+def test_what_is_whole_is_said_to_be(ended: Study, halfway: Study) -> None:
+    assert verify(ended.run_dir).damage == ()
+    looked_at = verify(halfway.run_dir).looked_at
+    assert looked_at[0] == "ledger.db: 1 rounds, 0 trials that have ended, 3 that have not"
+    assert looked_at[1] == "checkpoints/: 1 files of live trials"
+    assert verify(halfway.run_dir).damage == ()
+
+
+@pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics", "status.json"])
+def test_a_view_that_is_damaged_is_written_anew(
+    name: str, ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(ended).run_dir
+    path = run_dir.root / name
+    for each in path.iterdir() if path.is_dir() else (path,):
+        each.write_bytes(each.read_bytes()[:-9])
+    assert found(run_dir).keys() == {name}
+    repair(run_dir)
+    assert found(run_dir) == {}
+    left = ended.left()
+    assert Study(run_dir.root.parent, "supervised", "padded").left() == left
+
+
+def test_rows_that_nobody_committed_are_found(
+    ended: Study, halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(halfway).run_dir
+    shutil.copy(ended.run_dir.trials, run_dir.trials)
+    assert found(run_dir) == {"trials.parquet": Difference.ROWS.value}
+    shutil.copy(ended.run_dir.buckets, run_dir.trials)
+    assert found(run_dir) == {"trials.parquet": Difference.COLUMNS.value}
+
+
+def test_models_that_are_damaged_or_gone_are_found(
+    ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(ended).run_dir
+    model, other = sorted(run_dir.models.glob("*.eqx"))
+    saved = model.with_suffix(".safetensors")
+    content = bytearray(model.read_bytes())
+    content[-1] ^= 1
+    model.write_bytes(content)
+    other.unlink()
+    assert found(run_dir) == {
+        f"models/{model.name}": f"its arrays are not those of {saved.name}",
+        f"models/{other.name}": "it is not there",
+    }
+    saved.write_bytes(saved.read_bytes()[:-1])
+    assert f"models/{saved.name}" in found(run_dir)
+    (damage, *_) = verify(run_dir).damage
+    assert damage.mend.endswith(f"python -m sweeper trial {run_dir.root} 3")
+
+
+def test_a_damaged_checkpoint_is_found_and_its_trials_are_trained_again(
+    ended: Study, halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(halfway)
+    (file,) = study.run_dir.checkpoints.iterdir()
+    content = file.read_bytes()
+    for size in range(0, len(content), len(content) // 7):
+        file.write_bytes(content[:size])
+        assert found(study.run_dir).keys() == {f"checkpoints/{file.name}"}
+    study.run()
+    assert study.left() == ended.left()
+
+
+def test_a_ledger_that_is_damaged_is_refused(
+    ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(ended)
+    study.run_dir.ledger.write_bytes(b"")
+    assert found(study.run_dir) == {"ledger.db": "the ledger is empty"}
+    with pytest.raises(LedgerError, match="the ledger is empty"):
+        repair(study.run_dir)
+    with pytest.raises(LedgerError, match="the ledger is empty"):
+        study.run()
+
+
+def test_a_study_that_runs_is_left_alone(ended: Study) -> None:
+    with held(ended.run_dir):
+        for look in (verify, repair):
+            with pytest.raises(StudyHeldError, match="another process runs this study"):
+                look(ended.run_dir)
+
+
+def test_where_no_study_has_been_run(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="no study has been run here"):
+        verify(RunDir(tmp_path))
+
+
+def test_the_command(ended: Study, copied: Callable[[Study], Study], command: CommandLine) -> None:
+    root = copied(ended).run_dir.root
+    (root / "buckets.parquet").unlink()
+    done = command("verify", str(root), "--json")
+    assert done.returncode == 1
+    (damage,) = json.loads(done.stdout)["damage"]
+    assert damage["file"] == "buckets.parquet"
+    done = command("verify", str(root), "--repair")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "whole")
+
+
+def flipped(path: Path, count: int) -> Iterator[None]:
+    """`path` with one bit flipped, `count` times another; then as it was."""
+    content, chance = path.read_bytes(), random.Random(path.name)
+    for _ in range(count):
+        place = chance.randrange(len(content))
+        changed = bytearray(content)
+        changed[place] ^= 1 << chance.randrange(8)
+        path.write_bytes(changed)
+        yield
+    path.write_bytes(content)
+
+
+def rows(path: Path) -> list[list[tuple[Any, ...]]]:
+    """All that is in a ledger."""
+    with closing(sqlite3.connect(path)) as db:
+        tables = sorted(
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        )
+        return [db.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+
+def check_flips(study: Study, flips: int) -> None:
+    """One flipped bit, anywhere: it is found, or nothing that is read has changed."""
+    run_dir = study.run_dir
+    before = rows(run_dir.ledger)
+    for _ in flipped(run_dir.ledger, flips):
+        try:
+            Ledger.open(run_dir.ledger).close()
+        except LedgerError:
+            continue
+        assert rows(run_dir.ledger) == before
+    told = run_dir.root.with_name("told")
+    for name in ("trials.parquet", "buckets.parquet", "metrics"):
+        path = run_dir.root / name
+        shutil.copytree(path, told) if path.is_dir() else shutil.copy(path, told)
+        for file in sorted(path.iterdir()) if path.is_dir() else (path,):
+            for _ in flipped(file, flips):
+                assert differences(path, told) is not Difference.BEHIND
+        shutil.rmtree(told) if path.is_dir() else told.unlink()
+    for model in sorted(run_dir.models.iterdir()):
+        for _ in flipped(model, flips // 20):
+            assert found(run_dir).keys() <= {f"models/{model.name}", f"models/{model.stem}.eqx"}
+
+
+def test_a_flipped_bit_is_found_or_harmless(ended: Study, copied: Callable[[Study], Study]) -> None:
+    check_flips(copied(ended), FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_thousand_flipped_bits_are_found_or_harmless(
+    ended: Study, halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(halfway)
+    (file,) = study.run_dir.checkpoints.iterdir()
+    for _ in flipped(file, FLIPS):
+        assert found(study.run_dir).keys() == {f"checkpoints/{file.name}"}
+    content = file.read_bytes()
+    for size in range(len(content)):
+        file.write_bytes(content[:size])
+        assert found(study.run_dir).keys() == {f"checkpoints/{file.name}"}
+    shutil.rmtree(study.directory)
+    check_flips(copied(ended), FLIPS)
