@@ -19,11 +19,10 @@ from typing import Any
 
 from sweeper.errors import LedgerError
 from sweeper.faults import Step, fault_points
+from sweeper.ledger.checking import MEND, SCHEMA_VERSION, check, digest_of
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
 from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec
-
-SCHEMA_VERSION = 2
 
 _TABLES = """
 CREATE TABLE meta    (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
@@ -38,7 +37,6 @@ CREATE TABLE ending  (number INTEGER PRIMARY KEY, round INTEGER NOT NULL, body T
 CREATE TABLE bucket  (round INTEGER NOT NULL, bucket INTEGER NOT NULL, body TEXT NOT NULL,
                       curves BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (round, bucket));
 """
-_MEND = "put back a copy of ledger.db, or start over with --fresh"
 
 
 class Ledger:
@@ -69,19 +67,19 @@ class Ledger:
             LedgerError: it is damaged, emptied, or of another version.
         """
         if path.stat().st_size == 0:
-            raise LedgerError(f"{path}: the ledger is empty; {_MEND}")
+            raise LedgerError(f"{path}: the ledger is empty; {MEND}")
         with ExitStack() as opened:
             try:
                 connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 opened.callback(connection.close)  # else the file would stay locked
                 for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
                     connection.execute(f"PRAGMA {pragma}")
-                ledger = Ledger(connection, str(path))
-                ledger._check()
-            except sqlite3.DatabaseError as error:
-                raise LedgerError(f"{path}: SQLite says: {error}; {_MEND}") from error
+                check(connection, str(path))
+            except (sqlite3.DatabaseError, ValueError, TypeError, KeyError) as error:
+                # the last three are of text that cannot be read as such, or is no JSON
+                raise LedgerError(f"{path}: SQLite says: {error}; {MEND}") from error
             opened.pop_all()
-            return ledger
+            return Ledger(connection, str(path))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -198,7 +196,7 @@ class Ledger:
                 for trial, row in sorted(ended.items())
             ]
             body = _dumps(asdict(closing))
-            digest = _digest(number, body)
+            digest = digest_of(number, body)
             chain = blake2b(b"".join([self._last_chain(), digest, *digests])).digest()
             self._db.execute(
                 "INSERT INTO closing VALUES (?, ?, ?, ?)", (number, body, digest, chain)
@@ -225,7 +223,7 @@ class Ledger:
         self, table: str, keys: Mapping[str, int | str], body: Mapping[str, Any], *blobs: bytes
     ) -> bytes:
         values = (*keys.values(), _dumps(body), *blobs)
-        digest = _digest(*values)
+        digest = digest_of(*values)
         marks = ", ".join("?" * (len(values) + 1))
         self._db.execute(f"INSERT INTO {table} VALUES ({marks})", (*values, digest))
         return digest
@@ -257,44 +255,6 @@ class Ledger:
         rows = self._rows("SELECT chain FROM closing ORDER BY round DESC LIMIT 1")
         return rows[0][0] if rows else b""
 
-    def _check(self) -> None:
-        """Refuse a ledger in which any row is not what was written, or a round is missing."""
-        rows = self._rows("SELECT body FROM meta WHERE key = 'schema_version'")
-        version = json.loads(rows[0][0])["schema_version"] if rows else None
-        if version != SCHEMA_VERSION:
-            raise LedgerError(
-                f"{self._name}: the ledger has version {version}, this program reads "
-                f"{SCHEMA_VERSION}; run it with the version of sweeper that wrote it"
-            )
-        for table in ("meta", "session", "round", "trial", "ending", "bucket"):
-            for *values, digest in self._rows(f"SELECT * FROM {table}"):
-                if _digest(*values) != digest:
-                    raise self._damaged(table, values[0])
-        self._check_chain()
-
-    def _check_chain(self) -> None:
-        chain = b""
-        query = "SELECT round, body, digest, chain FROM closing ORDER BY round"
-        for expected, (number, body, digest, written) in enumerate(self._rows(query), 1):
-            parts = [chain, digest]
-            for table, order in (("bucket", "bucket"), ("ending", "rowid")):
-                select = f"SELECT digest FROM {table} WHERE round = ? ORDER BY {order}"
-                parts += [row for (row,) in self._rows(select, number)]
-            chain = blake2b(b"".join(parts)).digest()
-            if number != expected or digest != _digest(number, body) or chain != written:
-                raise self._damaged("closing", number)
-
-    def _damaged(self, table: str, key: object) -> LedgerError:
-        return LedgerError(f"{self._name}: row {key} of table {table} is damaged; {_MEND}")
-
 
 def _dumps(body: Mapping[str, Any]) -> str:
     return json.dumps(body, separators=(",", ":"), allow_nan=False)
-
-
-def _digest(*values: int | str | bytes) -> bytes:
-    hashed = blake2b(digest_size=16)
-    for value in values:
-        raw = value if isinstance(value, bytes) else str(value).encode()
-        hashed.update(len(raw).to_bytes(8, "little") + raw)
-    return hashed.digest()
