@@ -34,7 +34,7 @@ from tests.round_machine import study as config
         ("study.pruner={name='patient',patience=2,wrapped=3}", "3 is not a table; write e.g."),
         (
             "study.pruner={name='patient',patience=2,wrapped={name='mean'}}",
-            "study.pruner.wrapped.name: no pruner 'mean'; write one of none, median",
+            "study.pruner.wrapped.name: no pruner 'mean'; did you mean 'median'?",
         ),
         (
             "study.pruner={name='patient',patience=2,wrapped={name='asha',min_resource=0}}",
