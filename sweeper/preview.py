@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts, hints
 from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
+from sweeper.data_preview import data_preview
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
@@ -25,8 +24,6 @@ from sweeper.switch_preview import lanes_per_device, largest_branch, notes, swit
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
 # updates and the new parameters
 _WORKING_COPIES = 3
-# of the mean of a mode
-_NUMBERS_SHOWN = 4
 # below this share of trials with a partner, a space is said to stack badly
 _FEW = 0.5
 
@@ -53,7 +50,7 @@ class Preview:
         return {
             "study": self.config.study.name,
             "n_trials": n_proposals(self.config),
-            "data": self._data(),
+            "data": data_preview(self.data),
             "device": {
                 "kind": self.device,
                 "count": self.devices,
@@ -79,26 +76,6 @@ class Preview:
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
             },
             "forecast": self.forecast.as_dict(),
-        }
-
-    def _data(self) -> dict[str, Any]:
-        data = self.data
-        features = [column for column in data.columns if column.role == "feature"]
-        return {
-            "train_rows": data.train_rows,
-            "val_rows": data.val_rows,
-            "test_rows": len(data.x_test),
-            "features": data.n_features,
-            "outputs": data.out_size,
-            "rows": sum(len(y) for y in (data.y_train, data.y_val, data.y_test)),
-            "numbers": sum(column.kind == "number" for column in features),
-            "categories": sum(column.kind == "category" for column in features),
-            "missing": sum(column.missing for column in features),
-            "bytes": data.nbytes,
-            "columns": [asdict(column) for column in data.columns],
-            "targets": list(_targets(data)),
-            "modes": list(_modes(data)),
-            "classes": list(_classes(data)),
         }
 
     def _space(self) -> list[dict[str, Any]]:
@@ -275,32 +252,3 @@ def why(block: LatticeClass | PartsClass, compile_s: float) -> str:
     more_s, less_s = others * compile_s, block.train_s - block.exact_train_s
     programs = "1 program" if others == 1 else f"{others} programs"
     return f"{programs} more would compile {more_s:.1f} s to train {less_s:.1f} s less"
-
-
-def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
-    """Of each number to predict, in its own unit: where it lies in the training part."""
-    if data.class_names:
-        return
-    names = [column.name for column in data.columns if column.role == "target"]
-    numbers = data.y_train * data.y_scale + data.y_mean
-    for name, values in zip(names, numbers.T, strict=True):
-        measures = {"mean": np.mean, "deviation": np.std, "least": np.min, "greatest": np.max}
-        yield {"name": name, **{what: float(of(values)) for what, of in measures.items()}}
-
-
-def _modes(data: Dataset) -> Iterator[dict[str, Any]]:
-    """Of each mode of a mixture, where its training rows lie."""
-    for name, mean in zip(data.mode_names, data.mode_means, strict=True):
-        more = ", ..." if len(mean) > _NUMBERS_SHOWN else ""
-        yield {"name": name, "mean": ", ".join(f"{x:.3g}" for x in mean[:_NUMBERS_SHOWN]) + more}
-
-
-def _classes(data: Dataset) -> Iterator[dict[str, Any]]:
-    """Of each class, its rows in each part, and what they count for in the loss."""
-    parts = {"train": data.y_train, "val": data.y_val, "test": data.y_test}
-    n_classes = len(data.class_names)
-    counts = {part: np.bincount(y, minlength=n_classes) for part, y in parts.items() if n_classes}
-    for place, name in enumerate(data.class_names):
-        rows = {f"{part}_rows": int(count[place]) for part, count in counts.items()}
-        weight = data.class_weights[place] if data.class_weights else 1.0
-        yield {"name": name, **rows, "weight": weight}

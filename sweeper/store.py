@@ -29,7 +29,7 @@ from sweeper.trial import CurveBlock, Scalar, TrialSpec
 
 @dataclass(frozen=True, slots=True)
 class RunStore:
-    """The checkpoints and models in a run directory; see `sweep.Store`."""
+    """The checkpoints and models in a run directory; see `sweep_parts.Store`."""
 
     run_dir: RunDir
     config: StudyConfig

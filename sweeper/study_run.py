@@ -26,7 +26,8 @@ from sweeper.session import Session
 from sweeper.standing import Doing, Standing
 from sweeper.store import Published, RunStore
 from sweeper.study.options import n_proposals, rungs
-from sweeper.sweep import Parts, Sweep
+from sweeper.sweep import Sweep
+from sweeper.sweep_parts import Parts
 
 
 class StudyRun:

@@ -7,62 +7,26 @@ order, so that a crash at any instant loses nothing that was committed.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from sweeper.config import StudyConfig
 from sweeper.config.study import N_PARAMETERS
-from sweeper.executors.executor import Executor, LaneResult, Outcome, Work
+from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.faults import Step, fault_points
-from sweeper.ledger import Closing, Ledger
+from sweeper.ledger import Closing
 from sweeper.ranking import best_first
 from sweeper.resume import judged, reports, restore
 from sweeper.rows import Verdict, bucket_record, excesses, trial_row, values_of
 from sweeper.scheduler import plan as scheduler
-from sweeper.scheduler.buckets import Bucket, Plan, Policy
-from sweeper.scheduler.signature import StructureOf
+from sweeper.scheduler.buckets import Bucket, Plan
 from sweeper.state import Running, SweepState
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import learns, n_proposals
+from sweeper.sweep_parts import Parts
 from sweeper.trial import Reason, TrialSpec, TrialState
-
-
-class Store(Protocol):
-    """The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
-
-    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
-        """Save the weights of a trial from the checkpoint of its last round."""
-        ...
-
-    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
-        """Remove every checkpoint and model that is not named."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a sweep is made of; tests put a fake executor and store here.
-
-    `ahead_after` is how many trials must have ended before proposals are drawn while others train,
-    `busy_with` how many trials keep a machine busy meanwhile.
-    """
-
-    config: StudyConfig
-    ledger: Ledger
-    executor: Executor
-    store: Store
-    structure_of: StructureOf
-    policy: Policy
-    metrics: tuple[str, ...]
-    test_metrics: tuple[str, ...]
-    run_id: str
-    clock: Callable[[], float] = time.time
-    ahead_after: int = 200
-    busy_with: int = 64
 
 
 class Sweep:

@@ -46,7 +46,7 @@ LAYERS = (
         "export",
         "starting",
     },
-    {"rows", "resume", "standing", "switch_preview"},
+    {"rows", "resume", "standing", "switch_preview", "sweep_parts", "data_preview"},
     {"sweep", "session"},
     {"study_run", "preview", "decay_preview", "verification"},
     {"api"},

@@ -1,0 +1,49 @@
+"""What a sweep is made of: whoever puts one together chooses them, tests put fakes here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sweeper.config import StudyConfig
+from sweeper.executors.executor import Executor
+from sweeper.ledger import Ledger
+from sweeper.scheduler.buckets import Policy
+from sweeper.scheduler.signature import StructureOf
+from sweeper.trial import TrialSpec
+
+
+class Store(Protocol):
+    """The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
+
+    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
+        """Save the weights of a trial from the checkpoint of its last round."""
+        ...
+
+    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
+        """Remove every checkpoint and model that is not named."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Study, ledger, executor, files and policy of a sweep.
+
+    `ahead_after` is how many trials must have ended before proposals are drawn while others train,
+    `busy_with` how many trials keep a machine busy meanwhile.
+    """
+
+    config: StudyConfig
+    ledger: Ledger
+    executor: Executor
+    store: Store
+    structure_of: StructureOf
+    policy: Policy
+    metrics: tuple[str, ...]
+    test_metrics: tuple[str, ...]
+    run_id: str
+    clock: Callable[[], float] = time.time
+    ahead_after: int = 200
+    busy_with: int = 64
