@@ -12,7 +12,7 @@ from rich.table import Table
 from sweeper import wording
 from sweeper.data.naming import counted
 from sweeper.ranking import value_columns
-from sweeper.results.status import Status, ended_by_timeout, going_on
+from sweeper.results.status import Status, ended_by
 from sweeper.rundir import RunDir
 
 # categories, classes or targets beyond these are told in JSON alone
@@ -55,8 +55,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         "trials": wording.progress(status),
         "": wording.states(status),
     }
-    if status.timeout is not None:
-        facts["timeout"] = f"{ended_by_timeout(status)}; {going_on(status)}"
+    if told := ended_by(status):
+        facts["ended early"] = told
     if status.front:
         facts["Pareto front"] = counted(len(status.front), "trial")
         for trial in status.front[:_FRONT_SHOWN]:

@@ -16,6 +16,7 @@ from sweeper.ranking import is_feasible, pareto_front, value_columns
 from sweeper.results.status import Status
 from sweeper.scheduler.buckets import Plan
 from sweeper.state import SweepState
+from sweeper.study.options import most_failures
 from sweeper.trial import TrialState
 
 Doing = Literal["running", "finished", "interrupted", "failed"]
@@ -81,6 +82,7 @@ class Standing:
             front=front if len(self.config.study.objectives) > 1 else [],
             feasible=self._n_feasible(state.ended),
             timeout=self._cut_short(state, waiting) if doing == "finished" else None,
+            max_failures=self._limit(ended[TrialState.FAIL.value]),
             metric=self.config.study.metric,
             direction=self.config.study.direction,
             trials_per_minute=None if rate is None else 60 * rate,
@@ -105,6 +107,10 @@ class Standing:
         rows = state.ended.values()
         cut = (row["reason"] == "timeout" and row["last_round"] == state.rounds for row in rows)
         return self.config.study.timeout if waiting or any(cut) else None
+
+    def _limit(self, failed: int) -> int | float | None:
+        """The limit of failed trials, where there are more."""
+        return self.config.execution.max_failures if failed > most_failures(self.config) else None
 
     def _n_feasible(self, ended: Mapping[int, Mapping[str, Any]]) -> int | None:
         """How many complete trials keep the constraints; None where there are none."""

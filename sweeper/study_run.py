@@ -18,7 +18,7 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
 from sweeper.reconcile import Change
 from sweeper.results.publish import Publisher
-from sweeper.results.status import Status, ended_by_timeout, going_on, write_status
+from sweeper.results.status import Status, ended_by, write_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Plan
 from sweeper.scheduler.policy import policy_of
@@ -68,9 +68,9 @@ class StudyRun:
                 self._round()
             with self._standing.spending("publish"):
                 self._publisher.publish(self._published, final=True)
-            status = self._write_status("finished" if self._sweep.finished else "interrupted")
-            if status.timeout is not None:
-                self._observer(Warned(f"{ended_by_timeout(status)}; {going_on(status)}"))
+            status = self._write_status(self._end())
+            if told := ended_by(status):
+                self._observer(Warned(told))
             return status
         except BaseException as error:
             with suppress(OSError):  # a full disk must not hide what ended the study
@@ -78,6 +78,11 @@ class StudyRun:
             if isinstance(error, OSError):
                 raise SetupError(_full(self._run_dir, error)) from error
             raise
+
+    def _end(self) -> Doing:
+        if self._sweep.has_failed:
+            return "failed"
+        return "finished" if self._sweep.finished else "interrupted"
 
     def _round(self) -> None:
         spending = self._standing.spending

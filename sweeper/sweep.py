@@ -24,7 +24,7 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import Bucket, Plan
 from sweeper.state import Running, SweepState
 from sweeper.study.ask_tell import Study
-from sweeper.study.options import learns, n_proposals
+from sweeper.study.options import learns, most_failures, n_proposals
 from sweeper.sweep_parts import Parts
 from sweeper.trial import Reason, TrialSpec, TrialState
 
@@ -46,16 +46,15 @@ class Sweep:
 
     @property
     def finished(self) -> bool:
-        """Whether every trial of the study has ended, or its time has."""
+        """Whether every trial of the study has ended, or something has ended the study."""
         state = self.state
         is_asked = not state.waiting and state.asked >= self._n_trials
-        return not state.running and (is_asked or self.is_out_of_time)
+        return not state.running and (is_asked or self._cut_by(()) is not None)
 
     @property
-    def is_out_of_time(self) -> bool:
-        """Whether the study's sessions have taken as long as they may."""
-        timeout_s = self._parts.config.study.timeout_s
-        return timeout_s is not None and self.state.spent_s >= timeout_s
+    def has_failed(self) -> bool:
+        """Whether more trials have failed than may."""
+        return self._cut_by(()) is Reason.MAX_FAILURES
 
     def advance(self) -> None:
         """One whole round."""
@@ -186,14 +185,26 @@ class Sweep:
         for lane in (lane for lane in lanes if lane.failure is None and judged_by is not None):
             column = lane.curve.values[:, judged_by].tolist()
             self._study.report(lane.number, lane.curve.first_epoch, reports(column))
-        verdicts = {lane.number: self._judge(lane) for lane in lanes}
+        cut_by = self._cut_by(lanes)
+        verdicts = {lane.number: self._judge(lane, cut_by) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
         for number, verdict in ended.items():
             self._study.constrain(number, verdict.excesses)
             self._study.tell(number, verdict.state, verdict.values)
         return {number: self._row(number, verdict) for number, verdict in ended.items()}
 
-    def _judge(self, lane: LaneResult) -> Verdict | None:
+    def _cut_by(self, lanes: Sequence[LaneResult]) -> Reason | None:
+        """What ends the study in a round that brought `lanes`; None where it goes on."""
+        config, state = self._parts.config, self.state
+        failed = sum(row["state"] == TrialState.FAIL for row in state.ended.values())
+        failed += sum(lane.failure is not None for lane in lanes)
+        if failed > most_failures(config):
+            return Reason.MAX_FAILURES
+        timeout_s = config.study.timeout_s
+        is_out_of_time = timeout_s is not None and state.spent_s >= timeout_s
+        return Reason.TIMEOUT if is_out_of_time else None
+
+    def _judge(self, lane: LaneResult, cut_by: Reason | None) -> Verdict | None:
         trial = self.state.running[lane.number]
         if lane.failure is not None:
             return Verdict(TrialState.FAIL, lane.failure.reason)
@@ -207,7 +218,7 @@ class Sweep:
             return self._complete(trial, Reason.EARLY_STOP)
         if self._study.should_prune(lane.number):
             return now
-        return replace(now, reason=Reason.TIMEOUT) if self.is_out_of_time else None
+        return None if cut_by is None else replace(now, reason=cut_by)
 
     def _complete(self, trial: Running, reason: Reason | None) -> Verdict:
         """That a trial is complete: its metrics are the means of its members'."""

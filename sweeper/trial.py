@@ -34,6 +34,7 @@ class Reason(StrEnum):
     OOM = "oom"
     WORKER_DIED = "worker_died"
     TIMEOUT = "timeout"
+    MAX_FAILURES = "max_failures"
 
 
 @dataclass(frozen=True, slots=True)

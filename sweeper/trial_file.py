@@ -24,7 +24,7 @@ from sweeper.scheduler.policy import lane_loop_of
 # on it
 _OF_SEVERAL = {
     "study": ("sampler", "pruner", "enqueue", "timeout"),
-    "execution": ("costs", "strategy", "lane_loop"),
+    "execution": ("costs", "strategy", "lane_loop", "max_failures"),
 }
 # as in the names of studies, with room for "-trial-" and a number
 _LONGEST_NAME = 80

@@ -10,7 +10,7 @@ from sweeper import api
 from sweeper.config import parse
 from sweeper.errors import StudyError
 from tests.config.conftest import VALID
-from tests.config.parts_study import PARTS
+from tests.small_studies import PARTS
 
 
 def keys(text: str) -> list[str]:

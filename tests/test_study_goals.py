@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.ledger import Ledger
 from sweeper.ranking import best_first, pareto_front
-from sweeper.results.status import Status, going_on
+from sweeper.results.status import Status, ended_by, going_on
 from sweeper.resume import restore
 from sweeper.standing import Standing
 from sweeper.study.ask_tell import Study
@@ -218,6 +218,32 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
     assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
     assert going_on(all_begun).startswith("no trial is left to begin; --fresh ")
+
+
+@pytest.mark.parametrize("limit", ["1", "0.1"])
+def test_more_failed_trials_than_may_be_end_the_study_in_good_order(limit: str) -> None:
+    config = study([*FEW, f"execution.max_failures={limit}"])
+    ledger, failing = new_ledger(), frozenset({1, 3, 9})
+    sweep = run(config, ledger, killing=failing)
+    assert sweep.has_failed
+    rows = ledger.trial_rows()
+    assert [row["trial_number"] for row in rows if row["state"] == "FAIL"] == [1, 3]
+    cut = [row for row in rows if row["reason"] == "max_failures"]
+    assert cut
+    assert {(row["state"], row["epochs_done"] < 8) for row in cut} == {("PRUNED", True)}
+    state = restore(ledger, config.study.objectives).state
+    status = Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "failed")
+    told = ended_by(status)
+    assert told is not None
+    assert told.startswith(f"ended by execution.max_failures = {limit}, 2 failed: ")
+    run(config, ledger, killing=failing)
+    assert ledger.trial_rows() == rows
+
+    larger = study([*FEW, "execution.max_failures=3"])
+    assert not run(larger, ledger, killing=failing).has_failed
+    assert [row["state"] for row in ledger.trial_rows()].count("FAIL") == 3
+    state = restore(ledger, config.study.objectives).state
+    assert ended_by(Standing(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")) is None
 
 
 def test_what_is_spent_is_in_the_ledger() -> None:

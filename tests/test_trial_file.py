@@ -19,8 +19,8 @@ from sweeper.results.schema import deterministic_columns
 from sweeper.rundir import RunDir
 from sweeper.trial_file import trial_tables
 from tests.command_line import STUDY, CommandLine, settings
-from tests.config.parts_study import PARTS
 from tests.in_process import study_in, trained
+from tests.small_studies import PARTS
 
 # Shapes, a traced part and an activation that a padded class is told at run time: whatever a
 # class compiles in because its study searches it.

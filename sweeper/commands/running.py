@@ -15,7 +15,7 @@ from sweeper.commands.printing import print_json, print_shown, status_record
 from sweeper.console import console_on
 from sweeper.interrupts import INTERRUPTED, interruptible
 from sweeper.live import QuietView, View, view_for
-from sweeper.results.status import Status, ended_by_timeout, going_on
+from sweeper.results.status import Status, ended_by
 from sweeper.rundir import RunDir
 
 BEST_SHOWN = 10
@@ -116,7 +116,7 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     elif status.state == "finished":
         print_shown("no trial completed; the columns reason and error_message tell why", "")
     print_shown(answers.paths(run_dir))
-    if status.timeout is not None:
-        print_shown(f"{ended_by_timeout(status)}; {going_on(status)}")
+    if told := ended_by(status):
+        print_shown(told)
     if status.state == "interrupted":
         print_shown(f"stopped after round {status.round}; the same command goes on from there")

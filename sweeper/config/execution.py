@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from sweeper.config.kinds import CountOrAuto
+from sweeper.config.kinds import CountOrAuto, CountOrShare
 from sweeper.config.table import Fault, Table
 
 Strategy = Literal["auto", "exact", "padded", "switch", "process"]
@@ -63,6 +63,11 @@ class ExecutionTable(Table):
     )
     retries: NonNegativeInt = Field(
         default=1, description="how often a trial whose worker died is tried again"
+    )
+    max_failures: CountOrShare | None = Field(
+        default=None,
+        description="more failed trials than this end the study: a count, or a share of n_trials",
+        examples=[0.1],
     )
     precision: Literal["float32", "float64"] = Field(
         default="float32", description="of data, weights and losses"

@@ -41,6 +41,13 @@ def _argument(value: object) -> object:
     return value
 
 
+def _count_or_share(value: object) -> object:
+    is_count = type(value) is int and value >= 0
+    if is_count or (type(value) is float and 0 < value < 1):
+        return value
+    raise PydanticCustomError("count_or_share", "neither a count nor a share")
+
+
 # as JSON Schema has it; which letters a name may have is left to `is_function`
 _FUNCTION_FORM: Mapping[str, Any] = {"type": "string", "pattern": r"^[^\s:]+:[^\s:]+$"}
 
@@ -174,6 +181,9 @@ CountOrAuto = Annotated[
     PlainValidator(
         _count_or_auto, json_schema_input_type=Annotated[int, Field(ge=0)] | Literal["auto"]
     ),
+]
+CountOrShare = Annotated[
+    int | float, Checked(_count_or_share, {"type": "number", "minimum": 0, "examples": [5, 0.1]})
 ]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]

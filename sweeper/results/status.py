@@ -24,7 +24,8 @@ class Status:
     them. `best` has trial_number, value, values and params, and is None before a feasible trial is
     COMPLETE; `front` has the same of each trial of the Pareto front, where there are several
     objectives, and `feasible` counts complete trials that keep the constraints,
-    if there are any. `timeout` is the study's where it has ended the study, None else.
+    if there are any. `timeout` is the study's where it has ended the study, None else; so is
+    `max_failures`.
     `running` has bucket, place, class_id and trials, one entry a bucket. `eta_s` and
     `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
     `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
@@ -60,9 +61,23 @@ class Status:
     front: Sequence[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     feasible: int | None = None
     timeout: str | None = None
+    max_failures: int | float | None = None
 
 
-def ended_by_timeout(status: Status) -> str:
+def ended_by(status: Status) -> str | None:
+    """What ended a study early, and how it goes on; None where nothing did."""
+    if status.max_failures is not None:
+        return (
+            f"ended by execution.max_failures = {status.max_failures}, {status.counts['FAIL']} "
+            "failed: the columns reason and error_message tell why; the same command with a larger "
+            "limit goes on with new trials"
+        )
+    if status.timeout is None:
+        return None
+    return f"{_ended_by_timeout(status)}; {going_on(status)}"
+
+
+def _ended_by_timeout(status: Status) -> str:
     """What ended a study that its timeout has ended."""
     return f"ended by study.timeout = {status.timeout}, of all its sessions together"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -63,6 +64,14 @@ def n_proposals(config: StudyConfig) -> int:
     if config.study.sampler.name != "grid":
         return config.study.n_trials
     return min(config.study.n_trials, n_points(config))
+
+
+def most_failures(config: StudyConfig) -> float:
+    """How many trials may fail before the study ends; infinity where all may."""
+    limit = config.execution.max_failures
+    if limit is None:
+        return math.inf
+    return limit if isinstance(limit, int) else limit * n_proposals(config)
 
 
 def check(config: StudyConfig) -> None:
