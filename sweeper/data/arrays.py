@@ -52,7 +52,7 @@ def tabled(
     An array of one axis is a column of its name; one of more has a column an element, NAME_0 on.
 
     Raises:
-        DataError: they have not the same number of rows, or none.
+        DataError: they have not the same number of rows, or none, or one has no columns.
     """
     rows = {array: len(values) if values.ndim else 0 for array, values in arrays}
     if len(set(rows.values())) > 1 or not all(rows.values()):
@@ -61,7 +61,22 @@ def tabled(
         raise DataError(config.problem(key, f"{name}: {told}", mend))
     frames = [_table(array, values) for array, values in arrays]
     columns = {array: tuple(t.columns) for (array, _), t in zip(arrays, frames, strict=True)}
+    check_columns(config, key, name, columns)
     return pd.concat(frames, axis=1), columns
+
+
+def check_columns(
+    config: StudyConfig, key: str, name: str, columns: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Refuse an array that has become no column.
+
+    Raises:
+        DataError: with all of these.
+    """
+    empty = [f"'{array}'" for array, its in columns.items() if not its]
+    if empty:
+        found = f"{name}: {listed(empty)} {'has' if len(empty) == 1 else 'have'} no columns"
+        raise DataError(config.problem(key, found, "give each array one column or more"))
 
 
 def _table(name: str, values: Any) -> pd.DataFrame:

@@ -11,16 +11,24 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
-from sweeper.data.arrays import tabled
+from sweeper.data.arrays import check_columns, tabled
 from sweeper.data.parquet_files import with_index
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, Problem
 from sweeper.user_code import Function, LoadError, load_function, told
 
 _KEY = "data.function"
+# by kind of array, as NumPy calls it
+_MISSING: Mapping[str, Any] = {
+    "f": np.nan,
+    "c": np.nan,
+    "M": np.datetime64("NaT"),
+    "m": np.timedelta64("NaT"),
+}
 
 
 def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
@@ -100,9 +108,33 @@ def _tabled(
             arrays += [(str(column), values.array) for column, values in part.items()]
             names[str(name)] = tuple(part.columns)
         else:
-            arrays.append((str(name), np.asarray(part)))
-    frame, columns = tabled(config, _KEY, f"what '{data.function}' returns", arrays)
+            arrays.append((str(name), _array(config, data, str(name), part)))
+    whole = f"what '{data.function}' returns"
+    check_columns(config, _KEY, whole, names)
+    frame, columns = tabled(config, _KEY, whole, arrays)
     return frame, {**columns, **names}
+
+
+def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> NDArray[Any]:
+    """The part as an array, in which masked values are missing."""
+    if isinstance(part, np.ma.MaskedArray):
+        return _unmasked(part)
+    try:
+        return np.asarray(part)
+    except (TypeError, ValueError, RuntimeError) as error:
+        found = f"'{name}' of what '{data.function}' returns is no array ({error})"
+        mend = "return arrays, or lists whose rows are all of one length"
+        raise DataError(config.problem(_KEY, found, mend)) from error
+
+
+def _unmasked(part: Any) -> NDArray[Any]:
+    missing = _MISSING.get(part.dtype.kind)
+    if missing is not None:
+        return part.filled(missing)
+    # there are no missing integers, truth values or texts but among objects
+    values = np.array(part.data, object)
+    values[np.ma.getmaskarray(part)] = None
+    return values
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:

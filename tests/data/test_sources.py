@@ -193,6 +193,10 @@ def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None
     assert refusal(study) == [
         "study.toml:13: data.split.group: 'patient' has 2 columns; name an array of one axis"
     ]
+    np.savez(path, x=NUMBERS, w=np.empty((20, 0)), patient=np.arange(20))
+    assert refusal(study) == [
+        "study.toml:11: data.path: rows.npz: 'w' has no columns; give each array one column or more"
+    ]
     np.savez(path, x=NUMBERS, w=np.array([{}] * 20), patient=np.arange(20))
     assert refusal(study)[0].startswith("study.toml:11: data.path: rows.npz is no .npz file of ")
     path.write_bytes(b"PK\x03\x04")
@@ -273,6 +277,22 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
             "give each column its own name",
         ),
         (
+            "[[1, 2], [3]], [1, 2]",
+            "'x' of what 'rows:load' returns is no array (setting an array element with a "
+            "sequence. The requested array has an inhomogeneous shape after 1 dimensions. The "
+            "detected shape was (2,) + inhomogeneous part.); "
+            "return arrays, or lists whose rows are all of one length",
+        ),
+        (
+            "X, FRAME[[]]",
+            "what 'rows:load' returns: 'y' has no columns; give each array one column or more",
+        ),
+        (
+            "X.to_numpy(), np.ma.masked_less(FRAME['price'].to_numpy(), 1)",
+            "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
+            "mend the function or remove the rows",
+        ),
+        (
             "X, FRAME['price'].where(FRAME['price'] > 1)",
             "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
             "mend the function or remove the rows",
@@ -285,6 +305,21 @@ def test_what_a_function_returns_may_be_refused(
     (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
 
     assert refusal(make_study(PYTHON, loss="mse")) == [f"study.toml:11: data.function: {problem}"]
+
+
+def test_masked_values_are_missing(make_study, tmp_path: Path) -> None:
+    colour = "np.ma.masked_equal(FRAME['colour'].to_numpy(str), 'red')"
+    weight = "np.ma.masked_greater(FRAME['weight'].to_numpy(), 4)"
+    returned = f"dict(weight={weight}, colour={colour}, y=FRAME['price'])"
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
+    masked = prepare(make_study(PYTHON + 'impute = "median"\n', loss="mse"))
+
+    table = FRAME[["weight", "colour", "price"]].assign(
+        weight=FRAME["weight"].where(FRAME["weight"] <= 4),
+        colour=FRAME["colour"].where(FRAME["colour"] != "red"),
+    )
+    data = CSV + 'impute = "median"\n'
+    assert_same(masked, prepare(make_study(data, table.to_csv(index=False), loss="mse")))
 
 
 def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> None:
