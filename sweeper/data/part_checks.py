@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from sweeper.config import StudyConfig
+from sweeper.data.columns import unfit_kind
 from sweeper.data.folds import grouped_folds
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.raw import RawData
@@ -62,10 +65,22 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         elif gaps := np.flatnonzero(raw.frame[name].isna()).tolist():
             found = f"column '{name}' of {raw.name}: {counted(len(gaps), 'value')} missing"
             yield config.problem(key, f"{found} ({raw.places(gaps)})", "write them")
+        elif way == "group" and not _has_order(raw.frame[name]):
+            found = f"column '{name}' of {raw.name} holds {unfit_kind(raw.frame[name])}"
+            yield config.problem(key, found, "write numbers or text")
         elif way == "time" and (rows := np.flatnonzero(times(raw.frame[name]).isna()).tolist()):
             found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} no time"
             mend = "write numbers, or times as 2026-01-31T12:00"
             yield config.problem(key, f"{found} ({raw.places(rows)})", mend)
+
+
+def _has_order(column: pd.Series[Any]) -> bool:
+    """Whether its values can be told apart and sorted, as groups are."""
+    try:
+        pd.factorize(column, sort=True)
+    except TypeError:
+        return False
+    return True
 
 
 def _least_train(config: StudyConfig, raw: RawData) -> int:
@@ -91,7 +106,11 @@ def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Itera
     if config.train.target != "classes":
         found = f"{config.train.loss} has no classes to keep in proportion"
         yield config.problem("data.split.stratify", found, "write stratify = false")
-    elif len(raw.targets) == 1 and raw.targets[0] in raw.frame:
+    elif (
+        len(raw.targets) == 1
+        and raw.targets[0] in raw.frame
+        and unfit_kind(raw.frame[raw.targets[0]]) is None
+    ):
         yield from _rare_class_problems(config, raw, sizes)
         yield from _small_part_problems(config, raw, sizes)
 

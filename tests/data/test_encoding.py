@@ -233,6 +233,19 @@ def test_columns_that_split_nothing_are_refused(make_study, split: str, problem:
     assert line.startswith(f"study.toml:15: data.split.{problem}")
 
 
+def test_lists_neither_group_rows_nor_are_kept_in_proportion(make_study, tmp_path: Path) -> None:
+    FRAME.assign(tags=[[1]] * N).to_parquet(tmp_path / "rows.parquet")
+    data = CSV.replace("csv", "parquet") + MEDIAN + 'drop = ["patient", "day"]\n'
+    held = "column 'tags' of rows.parquet holds values of type ndarray"
+
+    assert refusal(make_study(data + 'split = { group = "tags" }\n')) == [
+        f"study.toml:15: data.split.group: {held}; write numbers or text"
+    ]
+    assert refusal(make_study(data.replace("kind", "tags") + "split.stratify = true\n")) == [
+        f"study.toml:11: data.path: {held}; write numbers, or text as classes"
+    ]
+
+
 def test_cells_that_split_nothing_are_named(make_study) -> None:
     table = "x,patient,day,y\n" + "".join(
         f"{i},{i % 5},2026-01-{i + 1:02},{i % 2}\n" for i in range(20)
