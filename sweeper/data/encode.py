@@ -31,7 +31,7 @@ def encode(
     classes, class_names, weights = (), (), ()
     if config.train.target == "classes":
         y, classes = _classes(raw)
-        class_names = raw.class_names or tuple(str(v).removesuffix(".0") for v in classes)
+        class_names = raw.class_names or tuple(map(_class_name, classes))
         weights = class_weights(config, class_names, y[parts.train])
     elif config.train.target == "numbers":
         y, y_mean, y_scale = _numbers(config, raw, parts)
@@ -98,6 +98,11 @@ def _classes(raw: RawData) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
     """The class of every row, as its place among the sorted classes, and these."""
     values, indices = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)
     return indices.astype(np.int32), tuple(values.tolist())
+
+
+def _class_name(value: Any) -> str:
+    """What a class is called; a whole number that pandas has as a float, without its decimals."""
+    return value if isinstance(value, str) else str(value).removesuffix(".0")
 
 
 def _numbers(

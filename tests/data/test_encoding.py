@@ -300,6 +300,17 @@ def test_weights_are_by_class_and_else_1(make_study) -> None:
     ]
 
 
+def test_classes_of_text_are_called_as_they_are_written(make_study) -> None:
+    rows = "".join(f"{i},{('v1', 'v1.0', 'v2')[i % 3]}\n" for i in range(30))
+    data = CSV + 'class_weights = { "v1.0" = 5 }\n'
+    dataset = prepare(make_study(data, "x,kind\n" + rows))
+    assert dataset.class_names == ("v1", "v1.0", "v2")
+    assert dataset.class_weights == (1.0, 5.0, 1.0)
+
+    numbers = "x,kind\n" + "".join(f"{i},{i % 3}.0\n" for i in range(30))
+    assert prepare(make_study(CSV, numbers)).class_names == ("0", "1", "2")
+
+
 def test_weights_without_classes_are_refused(make_study) -> None:
     data = CSV.replace("kind", "month") + DROP + MEDIAN + 'class_weights = "balanced"\n'
     assert refusal(make_study(data, TABLE, loss="mse")) == [
