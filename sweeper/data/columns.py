@@ -43,6 +43,8 @@ def unfit_kind(column: pd.Series[Any]) -> str | None:
         return None
     if "date" in kind or "time" in kind or kind == "period":
         return "times"
+    if kind == "integer":
+        return "whole numbers of more than 64 bits, too large or too alike to be floats"
     types = sorted({type(value).__name__ for value in column.dropna()})
     return f"values of type {' and '.join(types[:3])}"
 
@@ -68,8 +70,22 @@ def _plain(column: pd.Series[Any]) -> pd.Series[Any]:
         return column.astype("str")
     kind = infer_dtype(column, skipna=True)
     if kind in _NUMBERS:
-        return pd.to_numeric(column.astype(float) if gaps.any() or kind == "decimal" else column)
+        return _number_of_objects(column, gaps, kind)
     return column.astype("str") if kind == "string" else column
+
+
+def _number_of_objects(column: pd.Series[Any], gaps: pd.Series[Any], kind: str) -> pd.Series[Any]:
+    """The same of numbers as Python has them.
+
+    Whole numbers that 64 bits do not hold are floats where these are as many different ones.
+    """
+    try:
+        floats = column.astype(float)
+        numbers = floats if gaps.any() or kind == "decimal" else pd.to_numeric(column)
+    except OverflowError:
+        return column
+    is_kept = is_numeric_dtype(numbers.dtype) or floats.nunique() < column.nunique()
+    return numbers if is_kept else floats
 
 
 def _number(column: pd.Series[Any], gaps: pd.Series[Any]) -> pd.Series[Any]:

@@ -234,7 +234,9 @@ def test_columns_that_split_nothing_are_refused(make_study, split: str, problem:
 
 
 def test_lists_neither_group_rows_nor_are_kept_in_proportion(make_study, tmp_path: Path) -> None:
-    FRAME.assign(tags=[[1]] * N).to_parquet(tmp_path / "rows.parquet")
+    FRAME.assign(tags=FRAME["month"].map(lambda month: [month])).to_parquet(
+        tmp_path / "rows.parquet"
+    )
     data = CSV.replace("csv", "parquet") + MEDIAN + 'drop = ["patient", "day"]\n'
     held = "column 'tags' of rows.parquet holds values of type ndarray"
 
