@@ -136,7 +136,8 @@ def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Pr
         mend = "write train.loss = 'mse', or whole numbers or text as classes"
         yield config.problem("train.loss", found, mend)
     elif n_values == 1:
-        found = f"column '{name}' of {raw.name} is '{target.iloc[0]}' in every row"
+        value = bool(target.iloc[0]) if name in raw.of_truth else target.iloc[0]
+        found = f"column '{name}' of {raw.name} is '{value}' in every row"
         yield config.problem(raw.key, found, "add rows of another class")
     elif config.train.loss == "binary_cross_entropy" and n_values != 2:
         found = f"binary_cross_entropy needs two classes, and '{name}' has {n_values}"

@@ -49,6 +49,11 @@ def unfit_kind(column: pd.Series[Any]) -> str | None:
     return f"values of type {' and '.join(types[:3])}"
 
 
+def is_of_truth(column: pd.Series[Any]) -> bool:
+    """Whether the column, as it was read, holds truth values, whether or not some are missing."""
+    return is_bool_dtype(column.dtype) or infer_dtype(column, skipna=True) == "boolean"
+
+
 def has_too_many_values(column: pd.Series[Any]) -> bool:
     """Whether text is names or numbers of rows rather than categories."""
     return column.nunique() > max(_MOST_TEXT_VALUES, column.count() / 2)

@@ -21,7 +21,8 @@ class RawData:
     `key` is the setting that names the data, `target_key` the one that names the targets.
     `aside` are columns that only split the rows, `categories` those of numbers that are meant as
     categories; `mode` is the column aside that labels the parts of a mixture. There are no
-    `targets` where nothing is predicted. `class_names` is empty where classes are called by their
+    `targets` where nothing is predicted; `of_truth` are those of truth values, which are numbers in
+    `frame` where some are missing. `class_names` is empty where classes are called by their
     value in the data; `path` is None where the rows come from no text file of the user's.
     """
 
@@ -35,6 +36,7 @@ class RawData:
     categories: frozenset[str] = frozenset()
     class_names: tuple[str, ...] = ()
     mode: str | None = None
+    of_truth: frozenset[str] = frozenset()
     path: Path | None = None
 
     @cached_property

@@ -11,7 +11,7 @@ from sklearn import datasets
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.data.arrays import read_npz
-from sweeper.data.columns import plain
+from sweeper.data.columns import is_of_truth, plain
 from sweeper.data.csv_file import read_csv
 from sweeper.data.naming import listed
 from sweeper.data.parquet_files import read_parquet
@@ -44,7 +44,8 @@ def read(config: StudyConfig) -> RawData:
     splitting = () if ways.as_feature else (ways.group, ways.time)
     aside = tuple(name for name in (*splitting, raw.mode) if name)
     categories = declared.union(config.data.categorical_columns)
-    return replace(raw, frame=frame, aside=aside, categories=categories)
+    of_truth = frozenset(n for n in raw.targets if n in raw.frame and is_of_truth(raw.frame[n]))
+    return replace(raw, frame=frame, aside=aside, categories=categories, of_truth=of_truth)
 
 
 def _read(config: StudyConfig) -> RawData:

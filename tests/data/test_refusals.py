@@ -221,6 +221,16 @@ def test_a_single_class_is_refused(make_study) -> None:
     ]
 
 
+def test_a_single_truth_value_beside_gaps_is_called_by_its_name(make_study) -> None:
+    table = HEADER + "1,red,True\n2,blue,\n" * 10
+
+    _, single = refusal(make_study(CSV, table))
+    assert single == (
+        "study.toml:11: data.path: column 'kind' of rows.csv is 'True' in every row; "
+        "add rows of another class"
+    )
+
+
 def test_a_class_too_small_for_every_part_is_refused(make_study) -> None:
     table = GOOD + ROWS + "1,red,kiwi\n1,red,plum\n2,red,plum\n"
 
