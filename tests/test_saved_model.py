@@ -74,6 +74,14 @@ def test_numbers_are_in_their_own_unit() -> None:
         one.probabilities(ROWS)
 
 
+def test_no_rows_are_of_no_class_and_no_number() -> None:
+    classes = saved(classes=("fig", "pear"))
+
+    assert classes.predict(ROWS[:0]).shape == (0,)
+    assert classes.probabilities(ROWS[:0]).shape == (0, 2)
+    assert saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0)).predict(ROWS[:0]).shape == (0, 2)
+
+
 def test_features_are_scaled_as_the_fold_of_the_member_was() -> None:
     scaling = Scaling(to_range=False, scale=(2.0, 4.0), shift=(1.0, 0.0))
     fold = {"scale": [3.0, 1.0], "shift": [0.5, -0.5]}

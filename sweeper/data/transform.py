@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,8 @@ class Transform:
                 raise UnfitRowsError(f"no column {', '.join(missing)}; the model takes it in")
             return {name: rows[name] for name in self.columns}
         table = np.asarray(rows)
-        table = table.reshape(len(table), -1) if table.ndim > 1 else table
+        if table.ndim > 1:  # not -1, which no rows do not tell
+            table = table.reshape(len(table), prod(table.shape[1:]))
         if table.ndim != 2 or table.shape[1] != len(self.columns):
             raise UnfitRowsError(
                 f"an array shaped {table.shape}; give one row an example, of "

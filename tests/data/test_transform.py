@@ -47,6 +47,14 @@ def test_rows_may_be_an_array_or_a_mapping_and_have_more_columns(make_study: Mak
     np.testing.assert_array_equal(learnt.of(rows.to_dict("list")), expected)
 
 
+def test_of_no_rows_there_is_nothing(make_study: MakeStudy) -> None:
+    learnt = transform(make_study, f'{CSV}{DROP}impute = "median"\n')
+    width = learnt.of(ROWS).shape[1]
+
+    assert learnt.of(np.zeros((0, len(learnt.columns)))).shape == (0, width)
+    assert learnt.of(ROWS[:0]).shape == (0, width)
+
+
 def test_classes_are_what_the_data_calls_them(make_study: MakeStudy) -> None:
     text = transform(make_study, f'{CSV}{DROP}impute = "median"\n')
     numbers = pd.DataFrame({"a": np.arange(40.0), "kind": np.arange(40) % 3 + 7})
