@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from sweeper.config.alternating import DATA, AlternatingTable, unfit_metrics, unfit_phases
+from sweeper.config.alternating import (
+    DATA,
+    AlternatingTable,
+    idle_parts,
+    unfit_metrics,
+    unfit_phases,
+)
 from sweeper.config.coupled import CoupledTable, sizes_of, unfit_models
 from sweeper.config.data import NpzTable
 from sweeper.config.kinds import is_function
@@ -103,8 +109,12 @@ def _size(
 
 def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Fault]:
     of_data = -1  # no part can write it
+    idle = idle_parts(train, inputs_of(model))
     for name in model.parts:
-        if _size(name, model, train, of_data) is None:
+        if name in idle and model.parts[name].out_size is None:
+            found = "no loss depends on it, so nothing trains it"
+            yield Fault(f"model.{name}", found, "remove it, or write a loss of it")
+        elif _size(name, model, train, of_data) is None:
             found = f"{MISSING}, and no loss tells the size of '{name}'"
             yield Fault(f"model.{name}.out_size", found, "write out_size = ...")
     for name, part in model.parts.items():

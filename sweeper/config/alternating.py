@@ -223,6 +223,13 @@ def _unfit_phase(
             yield Fault(f"{key}.trains", found, f"write some of {reached}")
 
 
+def idle_parts(train: AlternatingTable, inputs: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The parts that no loss depends on, so that no phase can train them."""
+    judged = {name for loss in train.by_loss.values() for name in (loss.of, loss.against)}
+    seen = frozenset[str]().union(*(upstream(name, inputs) for name in judged))
+    return tuple(name for name in inputs if name not in seen)
+
+
 def unfit_metrics(train: AlternatingTable) -> Iterable[Fault]:
     """Metrics are of the data, and of its task."""
     if not train.by_loss:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweeper.config.agreement import inputs_of
+from sweeper.config.alternating import AlternatingTable, idle_parts
 from sweeper.config.optimizers import decays_of
+from sweeper.config.parts import PartsTable
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import field_of, value_of
@@ -16,7 +19,7 @@ _LEARNING = ("tpe", "gp", "cmaes", "nsgaii")
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
     """What to say before a study begins; nothing of most."""
-    return (*_directions(config), *_constraints(config), *_idle_decay(config))
+    return (*_directions(config), *_constraints(config), *_idle_decay(config), *_idle_parts(config))
 
 
 def hints(config: StudyConfig) -> tuple[str, ...]:
@@ -55,6 +58,13 @@ def _idle_decay(config: StudyConfig) -> Iterator[str]:
             continue  # an optimizer of the user's own does with its rules what it likes
         if not value_of(config.optimizer, setting) and (drawn is None or drawn.values() == (0.0,)):
             yield f"[{key}] changes nothing, for {amount} is 0; write {amount} = 1e-4, or the like"
+
+
+def _idle_parts(config: StudyConfig) -> Iterator[str]:
+    """Parts that are built, and neither trained nor measured."""
+    if isinstance(config.model, PartsTable) and isinstance(config.train, AlternatingTable):
+        for name in idle_parts(config.train, inputs_of(config.model)):
+            yield f"no loss depends on model.{name}, so nothing trains it; remove it"
 
 
 def _constraints(config: StudyConfig) -> Iterator[str]:

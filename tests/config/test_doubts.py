@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from sweeper.config import parse
 from sweeper.config.doubts import doubts, hints
 from tests.config.conftest import Read
+from tests.small_studies import PARTS
 
 CONSTRAINED = "[[study.constraints]]\nmetric = 'n_parameters'\nmax = 100\n\n[data]"
 
@@ -67,4 +71,15 @@ def test_rules_of_a_decay_of_0_are_doubted(
     assert not told or told == (
         "[optimizer.decay] changes nothing, for optimizer.weight_decay is 0; "
         "write optimizer.weight_decay = 1e-4, or the like",
+    )
+
+
+def test_a_part_that_no_loss_depends_on_is_doubted() -> None:
+    idle = PARTS.replace(
+        "[model.c]", '[model.d]\ninput = "b"\ndepth = 1\nwidth = 4\nout_size = 2\n[model.c]'
+    )
+
+    assert doubts(parse(PARTS, Path("study.toml"))) == ()
+    assert doubts(parse(idle, Path("study.toml"))) == (
+        "no loss depends on model.d, so nothing trains it; remove it",
     )

@@ -46,6 +46,15 @@ BROKEN = {
             "write out_size = ...",
         ),
     ),
+    "a part that no loss depends on": (
+        ("[model.c]", '[model.d]\ninput = "b"\ndepth = 1\nwidth = 4\n[model.c]'),
+        (
+            21,
+            "model.d",
+            "no loss depends on it, so nothing trains it",
+            "remove it, or write a loss of it",
+        ),
+    ),
     "a size that the data tell": (
         ("[model.b]", "[model.b]\nout_size = 4"),
         (
