@@ -69,14 +69,13 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         facts["feasible"] = (
             f"{status.feasible} of {counted(status.counts['COMPLETE'], 'complete trial')}"
         )
-    compiled_s, foreseen_s = status.compile_s, status.predicted_compile_s
     facts["compiled"] = (
-        f"{counted(status.n_compiled, 'program')} in {wording.seconds(compiled_s)}, "
-        f"{status.n_cache_hits} from the cache; predicted {wording.seconds(foreseen_s)}"
+        f"{counted(status.n_compiled, 'program')} in {wording.seconds(status.compile_s)}, "
+        f"{status.n_cache_hits} from the cache{wording.foreseen(status.predicted_compile_s)}"
     )
     facts["trained"] = (
-        f"{wording.seconds(status.train_s)} in all threads and workers; "
-        f"predicted {wording.seconds(status.predicted_train_s)}"
+        f"{wording.seconds(status.train_s)} in all threads and workers"
+        f"{wording.foreseen(status.predicted_train_s)}"
     )
     if status.state == "running":
         for bucket in status.running:

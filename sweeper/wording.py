@@ -129,6 +129,11 @@ def share_of_decay(share: float) -> str:
     return {0.0: "no", 1.0: "yes"}.get(share, f"x {share:g}")
 
 
+def foreseen(predicted_s: float) -> str:
+    """What the cost model foresaw, at the end of a sentence; nothing where it knows no model."""
+    return f"; predicted {seconds(predicted_s)}" if predicted_s else ""
+
+
 def prediction(predicted: Mapping[str, float]) -> dict[str, str]:
     """What the cost model foresees for a study."""
     if not predicted["total_s"]:
