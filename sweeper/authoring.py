@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from sweeper.config.json_schema import study_schema
-from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.errors import DataError, Problem, SetupError, StudyError
 from sweeper.templates import Template, filled_in, study_text
 
 SCHEMA_FILE = "study.schema.json"
@@ -54,11 +54,21 @@ def _begun(template: Template | None, output: Path, data: Path | None) -> str:
     if template is Template.DIGITS:
         found, mend = "a table for the study of the digits", "write csv or regression, or neither"
         raise StudyError(Problem("", "--data", found, mend))
+    from sweeper.config import parse
     from sweeper.data.guess import guess
+    from sweeper.data.sizes import part_sizes
 
     guessed = guess(data)
     chosen = template or (Template.CSV if guessed.is_classes else Template.REGRESSION)
-    return filled_in(study_text(chosen, output), data, guessed, output)
+    text = filled_in(study_text(chosen, output), data, guessed, output)
+    sizes = part_sizes(parse(text, output), guessed.rows)
+    if sizes.train < 1:
+        found = f"{guessed.rows} rows, too few to train, to validate and to test on"
+        raise DataError(Problem(str(data), "", found, "name a table of more rows"))
+    in_proportion = guessed.rarest >= sizes.n_parts and guessed.values <= min(
+        sizes.train, sizes.val, sizes.test
+    )
+    return text if in_proportion else text.replace("stratify = true", "stratify = false")
 
 
 def write_new(path: Path, text: str) -> None:

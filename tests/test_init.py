@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sweeper.authoring import begin
 from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess
@@ -74,12 +75,24 @@ def test_the_place_of_the_data_is_told_by_its_line(template: str, command: Comma
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ({"size": NUMBERS, "price": NUMBERS}, Guess("csv", "price", False, 60)),
-        ({"Label": NAMES, "size": NUMBERS}, Guess("csv", "Label", True, 60)),
-        ({"size": NUMBERS, "kind": NAMES}, Guess("csv", "kind", True, 60)),
-        ({"size": NUMBERS, "digit": [0, 1, 2] * 20}, Guess("csv", "digit", True, 60)),
-        ({"size": NUMBERS, "count": [*range(60)]}, Guess("csv", "count", False, 60)),
-        ({"size": NUMBERS, "is_large": [True, False] * 30}, Guess("csv", "is_large", True, 60)),
+        (
+            {"size": NUMBERS, "price": NUMBERS},
+            Guess("csv", "price", False, 60, values=60, rarest=1),
+        ),
+        ({"Label": NAMES, "size": NUMBERS}, Guess("csv", "Label", True, 60, values=3, rarest=20)),
+        ({"size": NUMBERS, "kind": NAMES}, Guess("csv", "kind", True, 60, values=3, rarest=20)),
+        (
+            {"size": NUMBERS, "digit": [0, 1, 2] * 20},
+            Guess("csv", "digit", True, 60, values=3, rarest=20),
+        ),
+        (
+            {"size": NUMBERS, "count": [*range(60)]},
+            Guess("csv", "count", False, 60, values=60, rarest=1),
+        ),
+        (
+            {"size": NUMBERS, "is_large": [True, False] * 30},
+            Guess("csv", "is_large", True, 60, values=2, rarest=30),
+        ),
     ],
 )
 def test_the_column_to_predict_is_guessed(
@@ -105,7 +118,9 @@ def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Pa
     )
     table.to_parquet(tmp_path / "houses.parquet")
     found = guess(tmp_path / "houses.parquet")
-    assert found == Guess("parquet", "price", False, 300, ("sold_at", "code", "empty"), True)
+    assert found == Guess(
+        "parquet", "price", False, 300, ("sold_at", "code", "empty"), True, 300, 1
+    )
 
     text = filled_in(
         study_text(Template.REGRESSION, tmp_path / "study.toml"),
@@ -151,6 +166,23 @@ def test_a_study_of_a_table_runs_as_it_is_written(
 
 
 @pytest.mark.parametrize(
+    ("kinds", "stratify"),
+    [(["a", "b"] * 10, True), (["a", "b"] * 5, False), (["a", "b"] * 20 + ["c"], False)],
+)
+def test_classes_are_kept_in_proportion_where_they_can_be(
+    kinds: list[str], stratify: bool, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.csv"
+    pd.DataFrame({"size": range(len(kinds)), "kind": kinds}).to_csv(table, index=False)
+
+    begin(None, tmp_path / "study.toml", table)
+
+    config = load(tmp_path / "study.toml")
+    assert config.data.split.stratify is stratify
+    assert len(prepare(config).x_train) > 0
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
         (("csb",), 2, "no study 'csb' to begin with; write one of digits, csv, regression\n"),
@@ -170,6 +202,12 @@ def test_a_study_of_a_table_runs_as_it_is_written(
             3,
             "one.csv: 2 rows and 1 column; name one with rows and two columns or more\n",
         ),
+        (
+            ("--data", "few.csv"),
+            3,
+            "few.csv: 2 rows, too few to train, to validate and to test on; "
+            "name a table of more rows\n",
+        ),
         (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; write its path\n"),
         (("--data", "ones.csv"), 3, "ones.csv: no such file; did you mean 'one.csv'?\n"),
         (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
@@ -180,6 +218,7 @@ def test_what_cannot_be_begun_is_refused(
 ) -> None:
     (command.directory / "table.txt").write_text("a b\n", encoding="utf-8")
     (command.directory / "one.csv").write_text("a\n1\n2\n", encoding="utf-8")
+    (command.directory / "few.csv").write_text("a,kind\n1,x\n2,y\n", encoding="utf-8")
     done = command("init", *arguments)
     assert done.returncode == code
     assert expected in done.stderr

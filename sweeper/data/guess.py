@@ -33,7 +33,7 @@ class Guess:
 
     `drop` are columns that a study cannot learn from: those that hold neither numbers nor text,
     nothing at all, or text that is hardly the same twice. `has_gaps` tells of missing values in the
-    others.
+    others. The target has so many different `values`, and the `rarest` is that of so many rows.
     """
 
     source: str
@@ -42,6 +42,8 @@ class Guess:
     rows: int
     drop: tuple[str, ...] = ()
     has_gaps: bool = False
+    values: int = 0
+    rarest: int = 0
 
 
 def guess(path: Path) -> Guess:
@@ -70,7 +72,17 @@ def guess(path: Path) -> Guess:
     features = plain(frame.drop(columns=target))[0]
     drop = tuple(str(name) for name in features if _is_of_no_use(features[name]))
     has_gaps = bool(features.drop(columns=[*drop]).isna().to_numpy().any())
-    return Guess(source, target, _is_classes(frame[target]), len(frame), drop, has_gaps)
+    counts = frame[target].value_counts()
+    return Guess(
+        source,
+        target,
+        _is_classes(frame[target]),
+        len(frame),
+        drop,
+        has_gaps,
+        values=len(counts),
+        rarest=int(counts.min()) if len(counts) else 0,
+    )
 
 
 def _is_of_no_use(column: pd.Series[Any]) -> bool:
