@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.own_program import OwnProgramTable
-from sweeper.config.settings import general
+from sweeper.config.undrawn import general
 from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,9 @@ from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import n_proposals
+from tests.in_process import study_in, trained
 from tests.round_machine import new_ledger, run, study
+from tests.small_studies import DIGITS, PARTS, bent
 
 NORM = "search.model.layer_norm={type='categorical',choices=[true,false]}"
 DROPOUT = (
@@ -153,3 +156,46 @@ def test_a_forecast_counts_trials_where_conditions_put_them() -> None:
         (True, "gelu"): 6,
     }
     assert sum(trials.values()) == 36
+
+
+# two trials of one class, of which the second draws what is searched beside two epochs
+TWO_TRIALS = (
+    "study.n_trials=2",
+    "study.enqueue=[{epochs=1},{epochs=2}]",
+    "search={}",
+    "search.train.epochs={type='int',low=1,high=2}",
+    "execution={threads=1,workers=0,precision='float64',strategy='exact'}",
+)
+SUPERVISED = bent(
+    DIGITS,
+    "data={source='sklearn',name='diabetes',split={val=0.2}}",
+    "train={loss='huber',epochs=2,batch_size=64}",
+    "optimizer.schedule.name=cosine",
+    *TWO_TRIALS,
+)
+TURNS = bent(PARTS.replace("lr = 1e-3\n", ""), "optimizer.lr=3e-3", "train.warmup.epochs=1")
+
+
+@pytest.mark.parametrize(
+    ("text", "defaults"),
+    [
+        (SUPERVISED, {"train.huber_delta": 1.0, "optimizer.schedule.end": 0.0}),
+        (bent(TURNS, *TWO_TRIALS), {"train.phases.fit.lr": 3e-3}),
+    ],
+    ids=["supervised", "alternating"],
+)
+def test_trials_that_do_not_draw_a_number_have_its_default(
+    tmp_path: Path, text: str, defaults: dict[str, float]
+) -> None:
+    """As if the default were written, beside a trial of their class that draws another."""
+    drawn = [
+        f"search.{key}={{type='float',low=0.01,high=0.02,when={{train.epochs=2}}}}"
+        for key in defaults
+    ]
+    written = [f"{key}={value}" for key, value in defaults.items()]
+    found = trained(study_in(tmp_path / "drawn", text, *drawn)).trials()
+    expected = trained(study_in(tmp_path / "written", text, *written)).trials()
+    assert list(found["state"]) == ["COMPLETE", "COMPLETE"]
+    assert found["class_id"].nunique() == 1
+    assert found["value"][0] == pytest.approx(expected["value"][0], rel=1e-9)
+    assert found["value"][1] != pytest.approx(expected["value"][1], rel=1e-6)

@@ -46,10 +46,11 @@ from sweeper.config.space import (
     unfit_links,
 )
 from sweeper.config.study import StudyTable
-from sweeper.config.table import Fault, Table, field_of
+from sweeper.config.table import Fault, Table
 from sweeper.config.tables import TABLES, Variants, kind_of
 from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable
 from sweeper.config.trial import TrialTable
+from sweeper.config.undrawn import is_required, needs_value, rateless
 
 _OPTIONAL = ("trial",)  # without it there is no such table, for the others there is one of defaults
 
@@ -62,6 +63,7 @@ class Draft:
         self._raw = raw
         self._searched: set[str] = set()
         self._links: dict[str, str] = {}  # settings that take the value of another
+        self._conditional: set[str] = set()  # searched settings that some trials do not draw
         self._as_if_right: dict[str, Table] = {}  # tables with other numbers for those refused
         self._kinds = {name: self._kind(name) for name in TABLES}
         self._known = [
@@ -192,6 +194,8 @@ class Draft:
                 self._links[setting] = entry.same_as
             elif entry is not None:
                 search[setting] = entry
+        drawn = {key: key for key in search} | self._links
+        self._conditional = {key for key, of in drawn.items() if of in search and search[of].when}
         self.faults += taken_columns(search)
         if self._searched == {*search, *self._links}:  # else what is missing is a fault already
             self.faults += unfit_conditions(search)
@@ -215,6 +219,8 @@ class Draft:
             if name == "optimizer" and self._phases_have_rates:
                 for key, _, _ in each(raw, kind):  # with these no step is taken
                     raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
+            elif name == "optimizer":
+                self.faults += rateless(raw, kind, self._searched, self._phases_without_rate)
         table, faults = read_table(kind, raw, name, self._known)
         if table is None and (mended := with_numbers(kind, raw, name, faults)):
             self._as_if_right[name] = mended
@@ -248,7 +254,10 @@ class Draft:
                 continue
             if not search[source].when or self._is_needed_by_its_kind(name, kind, setting):
                 raw = with_default(raw, setting.split("."), any_value(search[source]))
-            elif _is_required(kind, setting) and with_default(raw, setting.split("."), 0) != raw:
+            elif (
+                needs_value(kind, setting, search[source])
+                and with_default(raw, setting.split("."), 0) != raw
+            ):
                 mend = f"write {setting} = ... in [{name}], for trials that do not draw it"
                 self.faults.append(Fault(key, MISSING, mend))
         return raw
@@ -274,15 +283,11 @@ class Draft:
 
     def _has_rate(self, name: str, phase: object) -> bool:
         written = is_table(phase) and "lr" in phase
-        return written or f"train.phases.{name}.lr" in self._searched
+        key = f"train.phases.{name}.lr"
+        return written or (key in self._searched and key not in self._conditional)
 
     def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
         """Whether one kind of a table of several needs it: the trials of that kind draw it."""
         variants = TABLES[name]
         is_several = isinstance(variants, Variants) and kind is variants.mixed
-        return is_several and _is_required(kind, setting)
-
-
-def _is_required(table: type[Table], setting: str) -> bool:
-    field = field_of(table, setting)
-    return field is not None and field.is_required()
+        return is_several and is_required(kind, setting)

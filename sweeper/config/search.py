@@ -235,3 +235,10 @@ SearchEntry = IntSearch | FloatSearch | CategoricalSearch
 
 def _decimal(number: float) -> Decimal:
     return Decimal(repr(number))
+
+
+def gives_floats(entry: SearchEntry) -> bool:
+    """Whether all its values are numbers with a point."""
+    if isinstance(entry, CategoricalSearch):
+        return all(isinstance(choice, float) for choice in entry.choices)
+    return isinstance(entry, FloatSearch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from sweeper.config.parts import PartsTable
 from sweeper.config.roles import Role, settings_of
 from sweeper.config.table import Table, value_of
 from sweeper.config.train import SupervisedTable
+from sweeper.config.undrawn import general, has_number_without, number_without
 from sweeper.trial import Scalar
 
 # traced hyperparameters whose part of the program is left out where the study has no use for it
@@ -29,28 +29,29 @@ OPTIONAL_PARTS = (
     "train.label_smoothing",
     "train.ema",
 )
-# what such a part is told in a trial that does not draw it, and has no value for it
-_NEUTRAL = {"optimizer.clip_norm": math.inf, "optimizer.clip_value": math.inf, "train.ema": 0.0}
-
 
 TrainTable = SupervisedTable | AlternatingTable | CoupledTable | OwnProgramTable
-
-
-def general(key: str) -> str:
-    """A dotted key without the name of a part in it: `model.b.dropout` is `model.dropout`."""
-    table, *_, setting = key.split(".")
-    return f"{table}.{setting}"
 
 
 def optional_parts(
     tables: Mapping[str, Table], is_searched: Callable[[str], bool]
 ) -> Iterator[str]:
-    """The keys of the optional parts that the programs of a study with these tables have."""
+    """The keys of the optional parts that the programs of a study with these tables have.
+
+    So are those of the numbers without a value of the study's, which some of its trials draw.
+    """
     for name, table in tables.items():
         for setting in settings_of(type(table), Role.TRACED):
-            key = f"{name}.{setting}"
-            if general(key) in OPTIONAL_PARTS and (value_of(table, setting) or is_searched(key)):
+            key, value = f"{name}.{setting}", value_of(table, setting)
+            is_part, searched = general(key) in OPTIONAL_PARTS, is_searched(key)
+            is_number = value is None and has_number_without(key)
+            if (is_part and value) or (searched and (is_part or is_number)):
                 yield key
+
+
+def is_optional(key: str) -> bool:
+    """Whether a study may have a part or a number with this dotted key, or none."""
+    return general(key) in OPTIONAL_PARTS or has_number_without(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,11 @@ class Settings:
     """One trial's model, optimizer and training.
 
     `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in. They are the study's, not
-    the trial's: a searched dropout is compiled in even for the trial that drew 0. So are `keeps`,
-    by which an epoch's weights are kept instead of the last, and `stops`, by which a trial ends
-    early; None where the program does neither. `saves` says whether the state of its optimizer is
-    wanted at the end. `base_dir` is where the user's modules are looked up first.
+    the trial's: a searched dropout is compiled in even for the trial that drew 0. Beside them
+    are the keys of numbers that some trials alone draw. The study's are `keeps`, too, by which an
+    epoch's weights are kept instead of the last, and `stops`, by which a trial ends early; None
+    where the program does neither. `saves` says whether the state of its optimizer is wanted at
+    the end. `base_dir` is where the user's modules are looked up first.
     """
 
     model: ModelTable | PartsTable
@@ -121,10 +123,11 @@ class Settings:
         values = self._values(Role.TRACED)
         for name, table in self._tables:
             values |= {f"{name}.{key}": value for key, value in traced_arguments(table).items()}
+        tables = dict(self._tables)
         return {
-            key: float(_NEUTRAL[general(key)] if value is None else value)
+            key: float(number_without(key, tables) if value is None else value)
             for key, value in values.items()
-            if (self.has(key) if general(key) in OPTIONAL_PARTS else value is not None)
+            if self.has(key) or (general(key) not in OPTIONAL_PARTS and value is not None)
         }
 
     @property

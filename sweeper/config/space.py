@@ -143,12 +143,12 @@ def _has_setting(table: type[Table], setting: str) -> bool:
     """Whether there is such a setting; a table that is given to a function may have any."""
     found = holder_of(table, setting)
     if found is None:
-        around = _table_around(table, setting)
+        around = table_around(table, setting)
         return around is not None and around.model_config.get("extra") == "allow"
     return table_in(found[0].model_fields[found[1]].annotation) is None
 
 
-def _table_around(table: type[Table], setting: str) -> type[Table] | None:
+def table_around(table: type[Table], setting: str) -> type[Table] | None:
     """The table that a dotted `setting` of `table` would stand in; None where there is none."""
     parent, _, last = setting.rpartition(".")
     if not parent or not last:

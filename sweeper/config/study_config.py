@@ -32,7 +32,7 @@ from sweeper.config.parts import PartsTable
 from sweeper.config.results import ResultsTable
 from sweeper.config.roles import Role, role_of
 from sweeper.config.schedule import ScheduleTable
-from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
+from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.settings import Judge, Settings, TrainTable, optional_parts
 from sweeper.config.source import Source
 from sweeper.config.structures import Spread, Wanted
@@ -285,14 +285,8 @@ class StudyConfig(Table):
         holder, _, last = key.rpartition(".")
         own = {**self.each("optimizer"), "train": self.train}.get(holder)
         is_own = isinstance(own, WITH_TRACED_ARGUMENTS) and field_of(type(own), last) is None
-        if is_own and _gives_floats(self.search[key]):
+        if is_own and gives_floats(self.search[key]):
             return Role.TRACED
         name, _, setting = key.partition(".")
         table: Table = getattr(self, name)
         return role_of(type(table), setting)
-
-
-def _gives_floats(entry: SearchEntry) -> bool:
-    if isinstance(entry, CategoricalSearch):
-        return all(isinstance(choice, float) for choice in entry.choices)
-    return isinstance(entry, FloatSearch)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from sweeper.config.kinds import AnyScalar, Count
-from sweeper.config.settings import OPTIONAL_PARTS, general
+from sweeper.config.settings import OPTIONAL_PARTS, is_optional
 from sweeper.config.table import Fault, Table
 
 ClassStrategy = Literal["exact", "padded", "process"]
@@ -33,7 +33,7 @@ def _size_and_strategy(
 
 def _unknown_part(parts: tuple[str, ...]) -> Iterable[Fault]:
     for part in parts:
-        if general(part) not in OPTIONAL_PARTS:
+        if not is_optional(part):
             yield Fault("parts", f"no part '{part}'", f"write some of {', '.join(OPTIONAL_PARTS)}")
 
 

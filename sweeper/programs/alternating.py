@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
 from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.undrawn import OPTIMIZER_S_RATE
 from sweeper.models.part_networks import traced_of
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.epochs import begun, stepped
@@ -170,8 +171,12 @@ class Alternating(OfParts):
         name: str = "",
     ) -> optax.GradientTransformation:
         own = hparams_of(part, lane.hparams, self.settings)
-        if phase is not None and f"train.phases.{name}.lr" in lane.hparams:
-            own["optimizer.lr"] = lane.hparams[f"train.phases.{name}.lr"]
+        key = f"train.phases.{name}.lr"
+        if phase is not None and key in lane.hparams:
+            rate = lane.hparams[key]
+            if self.settings.has(key):  # some trials draw it
+                rate = jnp.where(rate == OPTIMIZER_S_RATE, own["optimizer.lr"], rate)
+            own["optimizer.lr"] = rate
         its, told = self.settings_of(part, self.settings), traced_of(part, lane.traced)
         return optimizer_of(its, own, told, self.parts.by_name[part], step)
 

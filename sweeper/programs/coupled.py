@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from sweeper.config import Settings
 from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
+from sweeper.config.undrawn import CLIP
 from sweeper.models.part_networks import traced_of
 from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.game import Game, Losses, noise_of
@@ -33,7 +34,6 @@ from sweeper.user_code import load_function
 
 Models = Mapping[str, Any]
 
-_CLIP = 0.01  # Arjovsky et al. 2017, algorithm 1
 _OF_LANE, _OF_STUDY = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 
 
@@ -113,7 +113,7 @@ class Coupled(OfParts):
         state = self._moved(state, {CRITIC: gradient}, lane)
         critic: Any = state.model[CRITIC]  # type: ignore[index]
         if game.objective.clipped:
-            bound = jnp.asarray(lane.hparams.get("train.clip", _CLIP))
+            bound = jnp.asarray(lane.hparams.get("train.clip", CLIP))
             critic = jnp.clip(critic, -bound, bound)
             state = _with(state, {CRITIC: critic})
 

@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
 from sweeper.config.coupled import CRITIC, GENERATOR
+from sweeper.config.undrawn import GRADIENT_PENALTY
 from sweeper.models.part_networks import PartNetworks
 from sweeper.programs.objectives import Objective, between, steepness
 from sweeper.programs.program import Lane
@@ -19,7 +20,6 @@ from sweeper.programs.program import Lane
 Rows = Float[Array, "batch features"]
 Losses = Mapping[str, Float[Array, ""]]
 
-_PENALTY = 10.0  # Gulrajani et al. 2017, algorithm 1
 # what is drawn with the key of a game
 _NOISE, _SHARES, _GENERATOR_UNITS, _CRITIC_UNITS = range(4)
 
@@ -56,7 +56,7 @@ class Game:
         if self.objective.penalised:
             share = jax.random.uniform(self._key(_SHARES), (len(rows),), rows.dtype)
             mixed = between(rows, self.real, share)
-            weight = jnp.asarray(self.lane.hparams.get("train.gradient_penalty", _PENALTY))
+            weight = jnp.asarray(self.lane.hparams.get("train.gradient_penalty", GRADIENT_PENALTY))
             loss = loss + weight * steepness(lambda x: self._scores(critic, x), mixed)
         return {CRITIC: loss, GENERATOR: self.objective.generator(of_rows)}
 

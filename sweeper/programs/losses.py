@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from sweeper.config.undrawn import HUBER_DELTA as DEFAULT_DELTA
 from sweeper.programs.program import AnyArray, Hparams
 from sweeper.user_code import load_function
 
@@ -92,7 +93,7 @@ def mae(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
 
 def huber(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
     """Half the squared error, linear beyond delta (Huber 1964); mean over examples and targets."""
-    delta = hparams.get(HUBER_DELTA, 1.0)
+    delta = hparams.get(HUBER_DELTA, DEFAULT_DELTA)
     error = jnp.abs(outputs - y)
     near = jnp.minimum(error, delta)
     return jnp.mean(near * (error - near / 2))

@@ -1,0 +1,101 @@
+"""What a setting searched under `when` is in the trials that do not draw it.
+
+A program has the parts of its study, not of a trial: where some trials of a study draw a number,
+all are told one, those that do not draw it the one that says the same as none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from sweeper.config.arguments import WITH_TRACED_ARGUMENTS
+from sweeper.config.lr_schedule import SHAPES
+from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.optimizers import each
+from sweeper.config.reading import RawTable
+from sweeper.config.refusals import MISSING
+from sweeper.config.search import SearchEntry, gives_floats
+from sweeper.config.space import table_around
+from sweeper.config.table import Fault, Table, field_of, value_of
+
+HUBER_DELTA = 1.0
+GRADIENT_PENALTY = 10.0  # Gulrajani et al. 2017, algorithm 1
+CLIP = 0.01  # Arjovsky et al. 2017, algorithm 1
+OPTIMIZER_S_RATE = 0.0  # no learning rate, which is above 0: a phase has the optimizer's
+
+# by the key without names in it
+_NUMBERS: Mapping[str, float] = {
+    "optimizer.clip_norm": math.inf,
+    "optimizer.clip_value": math.inf,
+    "train.ema": 0.0,
+    "train.label_smoothing": 0.0,
+    "train.huber_delta": HUBER_DELTA,
+    "train.gradient_penalty": GRADIENT_PENALTY,
+    "train.clip": CLIP,
+    "train.lr": OPTIMIZER_S_RATE,
+}
+
+
+def general(key: str) -> str:
+    """A dotted key without the names in it: `model.b.dropout` is `model.dropout`."""
+    table, *_, setting = key.split(".")
+    return f"{table}.{setting}"
+
+
+def has_number_without(key: str) -> bool:
+    """Whether there is such a number."""
+    around, _, setting = key.rpartition(".")
+    if around.endswith(".schedule"):
+        return any(setting in shape for shape in SHAPES.values())
+    return general(key) in _NUMBERS
+
+
+def number_without(key: str, tables: Mapping[str, Table]) -> float:
+    """What a trial is told of the setting `key`, for which it has no value."""
+    around, _, setting = key.rpartition(".")
+    if not around.endswith(".schedule"):
+        return _NUMBERS[general(key)]
+    name, _, rest = f"{around}.name".partition(".")
+    # a schedule that has no use for the number does not look at it
+    return SHAPES[value_of(tables[name], rest)].get(setting, 0.0)
+
+
+def needs_value(table: type[Table], setting: str, entry: SearchEntry) -> bool:
+    """Whether a setting needs a value for trials that do not draw it: nobody here knows one.
+
+    What a function of the user's is told as a number is told to all trials, or to none.
+    """
+    if is_required(table, setting):
+        return True
+    around, last = table_around(table, setting), setting.rpartition(".")[2]
+    if around is None or not issubclass(around, WITH_TRACED_ARGUMENTS):
+        return False
+    if last in around.model_fields:
+        return issubclass(around, UserOptimizerTable) and last == "lr"
+    return gives_floats(entry)
+
+
+def is_required(table: type[Table], setting: str) -> bool:
+    """Whether a setting has no default."""
+    field = field_of(table, setting)
+    return field is not None and field.is_required()
+
+
+def rateless(
+    raw: RawTable, kind: type[Table], searched: Container[str], phases: Iterable[str]
+) -> Iterator[Fault]:
+    """Optimizers of the user's without a rate, beside one of `phases` that some trials draw it for.
+
+    `raw` and `kind` are the table `[optimizer]` and what describes it.
+    """
+    drawn = [rate for name in phases if (rate := f"train.phases.{name}.lr") in searched]
+    for key, table, its in each(raw, kind):
+        if (
+            issubclass(its, UserOptimizerTable)
+            and "lr" not in table
+            and f"{key}.lr" not in searched
+        ):
+            for rate in drawn:
+                mend = f"write lr = ... in [{key}], for trials that do not draw {rate}"
+                yield Fault(f"{key}.lr", MISSING, mend)
