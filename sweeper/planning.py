@@ -20,6 +20,7 @@ from sweeper.scheduler.buckets import LiveTrial, Policy, ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import CostModel, shipped
 from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
+from sweeper.scheduler.given_plan import read_forecast, unfit
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import n_proposals, rungs
@@ -40,7 +41,8 @@ def foreseen(
     A `given` one, or else the `recorded` one while it fits: a study is planned once.
 
     Raises:
-        StudyError: the given one is of another study, or for another lane loop.
+        StudyError: the given one is of another study, for another lane loop, or was edited so
+            that no study can go by it.
     """
     lane_loop = lane_loop_of(config, jax.default_backend())
     if given is None and recorded is not None and recorded.lane_loop == lane_loop:
@@ -51,8 +53,7 @@ def foreseen(
     made = forecast(config, sizes, costs, lane_loop, traced, n_proposals(config))
     if given is None:
         return made
-    if (given.lane_loop, given.families.keys()) != (lane_loop, made.families.keys()):
-        found = "its structures, or its lane loop, are not those of this study on this device"
+    if found := unfit(given, made, config, traced):
         raise StudyError(Problem("--plan", "", found, "write it anew with `plan --json`"))
     return given
 
@@ -64,9 +65,9 @@ def read_plan(path: Path) -> Forecast:
         StudyError: it is not such a file.
     """
     try:
-        return Forecast.from_dict(json.loads(path.read_text(encoding="utf-8"))["forecast"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        found = f"no plan that can be read ({type(error).__name__}: {error})"
+        return read_forecast(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        found = f"no plan that can be read ({error})"
         mend = "write it with `python -m sweeper plan STUDY --json > plan.json`"
         raise StudyError(Problem(str(path), "", found, mend)) from error
 

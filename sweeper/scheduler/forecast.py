@@ -176,14 +176,8 @@ def forecast(
     """
     at_once = min(n_trials, config.schedule.parallel) * len(config.members)
     capacity = capacity_for(lane_loop, at_once)
-    population: dict[str, tuple[dict[str, Scalar], list[Cell]]] = {}
-    for example, chance in families_of(config, traced):
-        name = family_of(config.filled(example), traced)
-        if name is not None:
-            _, cells = population.setdefault(name, (example, []))
-            cells += cells_of(config, traced, example, n_trials * chance)
     families: dict[str, Family] = {}
-    for name, (example, every) in population.items():
+    for name, (example, every) in cells_by_family(config, traced, n_trials).items():
         work = workload_of(config, config.filled(example), data, traced)
         cells = list(merged(every))
 
@@ -200,6 +194,19 @@ def forecast(
         whole = workload_of(config, config.filled({}), data, traced)
         parts = parts_families(config, traced, whole, costs, lane_loop, capacity, n_trials)
     return Forecast(costs, lane_loop, capacity, families, parts)
+
+
+def cells_by_family(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], n_trials: int
+) -> dict[str, tuple[dict[str, Scalar], list[Cell]]]:
+    """The trials of each family of MLPs by name: parameters of one of them, and their shapes."""
+    population: dict[str, tuple[dict[str, Scalar], list[Cell]]] = {}
+    for example, chance in families_of(config, traced):
+        name = family_of(config.filled(example), traced)
+        if name is not None:
+            _, cells = population.setdefault(name, (example, []))
+            cells += cells_of(config, traced, example, n_trials * chance)
+    return population
 
 
 def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequence[Scalar]]:

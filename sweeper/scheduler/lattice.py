@@ -83,13 +83,14 @@ def place(width: int, depth: int, classes: Sequence[LatticeClass], lane_s: LaneS
     Raises:
         LookupError: no class holds the shape.
     """
-    holding = [index for index, known in enumerate(classes) if _holds(known, width, depth)]
+    holding = [index for index, known in enumerate(classes) if holds(known, width, depth)]
     if not holding:
         raise LookupError(f"no class of the lattice holds width {width}, depth {depth}")
     return min(holding, key=lambda at: lane_s(classes[at].width, classes[at].depth, depth))
 
 
-def _holds(known: LatticeClass, width: int, depth: int) -> bool:
+def holds(known: LatticeClass, width: int, depth: int) -> bool:
+    """Whether a class has room for a shape."""
     if depth == 0:
         return known.depth == 0
     return width <= known.width and depth <= known.depth

@@ -1,0 +1,112 @@
+"""Whether a forecast that a user gives is one of a study: plans are files, which can be edited."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.typed import of_json
+from sweeper.scheduler.cost import CostModel
+from sweeper.scheduler.forecast import Family, Forecast, cells_by_family
+from sweeper.scheduler.lattice import holds
+from sweeper.scheduler.parts_forecast import PartsFamily
+from sweeper.trial import Scalar
+
+
+def read_forecast(text: str) -> Forecast:
+    """The forecast in the text of a plan, with every value of its type.
+
+    Raises:
+        ValueError: it is no such text, or its values are of other types; it names the first.
+    """
+    try:
+        values: Any = json.loads(text)["forecast"]
+        CostModel.from_dict(values["costs"])
+        return of_json(Forecast, json.dumps(values, allow_nan=False))
+    except RecursionError:
+        raise ValueError("too many brackets within each other") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def unfit(
+    given: Forecast,
+    made: Forecast,
+    config: StudyConfig,
+    traced: Mapping[str, Sequence[Scalar]],
+) -> str | None:
+    """What is wrong with a plan for a study whose own is `made`; None where it can go by it."""
+    return next(_faults(given, made, config, traced), None)
+
+
+def _faults(
+    given: Forecast,
+    made: Forecast,
+    config: StudyConfig,
+    traced: Mapping[str, Sequence[Scalar]],
+) -> Iterator[str]:
+    own = made.lane_loop, made.families.keys(), made.parts.keys()
+    if (given.lane_loop, given.families.keys(), given.parts.keys()) != own:
+        yield "its structures, or its lane loop, are not those of this study on this device"
+        return
+    if given.capacity < 1:
+        yield f"capacity {given.capacity}, where a class has a lane at least"
+    if any(
+        _numbers_below_0(family) for family in (*given.families.values(), *given.parts.values())
+    ):
+        yield "a number below 0"
+    shapes = cells_by_family(config, traced, 1)
+    for name, family in made.families.items():
+        _, cells = shapes[name]
+        yield from _of_family(given.families[name], family, {(c.width, c.depth) for c in cells})
+    for name, family in made.parts.items():
+        yield from _of_parts(given.parts[name], family, config)
+
+
+def _of_family(given: Family, made: Family, shapes: Iterable[tuple[int, int]]) -> Iterator[str]:
+    if given.workload != made.workload:
+        yield "it is for other data, or another training"
+    if given.example != made.example:
+        yield f"its example {dict(given.example)} is none of this study's trials"
+    if any(known.width < 1 or known.depth < 1 for known in given.classes):
+        yield "a class without width or depth"
+    for width, depth in sorted(shapes):
+        if not any(holds(known, width, depth) for known in given.classes):
+            yield f"no class has room for width {width}, depth {depth}"
+
+
+def _of_parts(given: PartsFamily, made: PartsFamily, config: StudyConfig) -> Iterator[str]:
+    if (given.workloads, given.phases) != (made.workloads, made.phases):
+        yield "it is for other data, or another training"
+    (names, *_), entries = [_names(known.sizes) for known in made.classes], config.columns
+    for known in given.classes:
+        if _names(known.sizes) != names or any(min(size) < 1 for _, *size in known.sizes):
+            yield "a class that is not of the parts of this study"
+            continue
+        is_drawn = known.example.keys() == made.classes[0].example.keys() and all(
+            entries[column].has(value) is not None for column, value in known.example.items()
+        )
+        if not is_drawn:
+            yield f"its example {dict(known.example)} is none of this study's trials"
+    for own in made.classes:
+        if not any(
+            _names(known.sizes) == names and known.holds(own.sizes) for known in given.classes
+        ):
+            sizes = ", ".join(f"{name} of width {w}, depth {d}" for name, w, d in own.sizes)
+            yield f"no class has room for {sizes}"
+
+
+def _names(sizes: Iterable[tuple[str, int, int]]) -> tuple[str, ...]:
+    return tuple(name for name, _, _ in sizes)
+
+
+def _numbers_below_0(family: Family | PartsFamily) -> bool:
+    spent = (
+        number
+        for known in family.classes
+        for number in (known.trials, known.compile_s, known.train_s, known.exact_train_s)
+    )
+    return min((family.trials, *spent), default=math.inf) < 0
