@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeper.config.draft import Draft
-from sweeper.config.overrides import overridden, read_overrides
+from sweeper.config.overrides import TOO_DEEP, UNNEST, overridden, read_overrides
 from sweeper.config.reading import RawTable
 from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
@@ -56,6 +56,8 @@ def _toml(source: Source) -> RawTable:
         return tomllib.loads(source.text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
+    except RecursionError:
+        raise StudyError(Problem(source.path.name, "", TOO_DEEP, UNNEST)) from None
     place = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message)
     what, line = place.groups() if place else (message, str(source.text.count("\n") + 1))
     where = f"{source.path.name}:{line}"

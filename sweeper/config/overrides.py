@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,10 @@ from dataclasses import dataclass
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.source import COMMAND_LINE
 from sweeper.errors import Problem, StudyError
+
+TOO_DEEP = "too many brackets within each other"
+UNNEST = "write arrays and tables that hold fewer others"
+_BRACKETS = re.compile(r"[\[{]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +28,16 @@ def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
     """What `texts` of the form `key=value` ask for; values are TOML, else the text itself.
 
     Raises:
-        StudyError: a text has no key or no value.
+        StudyError: a text has no key or no value, or a value is nested too deeply to be read.
     """
     problems = [_malformed(text) for text in texts if not all(_halves(text))]
     if problems:
         raise StudyError(problems)
-    return tuple(Override(key, _value(value)) for key, value in map(_halves, texts))
+    try:
+        return tuple(Override(key, _value(value)) for key, value in map(_halves, texts))
+    except RecursionError:
+        deepest = max(map(_halves, texts), key=lambda halves: len(_BRACKETS.findall(halves[1])))[0]
+        raise StudyError(Problem(COMMAND_LINE, deepest, TOO_DEEP, UNNEST)) from None
 
 
 def overridden(raw: RawTable, overrides: Iterable[Override]) -> RawTable:

@@ -84,3 +84,21 @@ def test_a_wrong_override_is_refused_as_such(
 
 def test_a_key_that_is_mended_is_not_refused(read: Read) -> None:
     assert read("epochs = 4", "epochs = 0", "train.epochs=2").train.epochs == 2
+
+
+@pytest.mark.parametrize("bracket", ["[", "{a="])
+def test_a_value_of_brackets_without_end_is_refused(bracket: str, refused: Refused) -> None:
+    (problem,) = refused("", "", "train.epochs=3", f"study.n_trials={bracket * 5000}")
+    assert (problem.where, problem.key) == ("--set", "study.n_trials")
+    assert problem.found == "too many brackets within each other"
+
+
+@pytest.mark.parametrize("depth", [2, 100, 300, 400, 450, 480, 5000])
+def test_arrays_within_arrays_are_refused_wherever_they_stand(depth: int, refused: Refused) -> None:
+    nested = "[" * depth + "]" * depth
+    for problems in (
+        refused("width = 8", f"width = {nested}"),
+        refused("", "", f"model.width={nested}"),
+        refused("", "", f"search.model.depth.low={nested}"),
+    ):
+        assert len(problems) == 1
