@@ -87,6 +87,12 @@ def unfit_links(
     """What is the same as another setting takes every value that the other may have."""
     for setting, source in links.items():
         key = f"search.{setting}.same_as"
+        if source in links:
+            found = f"neither '{setting}' nor '{source}' has values of its own"
+            if source == setting:
+                found = f"'{setting}' itself, so it has no values"
+            yield Fault(key, found, "name a setting with values, or give one of them type = ...")
+            continue
         if source not in search:
             yield unsearched(key, source, search)
             continue

@@ -207,6 +207,17 @@ def test_a_problem_has_its_line_its_key_and_its_mend(name: str, refused: Refused
     assert mend in (None, problem.mend)
 
 
+def test_settings_that_are_the_same_as_each_other_have_no_values(refused: Refused) -> None:
+    depth, width = 'model.depth = { same_as = "model.', 'model.width = { same_as = "model.depth" }'
+    mutual = refused(DEPTH, f'{depth}width" }}\n{width}')
+    assert [problem.found for problem in mutual] == [
+        "neither 'model.depth' nor 'model.width' has values of its own",
+        "neither 'model.width' nor 'model.depth' has values of its own",
+    ]
+    (own,) = refused(DEPTH, f'{depth}depth" }}')
+    assert own.found == "'model.depth' itself, so it has no values"
+
+
 def test_a_setting_that_some_trials_do_not_draw_needs_a_value(refused: Refused) -> None:
     text = VALID.replace("depth = 1\n", "", 1)
     conditional = DEPTH.replace(" }", ', when = { "model.layer_norm" = true } }')
