@@ -18,7 +18,7 @@ from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
 from sweeper.errors import Problem, SetupError, SweeperError
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
-from sweeper.interrupts import leave_on_interrupt
+from sweeper.interrupts import INTERRUPTED, Left, leave_on_interrupt
 
 COMMANDS = (
     running.run,
@@ -63,8 +63,8 @@ def _options(
 
 def main() -> NoReturn:
     """Run a command; a refusal ends the program with its message and its exit code."""
-    leave_on_interrupt()
     try:
+        leave_on_interrupt()
         plan_faults(os.environ.get(VARIABLE))
         app(prog_name="sweeper")
     except SweeperError as error:
@@ -73,6 +73,8 @@ def main() -> NoReturn:
         _refuse(SetupError(str(error)))
     except BrokenPipeError:  # whoever read the answer has read enough
         silence(sys.stdout)
+    except Left:
+        sys.exit(INTERRUPTED)
     except OSError as error:  # what no command foresaw of disks and permissions
         _refuse(SetupError(Problem("", "", str(error), "")))
     sys.exit(0)

@@ -15,13 +15,17 @@ from typing import NoReturn
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
 
+class Left(BaseException):  # SystemExit would be taken for one of the user's own code
+    """Ctrl-C, while nothing else is to be done than to end the program."""
+
+
 def leave_on_interrupt() -> None:
-    """Let Ctrl-C end the program quietly, until something else is to be done."""
+    """Let Ctrl-C raise `Left`, until something else is to be done."""
     signal.signal(signal.SIGINT, _leave)
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(INTERRUPTED)
+    raise Left
 
 
 @contextmanager

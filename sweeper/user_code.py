@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 Function = Callable[..., Any]
+# what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
+RAISED = (Exception, SystemExit)
 
 _loaded: dict[tuple[str, Path], ModuleType] = {}
 _loading = threading.RLock()
@@ -62,7 +64,7 @@ def _module(name: str, base_dir: Path) -> ModuleType:
             try:
                 with _beside(base_dir, name.partition(".")[0]):
                     _loaded[name, base_dir] = importlib.import_module(name)
-            except (Exception, SystemExit) as error:
+            except RAISED as error:
                 raise _not_imported(name, base_dir, error) from error
         return _loaded[name, base_dir]
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.results.read import open_results
+from tests.command_line import STUDY as SMALL
+from tests.command_line import CommandLine
 from tests.processes import ROOT, descendants, finish, start
 
 STUDY = ROOT / "studies" / "digits.toml"
@@ -46,3 +48,11 @@ def test_a_terminals_ctrl_c_fails_no_trial(
     trials = open_results(tmp_path / "run").trials()
     assert set(trials["state"]) == {"COMPLETE"}
     assert set(trials["attempts"]) == {1}
+
+
+def test_one_in_code_of_the_users_is_no_fault_of_it(command: CommandLine) -> None:
+    code = "import signal\n\n\ndef loss(outputs, y):\n    signal.raise_signal(signal.SIGINT)\n"
+    (command.directory / "own.py").write_text(code, encoding="utf-8")
+    command.write(SMALL.replace('loss = "cross_entropy"', 'loss = "own:loss"\ntask = "classes"'))
+    done = command("validate", "study.toml")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -19,7 +19,7 @@ from sweeper.data.arrays import check_columns, tabled
 from sweeper.data.parquet_files import with_index
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, Problem
-from sweeper.user_code import Function, LoadError, load_function, told
+from sweeper.user_code import RAISED, Function, LoadError, load_function, told
 
 _KEY = "data.function"
 # by kind of array, as NumPy calls it
@@ -62,7 +62,7 @@ def _called(config: StudyConfig, data: FunctionTable) -> Any:
         raise DataError(problem)
     try:
         return function(**data.args)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         found = f"'{data.function}' raised {told(error)}"
         raise DataError(config.problem(_KEY, found, "mend the function")) from error
 

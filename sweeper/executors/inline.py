@@ -18,6 +18,7 @@ from sweeper.executors.trainer import Trainer
 from sweeper.progress import BucketFinished, BucketStarted, Observer
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.trial import Scalar
+from sweeper.user_code import RAISED
 
 
 def started(work: Work, place: str) -> BucketStarted:
@@ -122,7 +123,7 @@ class InlineExecutor:
         if isinstance(task, _Class):
             try:
                 task.compile()
-            except Exception as error:  # each bucket of the class will fail of it, and tell
+            except RAISED as error:  # each bucket of the class will fail of it, and tell
                 self._log.debug("a class could not be compiled ahead", exc_info=error)
             except BaseException as end:
                 task.end = end

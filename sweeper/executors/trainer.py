@@ -36,6 +36,7 @@ from sweeper.scheduler import plan
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Reason, Scalar
+from sweeper.user_code import RAISED
 
 _log = logging.getLogger("sweeper")
 
@@ -98,6 +99,8 @@ class Trainer:
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
         """The outcome of `work`; an exception in a program fails its lanes and nothing else.
 
+        So does sys.exit in code of the user's, which is traced here.
+
         Where it has several structures, it fails those of the structure that raises it.
 
         Raises:
@@ -110,7 +113,7 @@ class Trainer:
                 return self._train(work, where, started_at)
         except SetupError:
             raise
-        except Exception as error:
+        except RAISED as error:
             if work.program.branches:
                 return self._by_branch(work, place, memory_fraction, error)
             failure = Failure(_reason(error), type(error).__name__, traceback.format_exc())
@@ -167,7 +170,7 @@ class Trainer:
         )
 
     def _by_branch(
-        self, work: Work, place: str, memory_fraction: float | None, error: Exception
+        self, work: Work, place: str, memory_fraction: float | None, error: BaseException
     ) -> Outcome:
         """The outcome of a switch class whose program fails, each of its structures by itself."""
         told = f"{type(error).__name__}: {error}"
@@ -267,7 +270,7 @@ class Trainer:
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
 
-def _reason(error: Exception) -> Reason:
+def _reason(error: BaseException) -> Reason:
     """XLA tells of memory that ran out by the first word of a general error."""
     is_memory = isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED")
     return Reason.OOM if is_memory else Reason.ERROR

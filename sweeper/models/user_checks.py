@@ -18,7 +18,7 @@ from sweeper.config.search import SearchEntry
 from sweeper.errors import Problem, StudyError
 from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
-from sweeper.user_code import Function, LoadError, load_function, told
+from sweeper.user_code import RAISED, Function, LoadError, load_function, told
 
 # what a function is given besides the keys of [model]
 _GIVEN = ("in_size", "out_size", "key")
@@ -132,7 +132,7 @@ def _unfit_model(
         model = eqx.filter_eval_shape(
             lambda: function(**sizes, **table.arguments, key=jax.random.key(0))
         )
-    except Exception as error:
+    except RAISED as error:
         return f"'{name}' raised {told(error)}", "mend the function"
     if not isinstance(model, eqx.Module):
         found = f"'{name}' gives {type(model).__name__}, which is no eqx.Module"
@@ -141,7 +141,7 @@ def _unfit_model(
         return f"'{name}' gives a model that cannot be called", "write its __call__(self, x)"
     try:
         outputs = [eqx.filter_eval_shape(call, model, x) for call in _calls(model)]
-    except Exception as error:
+    except RAISED as error:
         found = f"the model raised {told(error)} for one example of shape {x.shape}"
         return found, "map one example to its outputs"
     for output in outputs:

@@ -31,6 +31,7 @@ from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.parts_lattice import Sizes, sizes_in
 from sweeper.scheduler.signature import canonical, compiled_in
 from sweeper.scheduler.switching import branch_classes, branch_settings
+from sweeper.user_code import RAISED
 
 
 class Programs:
@@ -102,7 +103,7 @@ class Programs:
         networks = self.networks(settings).values()
         try:
             return sum(network.n_parameters for network in networks)
-        except Exception:
+        except RAISED:
             if any(isinstance(network, UserNetwork) for network in networks):
                 return 0
             raise

@@ -19,7 +19,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch
-from sweeper.user_code import LoadError, load_function, told
+from sweeper.user_code import RAISED, LoadError, load_function, told
 
 _ROWS = 4
 _Wrong = tuple[str, str]
@@ -91,7 +91,7 @@ def _unfit_function(
         if wrong := _unfit_losses(name, given[0], models):
             return wrong
         jax.eval_shape(jax.grad(total), vectors, *rows)
-    except Exception as error:
+    except RAISED as error:
         shapes = f"a batch whose x has shape {rows[0].shape} and y {rows[1].shape}"
         return f"'{name}' raised {told(error)} for {shapes}", "mend the function"
     return None

@@ -21,6 +21,7 @@ from sweeper.models.decay_checks import factors, idle_rules, unfit_layers
 from sweeper.models.leaves import Leaf, leaves_of
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
+from sweeper.user_code import RAISED
 
 # of more models than these not every one is looked at
 _MOST_MODELS = 64
@@ -111,7 +112,7 @@ def _models_of_kind(
         try:
             shapes = [net.shapes() for name, net in networks if part in (None, name)]
             found.append(tuple(leaf for shape in shapes for leaf in leaves_of(shape)))
-        except Exception:  # of the user's function; it is told where the model is checked
+        except RAISED:  # of the user's function; it is told where the model is checked
             return Models(tuple(found), are_all=False)
     is_finite = all(config.search[key].count() for key in _searched(config, kind))
     return Models(tuple(found), is_finite and prod(map(len, options)) <= _MOST_MODELS)

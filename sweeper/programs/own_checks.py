@@ -23,7 +23,7 @@ from sweeper.programs.keywords import unfit_keywords
 from sweeper.programs.own import Own, UserProgram
 from sweeper.programs.program import Batch, State
 from sweeper.trial import Scalar
-from sweeper.user_code import LoadError, load_function, told
+from sweeper.user_code import RAISED, LoadError, load_function, told
 
 _Wrong = tuple[str, str]
 
@@ -67,7 +67,7 @@ def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     try:
         state = program.abstract()
         given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
-    except Exception:
+    except RAISED:
         return ()  # which `check_program` tells
     return tuple(name for name in given if name != "loss") if isinstance(given, Mapping) else ()
 
@@ -144,7 +144,7 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
         found = f"'{name}.{method}' raised {type(error).__name__}: Python cannot see what is traced"
         mend = "choose with jnp.where or jax.lax.cond, or write the key as a whole number"
         return found, mend
-    except Exception as error:
+    except RAISED as error:
         shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
         return f"'{name}.{method}' raised {told(error)} for {shapes}", "mend it"
 

@@ -17,7 +17,7 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.errors import Problem, StudyError
 from sweeper.models.marks import Marks
 from sweeper.programs.keywords import keywords_of, unfit_keywords
-from sweeper.user_code import LoadError, load_function, told
+from sweeper.user_code import RAISED, LoadError, load_function, told
 
 _ROWS = 4
 _PARAMETER = "weight"
@@ -75,7 +75,7 @@ def _unfit_measure(
             )
         if is_loss:
             jax.eval_shape(jax.grad(function), outputs, y)
-    except Exception as error:
+    except RAISED as error:
         shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
         return f"'{name}' raised {told(error)} for {shapes}", "mend the function"
     return None
@@ -141,7 +141,7 @@ def _unfit_transformation(
     except jax.errors.ConcretizationTypeError as error:
         found = f"'{name}' raised {type(error).__name__}: numbers with a point are traced"
         return found, "choose between them with jnp.where, or write whole numbers"
-    except Exception as error:
+    except RAISED as error:
         return f"'{name}' raised {told(error)}", "mend the function"
     if kinds:
         found = f"'{name}' gives {kinds[0]}, which is no optax.GradientTransformation"

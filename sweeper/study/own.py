@@ -11,7 +11,7 @@ from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem
-from sweeper.user_code import LoadError, load_function, told
+from sweeper.user_code import RAISED, LoadError, load_function, told
 
 
 def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
@@ -44,7 +44,7 @@ def own_problems(
     if not problems:
         try:
             found(**{**seeded(config, found), **options})
-        except Exception as error:
+        except RAISED as error:
             mend = "write other options, or mend it"
             yield config.problem(key, f"'{name}' raised {told(error)}", mend)
 

@@ -13,6 +13,8 @@ from sweeper.programs.user_checks import check_functions
 from tests.config.conftest import VALID
 
 OWN = """\
+import sys
+
 import jax.numpy as jnp
 import optax
 
@@ -35,6 +37,14 @@ def twice(outputs, y):
 
 def fails(outputs, y):
     raise ValueError("no\\n  such thing")
+
+
+def leaves(outputs, y):
+    raise SystemExit(0)
+
+
+def leaves_too(*, lr):
+    sys.exit(4)
 
 
 def make(*, lr, cap=1.0, kind="sgd"):
@@ -131,6 +141,18 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
             "train.metrics",
             "'own:fails' raised ValueError: no such thing for outputs of shape (4, 3) and y of "
             "shape (4,)",
+            "mend the function",
+        ),
+        (
+            ("train.metrics=['own:leaves']",),
+            "train.metrics",
+            "'own:leaves' raised SystemExit: 0 for outputs of shape (4, 3) and y of shape (4,)",
+            "mend the function",
+        ),
+        (
+            ("optimizer={name='own:leaves_too',lr=0.1}",),
+            "optimizer.name",
+            "'own:leaves_too' raised SystemExit: 4",
             "mend the function",
         ),
         (

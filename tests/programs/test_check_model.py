@@ -24,6 +24,14 @@ def build(in_size, out_size, *, key, channels, kernel=3):
     return eqx.nn.MLP(in_size, out_size, channels, kernel, key=key)
 
 
+def leaves(in_size, out_size, *, key, channels):
+    raise SystemExit
+
+
+def called(in_size, out_size, *, key, channels):
+    return eqx.nn.Lambda(lambda x: exit(4))
+
+
 def open_to_all(in_size, out_size, *, key, **others):
     assert set(others) == {"channels"}
     return eqx.nn.MLP(in_size, out_size, others["channels"], 1, key=key)
@@ -176,6 +184,14 @@ REFUSED = {
         ("search.model.kernel.high=9",),
         "--set: search.model.kernel: with kernel = 9, 'nets:build' raised ValueError: "
         "kernel 9 is too large; mend the function",
+    ),
+    "a function that ends the program": (
+        ("model.function=nets:leaves", "search={}"),
+        "--set: model.function: 'nets:leaves' raised SystemExit; mend the function",
+    ),
+    "a model that ends the program": (
+        ("model.function=nets:called", "search={}"),
+        "--set: model.function: the model raised SystemExit: 4 for one example of shape (4,); ",
     ),
     "no model": (
         ("model.function=nets:no_model", "search={}"),

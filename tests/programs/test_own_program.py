@@ -345,6 +345,21 @@ class Rows(Base):
         return {"loss": jnp.mean(data.y), "largest": data.y[:, 0]}
 
 
+class Leaves(Base):
+    def __init__(self, *, pull, copies):
+        raise SystemExit(0)
+
+
+class LeavesStep(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        exit(4)
+
+
+class LeavesEnd(Base):
+    def evaluate(self, model, data):
+        raise SystemExit
+
+
 class Picky(Base):
     def step(self, model, opt_state, batch, optimizer, key):
         if self.copies == 3:
@@ -368,6 +383,9 @@ class Picky(Base):
         (["Vector"], "program", "float64 of shape (64,) as its loss", "the mean over examples"),
         (["Branches"], "program", "raised TracerBoolConversionError", "jnp.where"),
         (["Raises"], "program", "evaluate' raised KeyError", "mend it"),
+        (["Leaves"], "program", "init' raised SystemExit: 0", "mend it"),
+        (["LeavesStep"], "program", "step' raised SystemExit: 4", "mend it"),
+        (["LeavesEnd"], "program", "evaluate' raised SystemExit for x", "mend it"),
         (["Alone"], "program", "gives float64 of shape ()", 'return {"loss": ..., "largest": ...}'),
         (["Other"], "program", "gives loss, smallest, and not largest", 'return {"loss": ...'),
         (["More"], "program", "gives largest, loss, smallest", '["largest", "smallest"]'),
@@ -397,6 +415,18 @@ def test_what_cannot_be_compiled_is_refused(
     assert problem.key in (f"train.{key}", f"search.train.{key}")
     assert found in problem.found
     assert mend in problem.mend
+
+
+@pytest.mark.parametrize("switched", [False, True])
+def test_one_that_ends_the_program_fails_its_trials_and_ends_nothing(
+    switched: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
+    config = parse(STUDY, tmp_path / "study.toml", ["train.program=own_programs:LeavesStep"])
+    own = Bench(config, tmp_path)
+    outcome = own.trainer.train(own.work(TRIALS, switched=switched), "here", None)
+    failures = [lane.failure for lane in outcome.lanes]
+    assert [failure and failure.error_type for failure in failures] == ["SystemExit"] * 2
 
 
 def test_what_is_missing_is_told(tmp_path: Path, bench: Any) -> None:
