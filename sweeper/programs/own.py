@@ -156,6 +156,16 @@ class Own(Tabled):
         model = self.model(replace(state, model=measured(state)))
         return self._program(lane).evaluate(model, data)
 
+    @property
+    def model_constants(self) -> PyTree:
+        """What of the model is no array: each step is given the same."""
+        return eqx.filter(self._rest, eqx.is_array, inverse=True)
+
+    @property
+    def state_constants(self) -> PyTree:
+        """What of the user's state is no array: each step is given the same."""
+        return self._begun.constants
+
     def _program(self, lane: Lane) -> UserProgram:
         """The user's program with the numbers of a lane."""
         hparams, arguments = lane.hparams, self._train.arguments

@@ -135,7 +135,7 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
             return found
         state, method = program.abstract(), "step"
         moved = eqx.filter_eval_shape(program.stepped_by_user, state, batch, lane)
-        if found := _unfit_step(name, start, moved):
+        if found := _unfit_step(name, start, moved, program):
             return found
         method = "evaluate"
         given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
@@ -159,22 +159,26 @@ def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:
     if not isinstance(start, tuple) or len(start) != 2:
         found = f"'{name}.init' gives {_shown(start)}"
         return found, "return model, opt_state"
-    like = eqx.filter(program.network.shapes(), _is_shape)
-    if differs := _difference(like, eqx.filter(start[0], _is_float)):
+    like = eqx.filter(program.network.shapes(), _is_shape), program.model_constants
+    if differs := _difference(_by_path(*like), _by_path(eqx.filter(start[0], _is_kept))):
         found = f"'{name}.init' gives a model whose {differs}"
         return found, "return that which it is given, with other numbers if need be"
     return None
 
 
-def _unfit_step(name: str, start: Any, moved: Any) -> _Wrong | None:
+def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> _Wrong | None:
     if not isinstance(moved, tuple) or len(moved) != 3:
         return f"'{name}.step' gives {_shown(moved)}", "return model, opt_state, loss"
     model, opt_state, loss = moved
-    pairs = (("model", start[0], model), ("opt_state", start[1], opt_state))
+    given = eqx.filter(start[0], _is_float), program.model_constants
+    state = eqx.filter(start[1], _is_shape), program.state_constants
+    pairs = (
+        ("a model", _by_path(*given), _by_path(eqx.filter(model, _is_kept))),
+        ("an opt_state", _by_path(*state), _by_path(opt_state)),
+    )
     for what, before, after in pairs:
-        kept = _is_float if what == "model" else _is_shape
-        if differs := _difference(eqx.filter(before, kept), eqx.filter(after, kept)):
-            found = f"'{name}.step' gives {'a model' if what == 'model' else 'an opt_state'}"
+        if differs := _difference(before, after):
+            found = f"'{name}.step' gives {what}"
             mend = "keep shapes and types from step to step; begin counts with jnp.array(0)"
             return f"{found} whose {differs}", mend
     shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)
@@ -204,19 +208,33 @@ def _unfit_scores(name: str, given: Any, metrics: tuple[str, ...]) -> _Wrong | N
     return None
 
 
-def _difference(before: PyTree, after: PyTree) -> str | None:
-    """Where two trees of arrays are not alike; None where they are."""
-    old, new = (dict(jax.tree_util.tree_flatten_with_path(tree)[0]) for tree in (before, after))
+def _by_path(*trees: PyTree) -> dict[str, Any]:
+    """The leaves of all of them, which have none in common, by where they are."""
+    pairs = (pair for tree in trees for pair in jax.tree_util.tree_flatten_with_path(tree)[0])
+    return {jax.tree_util.keystr(path) or "it": leaf for path, leaf in pairs}
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """Where two trees are not alike, shapes in place of arrays; None where they are."""
     for path in (*old, *new):
-        place = jax.tree_util.keystr(path) or "array"
         if path not in old:
-            return f"{place} was not there before"
+            return f"{path} was not there before"
         if path not in new:
-            return f"{place} is missing, or no array"
+            return f"{path} is missing"
         was, now = old[path], new[path]
-        if (was.shape, was.dtype) != (now.shape, now.dtype):
-            return f"{place} is {_shown(now)}, and was {_shown(was)}"
+        if not _is_same(was, now):
+            return f"{path} is {_leaf(now)}, and was {_leaf(was)}"
     return None
+
+
+def _is_same(was: Any, now: Any) -> bool:
+    if _is_shape(was) and _is_shape(now):
+        return (was.shape, was.dtype) == (now.shape, now.dtype)
+    return was is now or (type(was) is type(now) and bool(was == now))
+
+
+def _leaf(leaf: Any) -> str:
+    return _shown(leaf) if _is_shape(leaf) else repr(leaf)
 
 
 def _is_shape(leaf: Any) -> bool:
@@ -225,6 +243,11 @@ def _is_shape(leaf: Any) -> bool:
 
 def _is_float(leaf: Any) -> bool:
     return _is_shape(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _is_kept(leaf: Any) -> bool:
+    """Whether a lane keeps this of its model, or is given it anew: all but whole numbers."""
+    return _is_float(leaf) or not _is_shape(leaf)
 
 
 def _shown(given: Any) -> str:

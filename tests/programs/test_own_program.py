@@ -308,6 +308,53 @@ class Counts(Base):
         return model, {"n": jnp.array(opt_state["n"] + 1)}, jnp.mean(batch.y)
 
 
+class Halves(Base):
+    half = 0.5
+
+    def init(self, model, optimizer, key):
+        return model, {"n": self.half, "of": jax.nn.relu}
+
+    def step(self, model, opt_state, batch, optimizer, key):
+        halved = {"n": opt_state["n"] * 0.5, "of": opt_state["of"]}
+        return model, halved, jnp.mean(batch.y)
+
+
+class Names(Halves):
+    half = "now"
+
+    def step(self, model, opt_state, batch, optimizer, key):
+        return model, {**opt_state, "n": "then"}, jnp.mean(batch.y)
+
+
+class OtherFunction(Halves):
+    def step(self, model, opt_state, batch, optimizer, key):
+        return model, {**opt_state, "of": jax.nn.elu}, jnp.mean(batch.y)
+
+
+class OtherModel(Halves):
+    def init(self, model, optimizer, key):
+        return eqx.tree_at(lambda model: model.scale, model, 2.0), ()
+
+
+class Scaled(eqx.Module):
+    linear: eqx.Module
+    scale: float
+
+    def __init__(self, in_size, out_size, key):
+        self.linear, self.scale = eqx.nn.Linear(in_size, out_size, key=key), 1.0
+
+    def __call__(self, x):
+        return self.linear(self.scale * x)
+
+
+class SameConstants(Halves):
+    def step(self, model, opt_state, batch, optimizer, key):
+        return model, dict(opt_state), jnp.mean(batch.y)
+
+    def evaluate(self, model, data):
+        return {"loss": jnp.mean(data.y), "largest": 1.0}
+
+
 class Vector(Base):
     def step(self, model, opt_state, batch, optimizer, key):
         return model, opt_state, batch.y[:, 0]
@@ -379,7 +426,16 @@ class Picky(Base):
         (["OneMore"], "program", "cannot be called with model, opt_state, batch", "def step(self"),
         (["OnlyModel"], "program", "init' gives MLP", "return model, opt_state"),
         (["Larger"], "program", "[0].weight is float64 of shape (2, 6, 10)", "that which it is"),
-        (["Counts"], "program", "an opt_state whose ['n'] was not there before", "jnp.array(0)"),
+        (["Counts"], "program", "['n'] is int64 of shape (), and was 0", "jnp.array(0)"),
+        (["Halves"], "program", "an opt_state whose ['n'] is 0.25, and was 0.5", "jnp.array(0)"),
+        (["Names"], "program", "['n'] is 'then', and was 'now'", "keep shapes and types"),
+        (["OtherFunction"], "program", "an opt_state whose ['of'] is <", "keep shapes and types"),
+        (
+            ["OtherModel", "search={}", "model={kind='python',function='own_programs:Scaled'}"],
+            "program",
+            "init' gives a model whose .scale is 2.0, and was 1.0",
+            "that which it is",
+        ),
         (["Vector"], "program", "float64 of shape (64,) as its loss", "the mean over examples"),
         (["Branches"], "program", "raised TracerBoolConversionError", "jnp.where"),
         (["Raises"], "program", "evaluate' raised KeyError", "mend it"),
@@ -427,6 +483,12 @@ def test_one_that_ends_the_program_fails_its_trials_and_ends_nothing(
     outcome = own.trainer.train(own.work(TRIALS, switched=switched), "here", None)
     failures = [lane.failure for lane in outcome.lanes]
     assert [failure and failure.error_type for failure in failures] == ["SystemExit"] * 2
+
+
+def test_constants_in_the_state_are_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
+    config = parse(STUDY, tmp_path / "study.toml", ["train.program=own_programs:SameConstants"])
+    check_program(config, Bench(config, tmp_path).data)
 
 
 def test_what_is_missing_is_told(tmp_path: Path, bench: Any) -> None:
