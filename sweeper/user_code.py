@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import importlib
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
 Function = Callable[..., Any]
 # what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
 RAISED = (Exception, SystemExit)
+
+_MOST_TOLD = 200  # letters of an error's text: JAX explains itself at length
+_INSTALLED = {"site-packages", "dist-packages"}
+_NOT_THE_USERS = (
+    Path(__file__).parent,
+    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")),
+)
 
 _loaded: dict[tuple[str, Path], ModuleType] = {}
 _loading = threading.RLock()
@@ -48,9 +57,34 @@ def load_function(name: str, base_dir: Path) -> Function:
 
 
 def told(error: BaseException) -> str:
-    """An error in one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    """An error of the user's code in one line, with where in that it was raised."""
+    text = _first_words(" ".join(str(error).split()))
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return what if isinstance(error, SyntaxError) else what + place_of(error)
+
+
+def place_of(error: BaseException) -> str:
+    """The last line of the user's that an error has come through, in brackets, if there is any."""
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    own = [(Path(name).name, line) for name, line in places if _is_of_the_users(name)]
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
+
+
+def _is_of_the_users(file: str) -> bool:
+    if file.startswith("<"):
+        return False
+    path = Path(file)
+    is_installed = any(path.is_relative_to(place) for place in _NOT_THE_USERS)
+    return not is_installed and _INSTALLED.isdisjoint(path.parts)
+
+
+def _first_words(text: str) -> str:
+    """The first sentence of what is long, or the beginning of it."""
+    if len(text) <= _MOST_TOLD:
+        return text
+    words = text[:_MOST_TOLD]
+    sentence, end, _ = words.partition(". ")
+    return sentence if end else f"{words.rpartition(' ')[0]} ..."
 
 
 def _module(name: str, base_dir: Path) -> ModuleType:

@@ -90,8 +90,8 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         ),
         (
             "own:wrong",
-            "'own:wrong' raised KeyError: 'nobody' for a batch whose x has shape (4, 10) and y "
-            "(4, 1)",
+            "'own:wrong' raised KeyError: 'nobody' (own.py, line 24) for a batch whose x has shape "
+            "(4, 10) and y (4, 1)",
             "mend the function",
         ),
         (

@@ -16,6 +16,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.model import MlpTable, PythonTable
 from sweeper.config.search import SearchEntry
 from sweeper.errors import Problem, StudyError
+from sweeper.models.untraceable import mend_of
 from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
 from sweeper.user_code import RAISED, Function, LoadError, load_function, told
@@ -133,7 +134,7 @@ def _unfit_model(
             lambda: function(**sizes, **table.arguments, key=jax.random.key(0))
         )
     except RAISED as error:
-        return f"'{name}' raised {told(error)}", "mend the function"
+        return f"'{name}' raised {told(error)}", mend_of(error, "mend the function")
     if not isinstance(model, eqx.Module):
         found = f"'{name}' gives {type(model).__name__}, which is no eqx.Module"
         return found, "return an eqx.Module"
@@ -143,7 +144,7 @@ def _unfit_model(
         outputs = [eqx.filter_eval_shape(call, model, x) for call in _calls(model)]
     except RAISED as error:
         found = f"the model raised {told(error)} for one example of shape {x.shape}"
-        return found, "map one example to its outputs"
+        return found, mend_of(error, "map one example to its outputs")
     for output in outputs:
         if getattr(output, "shape", None) != (out_size,):
             given = getattr(output, "shape", type(output).__name__)

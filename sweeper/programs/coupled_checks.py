@@ -15,6 +15,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.parts import PartsTable
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
+from sweeper.models.untraceable import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec
@@ -93,7 +94,7 @@ def _unfit_function(
         jax.eval_shape(jax.grad(total), vectors, *rows)
     except RAISED as error:
         shapes = f"a batch whose x has shape {rows[0].shape} and y {rows[1].shape}"
-        return f"'{name}' raised {told(error)} for {shapes}", "mend the function"
+        return f"'{name}' raised {told(error)} for {shapes}", mend_of(error, "mend the function")
     return None
 
 

@@ -17,13 +17,14 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.search import CategoricalSearch, SearchEntry
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
+from sweeper.models.untraceable import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.keywords import unfit_keywords
 from sweeper.programs.own import Own, UserProgram
 from sweeper.programs.program import Batch, State
 from sweeper.trial import Scalar
-from sweeper.user_code import RAISED, LoadError, load_function, told
+from sweeper.user_code import RAISED, LoadError, load_function, place_of, told
 
 _Wrong = tuple[str, str]
 
@@ -140,13 +141,13 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
         method = "evaluate"
         given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
         return _unfit_scores(name, given, settings.train.metrics)
-    except jax.errors.ConcretizationTypeError as error:
-        found = f"'{name}.{method}' raised {type(error).__name__}: Python cannot see what is traced"
-        mend = "choose with jnp.where or jax.lax.cond, or write the key as a whole number"
-        return found, mend
+    except jax.errors.TracerBoolConversionError as error:
+        what = f"{type(error).__name__}: Python cannot see what is traced{place_of(error)}"
+        mend = mend_of(error, "") + ", or write the key as a whole number"
+        return f"'{name}.{method}' raised {what}", mend
     except RAISED as error:
         shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
-        return f"'{name}.{method}' raised {told(error)} for {shapes}", "mend it"
+        return f"'{name}.{method}' raised {told(error)} for {shapes}", mend_of(error, "mend it")
 
 
 def _blank(program: Own) -> Any:

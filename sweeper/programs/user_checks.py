@@ -16,8 +16,9 @@ from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.errors import Problem, StudyError
 from sweeper.models.marks import Marks
+from sweeper.models.untraceable import mend_of
 from sweeper.programs.keywords import keywords_of, unfit_keywords
-from sweeper.user_code import RAISED, LoadError, load_function, told
+from sweeper.user_code import RAISED, LoadError, load_function, place_of, told
 
 _ROWS = 4
 _PARAMETER = "weight"
@@ -77,7 +78,7 @@ def _unfit_measure(
             jax.eval_shape(jax.grad(function), outputs, y)
     except RAISED as error:
         shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
-        return f"'{name}' raised {told(error)} for {shapes}", "mend the function"
+        return f"'{name}' raised {told(error)} for {shapes}", mend_of(error, "mend the function")
     return None
 
 
@@ -138,11 +139,14 @@ def _unfit_transformation(
 
     try:
         moved = jax.eval_shape(step, parameters, traced)
-    except jax.errors.ConcretizationTypeError as error:
-        found = f"'{name}' raised {type(error).__name__}: numbers with a point are traced"
-        return found, "choose between them with jnp.where, or write whole numbers"
+    except jax.errors.TracerBoolConversionError as error:
+        what = f"{type(error).__name__}: numbers with a point are traced{place_of(error)}"
+        return (
+            f"'{name}' raised {what}",
+            "choose between them with jnp.where, or write whole numbers",
+        )
     except RAISED as error:
-        return f"'{name}' raised {told(error)}", "mend the function"
+        return f"'{name}' raised {told(error)}", mend_of(error, "mend the function")
     if kinds:
         found = f"'{name}' gives {kinds[0]}, which is no optax.GradientTransformation"
         return found, "return one, such as optax.sgd(lr)"

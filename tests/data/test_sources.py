@@ -265,7 +265,11 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
     [
         ("3", "'rows:load' returns int; return (x, y), a DataFrame or a dict of arrays"),
         ("FRAME[:0]", "'rows:load' returns no rows, or no columns; return at least one"),
-        ("1 / 0", "'rows:load' raised ZeroDivisionError: division by zero; mend the function"),
+        (
+            "1 / 0",
+            "'rows:load' raised ZeroDivisionError: division by zero (rows.py, line 12); "
+            "mend the function",
+        ),
         (
             "X, FRAME['price'][:9]",
             "what 'rows:load' returns: 'size' has 20 rows, 'weight' has 20 rows and 'y' has "

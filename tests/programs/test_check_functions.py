@@ -139,20 +139,21 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         (
             ("train.metrics=['own:fails']",),
             "train.metrics",
-            "'own:fails' raised ValueError: no such thing for outputs of shape (4, 3) and y of "
-            "shape (4,)",
+            "'own:fails' raised ValueError: no such thing (own_functions.py, line 24) for outputs "
+            "of shape (4, 3) and y of shape (4,)",
             "mend the function",
         ),
         (
             ("train.metrics=['own:leaves']",),
             "train.metrics",
-            "'own:leaves' raised SystemExit: 0 for outputs of shape (4, 3) and y of shape (4,)",
+            "'own:leaves' raised SystemExit: 0 (own_functions.py, line 28) for outputs of shape "
+            "(4, 3) and y of shape (4,)",
             "mend the function",
         ),
         (
             ("optimizer={name='own:leaves_too',lr=0.1}",),
             "optimizer.name",
-            "'own:leaves_too' raised SystemExit: 4",
+            "'own:leaves_too' raised SystemExit: 4 (own_functions.py, line 32)",
             "mend the function",
         ),
         (
@@ -176,7 +177,8 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         (
             ("optimizer={name='own:branches',lr=0.1,cap=2.0}",),
             "optimizer.name",
-            "'own:branches' raised TracerBoolConversionError: numbers with a point are traced",
+            "'own:branches' raised TracerBoolConversionError: numbers with a point are traced "
+            "(own_functions.py, line 40)",
             "choose between them with jnp.where, or write whole numbers",
         ),
         (

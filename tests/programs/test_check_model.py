@@ -131,11 +131,12 @@ REFUSED = {
     "a module that raises": (
         ("model.function=broken:build",),
         "--set: model.function: the module 'broken' cannot be imported "
-        "(ModuleNotFoundError: No module named 'not_there'); ",
+        "(ModuleNotFoundError: No module named 'not_there' (broken.py, line 1)); ",
     ),
     "a module that ends the program": (
         ("model.function=script:build",),
-        "--set: model.function: the module 'script' cannot be imported (SystemExit: 3); ",
+        "--set: model.function: the module 'script' cannot be imported "
+        "(SystemExit: 3 (script.py, line 1)); ",
     ),
     "no function": (
         ("model.function=nets:biuld",),
@@ -178,20 +179,21 @@ REFUSED = {
     ),
     "a function that raises": (
         ("model.kernel=9", "search={}"),
-        FUNCTION + "'nets:build' raised ValueError: kernel 9 is too large; mend the function",
+        FUNCTION + "'nets:build' raised ValueError: kernel 9 is too large (nets.py, line 7); "
+        "mend the function",
     ),
     "a function that raises for a searched value": (
         ("search.model.kernel.high=9",),
         "--set: search.model.kernel: with kernel = 9, 'nets:build' raised ValueError: "
-        "kernel 9 is too large; mend the function",
+        "kernel 9 is too large (nets.py, line 7); mend the function",
     ),
     "a function that ends the program": (
         ("model.function=nets:leaves", "search={}"),
-        "--set: model.function: 'nets:leaves' raised SystemExit; mend the function",
+        "--set: model.function: 'nets:leaves' raised SystemExit (nets.py, line 12); ",
     ),
     "a model that ends the program": (
         ("model.function=nets:called", "search={}"),
-        "--set: model.function: the model raised SystemExit: 4 for one example of shape (4,); ",
+        "--set: model.function: the model raised SystemExit: 4 (nets.py, line 16) for one ",
     ),
     "no model": (
         ("model.function=nets:no_model", "search={}"),

@@ -367,6 +367,24 @@ class Branches(Base):
         return super().step(model, opt_state, batch, optimizer, key)
 
 
+class Arrays(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        import numpy
+
+        return model, opt_state, numpy.mean(numpy.asarray(batch.y))
+
+
+class Floats(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        return model, opt_state, float(jnp.mean(batch.y))
+
+
+class Ranges(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        for _ in range(jnp.argmax(batch.y)):
+            pass
+
+
 class Raises(Base):
     def evaluate(self, model, data):
         raise KeyError("no such thing")
@@ -437,11 +455,19 @@ class Picky(Base):
             "that which it is",
         ),
         (["Vector"], "program", "float64 of shape (64,) as its loss", "the mean over examples"),
-        (["Branches"], "program", "raised TracerBoolConversionError", "jnp.where"),
+        (["Branches"], "program", "is traced (own_programs.py, line ", "jnp.where"),
+        (["Arrays"], "program", "raised TracerArrayConversionError", "use jnp instead of np"),
+        (["Floats"], "program", "raised ConcretizationTypeError: ", "no float(), int() or range()"),
+        (["Ranges"], "program", "raised TracerIntegerConversionError", "no float(), int()"),
         (["Raises"], "program", "evaluate' raised KeyError", "mend it"),
         (["Leaves"], "program", "init' raised SystemExit: 0", "mend it"),
         (["LeavesStep"], "program", "step' raised SystemExit: 4", "mend it"),
-        (["LeavesEnd"], "program", "evaluate' raised SystemExit for x", "mend it"),
+        (
+            ["LeavesEnd"],
+            "program",
+            "evaluate' raised SystemExit (own_programs.py, line ",
+            "mend it",
+        ),
         (["Alone"], "program", "gives float64 of shape ()", 'return {"loss": ..., "largest": ...}'),
         (["Other"], "program", "gives loss, smallest, and not largest", 'return {"loss": ...'),
         (["More"], "program", "gives largest, loss, smallest", '["largest", "smallest"]'),
