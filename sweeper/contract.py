@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.data import SklearnTable
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.refusals import MISSING
 from sweeper.data.dataset import Dataset
@@ -93,6 +94,16 @@ def study_of(program: str, overrides: Sequence[str]) -> StudyConfig:
         StudyError: the overrides do not fit.
     """
     return parse(STUDY, Path.cwd() / program, [f"train.program={program}", *overrides])
+
+
+def premise(config: StudyConfig) -> str:
+    """What a program is tried on where no study is named, and how to name another thing."""
+    data = config.data
+    what = f"scikit-learn's {data.name}" if isinstance(data, SklearnTable) else "the data given"
+    mend = "name yours with --study"
+    if config.train.task == "numbers":
+        mend += ", or write --set train.task=classes --set data.name=iris"
+    return f"no study given: an MLP on {what}, whose target is {config.train.task}; {mend}"
 
 
 def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Finding]:

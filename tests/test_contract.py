@@ -72,6 +72,14 @@ class Counts(Kept):
         return super().errors(model, batch, key) * factor
 
 
+class Chooses(Kept):
+    def errors(self, model, batch, key):
+        return jax.nn.one_hot(batch.y, 3) - jax.vmap(model)(batch.x)
+
+    def evaluate(self, model, data):
+        return {"loss": jnp.mean(self.errors(model, data, None) ** 2)}
+
+
 class Nothing(Kept):
     def step(self, model, opt_state, batch, optimizer, key):
         return model, opt_state, "none"
@@ -131,6 +139,31 @@ def test_what_cannot_be_compiled_is_told_of_the_program(module: str, command: Co
         done = command("check-program", f"{module}:{arguments[0]}", *arguments[1:])
         assert (done.returncode, done.stdout) == (2, "")
         assert told in done.stderr
+
+
+def test_a_study_does_not_blame_an_override_for_the_program(
+    module: str, command: CommandLine
+) -> None:
+    study = contract.STUDY.replace("[train]", '[train]\nprogram = "promised:Kept"')
+    Path("study.toml").write_text(study, encoding="utf-8")
+    done = command("check-program", f"{module}:Nothing", "--study", "study.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{module}:Nothing: train.program: '{module}:Nothing.step' gives")
+
+
+def test_what_it_is_tried_on_is_told_first(module: str, command: CommandLine) -> None:
+    done = command("check-program", f"{module}:Nothing")
+    assert done.stderr.startswith(
+        "no study given: an MLP on scikit-learn's diabetes, whose target is numbers; name yours "
+        "with --study, or write --set train.task=classes --set data.name=iris\n"
+    )
+    chosen = ("--set", "train.task=classes", "--set", "data.name=iris")
+    done = command("check-program", f"{module}:Chooses", *chosen)
+    assert done.stderr == (
+        "no study given: an MLP on scikit-learn's iris, whose target is classes; name yours with "
+        "--study\n"
+    )
+    assert (done.returncode, done.stdout.count("kept ")) == (0, 7)
 
 
 def test_a_study_gives_data_model_and_settings() -> None:

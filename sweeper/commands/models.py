@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from sweeper.commands.arguments import AsJson, Overrides, RunDirectory, loaded, refuse_a_file
 from sweeper.commands.printing import print_json, print_shown, print_written
+from sweeper.console import console_on
 from sweeper.errors import StudyError
 
 
@@ -47,18 +49,38 @@ def check_program(
 ) -> None:
     """Try out what a program of your own has to keep to; a few epochs, nothing is written."""
     given = [f"train.program={program}", *(overrides or ())]
-    config = None if study is None else loaded(study, given)
+    try:
+        config = None if study is None else loaded(study, given)
+    except StudyError as error:
+        raise _of_program(error, program) from None
     from sweeper import contract
 
     found: list[contract.Finding] = []
     try:
-        config = config or contract.study_of(program, overrides or ())
+        if config is None:
+            config = contract.study_of(program, overrides or ())
+            if not as_json:
+                console_on(sys.stderr).print(contract.premise(config), soft_wrap=True)
         for finding in contract.findings(config, knows_metrics=study is not None):
             found.append(finding)
             if not as_json:
                 print_shown(str(finding))
     except StudyError as error:
-        raise error if study is not None else contract.unfit(error.problems, program) from None
+        if study is None:
+            raise contract.unfit(error.problems, program) from None
+        raise _of_program(error, program) from None
     if as_json:
         print_json({"program": program, "promises": [asdict(finding) for finding in found]})
     raise typer.Exit(any(finding.found for finding in found))
+
+
+def _of_program(error: StudyError, program: str) -> StudyError:
+    """The refusal of a study under a program that the command names, not an override of it."""
+    from sweeper.config.source import COMMAND_LINE
+
+    return StudyError(
+        replace(problem, where=program)
+        if (problem.where, problem.key) == (COMMAND_LINE, "train.program")
+        else problem
+        for problem in error.problems
+    )
