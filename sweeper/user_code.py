@@ -39,7 +39,16 @@ class LoadError(Exception):
         self.mend = mend
 
 
-def load_function(name: str, base_dir: Path) -> Function:
+def load_class(name: str, base_dir: Path) -> Function:
+    """What `module:Class` names, as `load_function` finds it.
+
+    Raises:
+        LoadError: as `load_function`.
+    """
+    return load_function(name, base_dir, "class")
+
+
+def load_function(name: str, base_dir: Path, noun: str = "function") -> Function:
     """The function `module:function`, of a module in `base_dir` or else of an installed one.
 
     Raises:
@@ -53,7 +62,7 @@ def load_function(name: str, base_dir: Path) -> Function:
     callables = [name for name, value in vars(module).items() if callable(value)]
     near = get_close_matches(function_name, callables, n=1)
     mend = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"
-    raise LoadError(f"no function '{function_name}' in the module '{module_name}'", mend)
+    raise LoadError(f"no {noun} '{function_name}' in the module '{module_name}'", mend)
 
 
 def told(error: BaseException) -> str:

@@ -41,7 +41,7 @@ from tests.round_machine import study as config
             "study.pruner.wrapped.min_resource: 0 does not fit",
         ),
         ("study.sampler.name='nowhere:Sampler'", "no module 'nowhere'"),
-        ("study.sampler.name='tests.round_machine:Samplr'", "no function 'Samplr'"),
+        ("study.sampler.name='tests.round_machine:Samplr'", "no class 'Samplr'"),
         ("study.sampler.name='tests.round_machine:Tossing'", "is no class of optuna's BaseSampler"),
         ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, and 'tests."),
         (

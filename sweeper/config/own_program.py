@@ -31,7 +31,7 @@ class OwnProgramTable(EpochsTable):
     is_padded: ClassVar[bool] = False
 
     program: Annotated[FunctionName, FIXED] = Field(
-        description="module:Class, a program of your own with init, step and evaluate; given all "
+        description="a class of your own, a program with init, step and evaluate; given all "
         "keys of [train] that are no settings, of which numbers with a point are traced",
         examples=["heat:HeatEquation"],
     )

@@ -21,7 +21,7 @@ from jaxtyping import PyTree
 
 from sweeper.config.decay import DecayTable, Rule
 from sweeper.models.leaves import Leaf, leaves_of
-from sweeper.user_code import LoadError, load_function
+from sweeper.user_code import LoadError, load_class
 
 # what decides on arrays that no rule of a study is about
 _OF_EVERY_STUDY = (
@@ -95,7 +95,7 @@ def layer_class(name: str, base_dir: Path) -> type:
         LoadError: there is none.
     """
     if ":" in name:
-        found = load_function(name, base_dir)
+        found = load_class(name, base_dir)
         if not isinstance(found, type):
             raise LoadError(f"'{name}' is no class", "write module:Class")
         return found

@@ -24,7 +24,7 @@ from sweeper.programs.plain import plain_optimizer
 from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, State, measured
 from sweeper.programs.tabled import Tabled
 from sweeper.randomness import generator, words
-from sweeper.user_code import load_function
+from sweeper.user_code import load_class
 
 _OF_INIT, _OF_STEPS = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 
@@ -185,7 +185,7 @@ class Own(Tabled):
 
     @cached_property
     def _class(self) -> Callable[..., UserProgram]:
-        return load_function(self._train.program, self.settings.base_dir)
+        return load_class(self._train.program, self.settings.base_dir)
 
     @cached_property
     def _leaves(self) -> Leaves:

@@ -24,7 +24,7 @@ from sweeper.programs.keywords import unfit_keywords
 from sweeper.programs.own import Own, UserProgram
 from sweeper.programs.program import Batch, State
 from sweeper.trial import Scalar
-from sweeper.user_code import RAISED, LoadError, load_function, place_of, told
+from sweeper.user_code import RAISED, LoadError, load_class, place_of, told
 
 _Wrong = tuple[str, str]
 
@@ -48,7 +48,7 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
     if not isinstance(train, OwnProgramTable):
         return
     try:
-        program = load_function(train.program, config.base_dir)
+        program = load_class(train.program, config.base_dir)
     except LoadError as error:
         raise StudyError(config.problem("train.program", error.found, error.mend)) from error
     problems = [*unfit_keywords(config, "train", train.program, program, train.arguments)]

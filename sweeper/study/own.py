@@ -11,12 +11,12 @@ from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem
-from sweeper.user_code import RAISED, LoadError, load_function, told
+from sweeper.user_code import RAISED, LoadError, load_class, told
 
 
 def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
     """The user's class `name`, made with `options`."""
-    made = load_function(name, config.base_dir)
+    made = load_class(name, config.base_dir)
     return made(**{**seeded(config, made), **options})
 
 
@@ -31,7 +31,7 @@ def own_problems(
     """What stands in the way of making the class `name` with `options`."""
     key, wanted = f"{table}.name", BaseSampler if "sampler" in table else BasePruner
     try:
-        found = load_function(name, config.base_dir)
+        found = load_class(name, config.base_dir)
     except LoadError as error:
         yield config.problem(key, error.found, error.mend)
         return

@@ -90,7 +90,7 @@ def refused(config: StudyConfig) -> list[str]:
         ("{linaer=true}", "decay.linaer: no class 'linaer' in eqx.nn; did you mean linear?"),
         (
             "{'nets_to_decay:Gaet'=true}",
-            "decay.nets_to_decay:Gaet: no function 'Gaet' in the module 'nets_to_decay'; "
+            "decay.nets_to_decay:Gaet: no class 'Gaet' in the module 'nets_to_decay'; "
             "did you mean 'nets_to_decay:Gate'?",
         ),
         (

@@ -436,7 +436,7 @@ class Picky(Base):
 @pytest.mark.parametrize(
     ("overrides", "key", "found", "mend"),
     [
-        (["Teache"], "program", "no function 'Teache' in the module", "did you mean"),
+        (["Teache"], "program", "no class 'Teache' in the module", "did you mean"),
         (["Teacher", "train.pul=1.0"], "pul", "takes no 'pul'", "did you mean 'train.pull'?"),
         (["Base", "train.momentum=0.1"], "momentum", "takes no 'momentum'", "it takes pull"),
         (["function"], "program", "is no class", "write a class with init, step, evaluate"),
