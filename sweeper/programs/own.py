@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +18,7 @@ from sweeper.config import Settings
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.models.network import Network
 from sweeper.programs.epochs import begun, stepped
+from sweeper.programs.keywords import keywords_of
 from sweeper.programs.leaves import Leaves, parameters_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import plain_optimizer
@@ -33,8 +34,11 @@ class UserProgram(Protocol):
     """What a class has to have that a study names as its `train.program`.
 
     An instance is made of the keys of `[train]` that are no settings, by name; those that are
-    numbers with a point are traced, as arrays without dimensions. `optimizer` is that of
-    `[optimizer]` with the numbers of the trial, over `eqx.filter(model, eqx.is_inexact_array)`.
+    numbers with a point are traced, as arrays without dimensions. What it takes by name of
+    `in_size`, `out_size`, `y_mean` and `y_scale` it is given too, unless it is such a key:
+    `y * y_scale + y_mean`, with one number a target, is in the data's own units. `optimizer` is
+    that of `[optimizer]` with the numbers of the trial, over the arrays of the model,
+    `eqx.filter(model, eqx.is_inexact_array)`.
     The methods are compiled: they must not print, read a clock, or branch on what is traced.
     """
 
@@ -66,6 +70,15 @@ class UserProgram(Protocol):
     def evaluate(self, model: Any, data: Batch) -> dict[str, Float[Array, ""]]:
         """The loss of `data`, called "loss", and each of `train.metrics` by its name."""
         ...
+
+
+_OF_DATA = ("in_size", "out_size", "y_mean", "y_scale")
+
+
+def taken_of_data(program: Callable[..., Any]) -> tuple[str, ...]:
+    """What a class of the user's takes by name of what the data tell."""
+    named, _ = keywords_of(program)
+    return tuple(name for name in _OF_DATA if name in named)
 
 
 @dataclass(frozen=True)
@@ -170,7 +183,7 @@ class Own(Tabled):
         """The user's program with the numbers of a lane."""
         hparams, arguments = lane.hparams, self._train.arguments
         told = {key: hparams.get(f"train.{key}", own) for key, own in arguments.items()}
-        return self._class(**told)
+        return self._class(**{**self._of_data, **told})
 
     def _optimizer(self, lane: Lane) -> optax.GradientTransformation:
         return plain_optimizer(self.settings, lane.hparams, self.network)
@@ -186,6 +199,16 @@ class Own(Tabled):
     @cached_property
     def _class(self) -> Callable[..., UserProgram]:
         return load_class(self._train.program, self.settings.base_dir)
+
+    @cached_property
+    def _of_data(self) -> Mapping[str, Any]:
+        """What the class takes by name of what the data tell."""
+        data = self.data
+        units = {
+            name: np.asarray(getattr(data, name), data.dtype) for name in ("y_mean", "y_scale")
+        }
+        known = {"in_size": data.in_size, "out_size": data.out_size, **units}
+        return {name: known[name] for name in taken_of_data(self._class)}
 
     @cached_property
     def _leaves(self) -> Leaves:

@@ -21,7 +21,7 @@ from sweeper.models.untraceable import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.keywords import unfit_keywords
-from sweeper.programs.own import Own, UserProgram
+from sweeper.programs.own import Own, UserProgram, taken_of_data
 from sweeper.programs.program import Batch, State
 from sweeper.trial import Scalar
 from sweeper.user_code import RAISED, LoadError, load_class, place_of, told
@@ -51,7 +51,8 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
         program = load_class(train.program, config.base_dir)
     except LoadError as error:
         raise StudyError(config.problem("train.program", error.found, error.mend)) from error
-    problems = [*unfit_keywords(config, "train", train.program, program, train.arguments)]
+    keys, told = train.arguments, taken_of_data(program)
+    problems = [*unfit_keywords(config, "train", train.program, program, keys, told)]
     if not problems and (wrong := _unfit_class(train.program, program)):
         problems = [config.problem("train.program", *wrong)]
     if not problems:

@@ -16,14 +16,16 @@ import pytest
 import sweeper
 from sweeper.config import StudyConfig, parse
 from sweeper.data.order import epoch_order
+from sweeper.data.preparation import prepare
 from sweeper.errors import StudyError
 from sweeper.executors.executor import Outcome
 from sweeper.export import export
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
+from sweeper.programs.own import Own
 from sweeper.programs.own_checks import METHODS, check_program
-from sweeper.programs.program import Program
+from sweeper.programs.program import Batch, Program
 from sweeper.randomness import words
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures
@@ -355,6 +357,17 @@ class SameConstants(Halves):
         return {"loss": jnp.mean(data.y), "largest": 1.0}
 
 
+class Units(Base):
+    def __init__(self, *, pull, copies, in_size, out_size, y_mean, y_scale):
+        super().__init__(pull=pull, copies=copies)
+        self.sizes = in_size, out_size
+        self.y_mean, self.y_scale = y_mean, y_scale
+
+    def evaluate(self, model, data):
+        own = data.y * self.y_scale + self.y_mean
+        return {"loss": jnp.mean(own), "largest": jnp.array(self.sizes[0] + 100 * self.sizes[1])}
+
+
 class Vector(Base):
     def step(self, model, opt_state, batch, optimizer, key):
         return model, opt_state, batch.y[:, 0]
@@ -509,6 +522,28 @@ def test_one_that_ends_the_program_fails_its_trials_and_ends_nothing(
     outcome = own.trainer.train(own.work(TRIALS, switched=switched), "here", None)
     failures = [lane.failure for lane in outcome.lanes]
     assert [failure and failure.error_type for failure in failures] == ["SystemExit"] * 2
+
+
+def test_a_class_is_told_of_the_data_what_it_takes_by_name(tmp_path: Path) -> None:
+    (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
+    for overrides, in_size in (((), 10), (("train.in_size=7",), 7)):
+        named = ("train.program=own_programs:Units", *overrides)
+        config = parse(STUDY, tmp_path / "study.toml", named)
+        data = prepare(config)
+        check_program(config, data)
+        settings = config.filled({})
+        program = Programs(data_spec(config, data)).exact(settings)
+        assert isinstance(program, Own)
+        lane = program.lane(0, settings)
+        state = program.init(0, settings)
+        given = program.evaluated_by_user(state, Batch(data.x_val, data.y_val), lane)
+        price = np.mean(data.y_val * data.y_scale[0] + data.y_mean[0])
+        np.testing.assert_allclose(given["loss"], price, rtol=1e-12)
+        assert price > 100  # no scaled number
+        assert given["largest"] == in_size + 100
+    config = parse(STUDY, tmp_path / "study.toml", ["train.in_size=7"])
+    with pytest.raises(StudyError, match="takes no 'in_size'"):
+        check_program(config, data)
 
 
 def test_constants_in_the_state_are_not_refused(tmp_path: Path) -> None:
