@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper import answers, wording
+from sweeper import answers, plan_answers, wording
 from sweeper.commands.arguments import AsJson, Overrides, StudyFile, loaded
 from sweeper.commands.printing import print_json, print_shown, status_record
 from sweeper.console import console_on
@@ -94,7 +94,7 @@ def plan(
     if as_json:
         print_json(preview)
     else:
-        print_shown(*(answers.decay(preview) if decay else answers.plan(preview)))
+        print_shown(*(plan_answers.decay(preview) if decay else plan_answers.plan(preview)))
 
 
 def exit_code(status: Status) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import answers
+from sweeper import plan_answers
 from sweeper.config import StudyConfig, parse
 from sweeper.decay_preview import decay_preview
 from sweeper.errors import StudyError
@@ -238,7 +238,7 @@ def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study
         ("layers[3].weight", [3, 8], "Linear", 0.0, "where.0"),
         ("layers[3].bias", [3], "Linear", 0.0, "where.0"),
     ]
-    title, _ = answers.decay(preview)
+    title, _ = plan_answers.decay(preview)
     assert shown(title)[-2:] == [
         ["layers[3].weight", "3", "x", "8", "Linear", "no", "where.0"],
         ["layers[3].bias", "3", "Linear", "no", "where.0"],
@@ -249,7 +249,7 @@ def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study
 def test_it_shows_which_rules_some_trials_have_no_use_for(study: Study) -> None:
     config = study("optimizer.decay={where=[{depth=3,decay=false}]}")
 
-    *_, told = answers.decay(decay_preview(config, Programs(SPEC)).as_dict())
+    *_, told = plan_answers.decay(decay_preview(config, Programs(SPEC)).as_dict())
 
     assert told == "some trials have no array that optimizer.decay.where.0 is about"
 
