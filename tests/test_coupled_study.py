@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import sweeper
+from sweeper import api
 from sweeper.data.dataset import Dataset
 from sweeper.data.preparation import prepare
 from sweeper.errors import StudyError
@@ -119,7 +119,7 @@ def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) 
     config = study_in(tmp_path, COUPLED, "model.generator.out_size=3")
 
     with pytest.raises(StudyError) as refusal:
-        sweeper.api.check(config)
+        api.check(config)
 
     (problem,) = refusal.value.problems
     assert problem.key == "model.generator.out_size"
@@ -128,7 +128,7 @@ def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) 
 
 def test_the_modes_of_the_data_are_planned_with(tmp_path: Path) -> None:
     write_rows(tmp_path)
-    preview = sweeper.api.plan(study_in(tmp_path, COUPLED)).as_dict()
+    preview = api.plan(study_in(tmp_path, COUPLED)).as_dict()
 
     assert [mode["name"] for mode in preview["data"]["modes"]] == ["0", "1"]
     assert preview["data"]["outputs"] == 0
