@@ -43,7 +43,7 @@ def _argument(value: object) -> object:
 
 def _count_or_share(value: object) -> object:
     is_count = type(value) is int and value >= 0
-    if is_count or (type(value) is float and 0 < value < 1):
+    if is_count or (type(value) is float and 0 <= value < 1):
         return value
     raise PydanticCustomError("count_or_share", "neither a count nor a share")
 
@@ -182,9 +182,13 @@ CountOrAuto = Annotated[
         _count_or_auto, json_schema_input_type=Annotated[int, Field(ge=0)] | Literal["auto"]
     ),
 ]
-CountOrShare = Annotated[
-    int | float, Checked(_count_or_share, {"type": "number", "minimum": 0, "examples": [5, 0.1]})
-]
+_COUNT_OR_SHARE: Mapping[str, Any] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    ]
+}
+CountOrShare = Annotated[int | float, Checked(_count_or_share, _COUNT_OR_SHARE)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

@@ -37,7 +37,7 @@ _WORDS = {
     "count_or_auto": ("{value} is no count", 'write "auto" or a whole number from 0 up'),
     "count_or_share": (
         "{value} is neither a count nor a share",
-        "write a whole number from 0 up, or a share between 0 and 1",
+        "write a whole number from 0 up, or a share below 1",
     ),
     "argument": ("{value} is nothing to give a function", "write true or false, a number or text"),
     "function_name": ("{value} names no function", 'write "module:function"'),

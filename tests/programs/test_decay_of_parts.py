@@ -13,16 +13,15 @@ from sweeper.config import parse
 from sweeper.config.settings import Settings
 from sweeper.programs.alternating import Alternating
 from sweeper.programs.build import Programs
-from tests.programs.test_check_decay import ONE_EACH, PARTS, SPEC
+from tests.programs.test_check_decay import SPEC, TURNS
+from tests.small_studies import bent
 
-RULES = """[optimizer.a.decay]
-linear = { weight = true }
-other = false
-[[optimizer.a.decay.where]]
-path = "layers[-1]"
-decay = 0.5
-"""
-EACH = ONE_EACH.replace("lr = 1e-3", "lr = 0.1\nweight_decay = 0.5")
+EACH = "{name='sgd',lr=0.1,weight_decay=0.5}"
+STUDY = bent(
+    TURNS,
+    f"optimizer={{a={EACH},b={EACH},c={EACH}}}",
+    "optimizer.a.decay={linear={weight=true},other=false,where=[{path='layers[-1]',decay=0.5}]}",
+)
 
 
 def shrunk(program: Alternating, settings: Settings) -> Any:
@@ -38,7 +37,7 @@ def shrunk(program: Alternating, settings: Settings) -> Any:
 
 
 def test_the_last_layer_is_that_of_the_trial() -> None:
-    config = parse(f"{PARTS}{EACH}{RULES}", Path("study.toml"))
+    config = parse(STUDY, Path("study.toml"))
     programs = Programs(SPEC)
     for depth in (1, 2, 3):
         settings = config.filled({"depth_a": depth})
