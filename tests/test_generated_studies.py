@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import pytest
 import sklearn
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis
 from hypothesis.strategies import SearchStrategy
 
@@ -37,6 +37,7 @@ def some(count: int) -> Callable[..., Any]:
     return hypothesis(
         max_examples=count,
         derandomize=True,
+        phases=[Phase.generate],  # to make a failing file smaller takes minutes
         database=None,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
