@@ -50,7 +50,8 @@ def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFr
 def _read(config: StudyConfig, path: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
-    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        # the last is what Arrow raises of a feature of Parquet that it cannot read
         reason = " ".join(str(error).split()).rstrip(".")
         found = f"{path.name} cannot be read as Parquet: {reason}"
         raise DataError(config.problem("data.path", found, "write it again")) from error
