@@ -23,6 +23,7 @@ from sweeper.programs.leaves import Leaves, parameters_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import plain_optimizer
 from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, State, measured
+from sweeper.programs.saved_state import blank_of
 from sweeper.programs.tabled import Tabled
 from sweeper.randomness import generator, words
 from sweeper.user_code import load_class
@@ -96,8 +97,9 @@ class Own(Tabled):
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         rng = generator(self.data.seed, "weights", number, replicate)
-        blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
-        return replace(blank, model=(*self._leaves.of(self.network.initial(settings, rng)),))
+        return replace(
+            blank_of(self), model=(*self._leaves.of(self.network.initial(settings, rng)),)
+        )
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "program", number, replicate)

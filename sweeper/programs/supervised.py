@@ -25,6 +25,7 @@ from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
 from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
+from sweeper.programs.saved_state import blank_of
 from sweeper.programs.tabled import Tabled
 from sweeper.randomness import generator, words
 
@@ -40,8 +41,7 @@ class Supervised(Tabled):
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         rng = generator(self.data.seed, "weights", number, replicate)
-        blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._abstract)
-        return replace(blank, model=self.network.initial(settings, rng))
+        return replace(blank_of(self), model=self.network.initial(settings, rng))
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
