@@ -5,8 +5,9 @@
 
 Each step of `Step` has two instants, before it (`begin`) and after it (`end`). An action strikes at
 one passing of its instant, the first unless another is named: `kill` is SIGKILL to this process,
-`raise` a `Fault`, `raise:NAME` an OSError of that error number, `delay:SECONDS` a pause. Workers
-inherit the variable and count for themselves. Without it nothing is done at all.
+`raise` a `Fault`, `raise:NAME` an OSError of that error number, `oom` what XLA raises where memory
+ran out, `delay:SECONDS` a pause. Workers inherit the variable and count for themselves. Without it
+nothing is done at all.
 
 "A crash" in tests is `raise` without a name: nothing in the package catches a `Fault` for good.
 """
@@ -86,6 +87,8 @@ class Action:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "delay":
                 time.sleep(float(self.argument))
+            case "oom":
+                raise RuntimeError(f"RESOURCE_EXHAUSTED: Out of memory (fault at {self.instant})")
             case _ if self.argument:
                 number = getattr(errno, self.argument)
                 raise OSError(number, f"{os.strerror(number)} (fault at {self.instant})")
@@ -93,7 +96,7 @@ class Action:
                 raise Fault(self.instant)
 
 
-_ACTION = re.compile(r"([\w.]+:\w+)=(kill|raise|delay)(?::([\w.]+))?(?:@(\d+))?")
+_ACTION = re.compile(r"([\w.]+:\w+)=(kill|raise|delay|oom)(?::([\w.]+))?(?:@(\d+))?")
 _SECONDS = re.compile(r"\d+(\.\d+)?")
 
 
@@ -109,7 +112,9 @@ def read_plan(text: str) -> tuple[Action, ...]:
 def _action(text: str) -> Action:
     found = _ACTION.fullmatch(text)
     if found is None:
-        raise FaultPlanError(f"{VARIABLE}: '{text}' is none; write INSTANT=kill, raise or delay:S")
+        raise FaultPlanError(
+            f"{VARIABLE}: '{text}' is none; write INSTANT=kill, raise, oom or delay:S"
+        )
     instant, kind, argument, at = found.groups(default="")
     if instant not in INSTANTS:
         raise FaultPlanError(f"{VARIABLE}: no instant '{instant}'; there are {', '.join(INSTANTS)}")

@@ -27,6 +27,8 @@ _BOUNDARY = (
     "schedule",
     "execution.strategy",
     "execution.lane_loop",
+    # which trials share a program, and which of them fail
+    "execution.memory_limit",
     # where the best epoch counts, a lane carries its optimizer's state after it
     "results.save_optimizer",
 )

@@ -51,19 +51,22 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
 
 
 def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
-    """What the ledger keeps of a bucket; `lanes` in its row is for the trials' own rows.
+    """What the ledger keeps of a bucket; each trial had `members` lanes.
 
-    Each trial had `members` lanes.
+    In its row `lanes` is for the trials' own rows, `ceiling` for later rounds: they are no columns.
     """
     bucket, program = work.bucket, work.program
     epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
+    ceiling = outcome.ceiling
+    capacity = program.capacity if ceiling is None else ceiling.capacity
+    calls = math.ceil(len(bucket.lanes) * members / capacity)
     row = {
         "round": work.round,
         "bucket_id": bucket.bucket,
         "class_id": program.class_id,
         "strategy": program.strategy,
         "lane_loop": program.lane_loop,
-        "capacity": program.capacity,
+        "capacity": capacity,
         "lanes_live": len(bucket.lanes) * members,
         "trials": json.dumps(list(bucket.numbers)),
         "place": outcome.place.place,
@@ -75,13 +78,16 @@ def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
         "predicted_compile_s": _predicted_compile_s(work, outcome),
         "predicted_train_s": bucket.predicted_train_s,
         "waste_fraction": bucket.waste_fraction,
-        "occupancy": members * sum(epochs) / (program.capacity * max(epochs)),
+        "occupancy": members * sum(epochs) / (capacity * calls * max(epochs)),
         "epochs_from": min(lane.epoch_from for lane in bucket.lanes) + 1,
         "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
         "memory_predicted_bytes": outcome.memory_predicted_bytes,
         "memory_peak_bytes": outcome.peak_memory_bytes,
         "attempt": outcome.attempt,
         "outcome": _outcome(outcome),
+        "capacity_planned": program.capacity,
+        "memory_limit_bytes": outcome.memory_limit_bytes,
+        "ceiling": None if ceiling is None else asdict(ceiling),
         "lanes": [_lane(lane, outcome, sum(epochs)) for lane in outcome.lanes],
     }
     return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))
@@ -102,6 +108,10 @@ def _outcome(outcome: Outcome) -> str:
     said = [f"{failed} of {len(lanes)} lanes failed"] if failed else ["trained"]
     if retrained:
         said.append(f"{retrained} from epoch 1 again, their checkpoint being damaged")
+    if outcome.ceiling is not None:
+        said.append(f"lanes {outcome.ceiling.capacity} at a time, memory being short")
+    if outcome.own_programs:
+        said.append(f"{outcome.own_programs} in programs of their own")
     if outcome.attempt > 1:
         said.append(f"{outcome.attempt} tries, workers having died")
     return "; ".join(said)
@@ -114,6 +124,7 @@ def _lane(lane: LaneResult, outcome: Outcome, epochs: int) -> dict[str, Any]:
         "test": [finite(value) for value in lane.test],
         "diverged_epoch": lane.diverged_epoch,
         "attempts": lane.attempts,
+        "capacity": lane.capacity,
         "place": asdict(lane.place),
         "failure": None if lane.failure is None else asdict(lane.failure),
         "lane_s": outcome.train_s * share,
@@ -163,7 +174,7 @@ def trial_row(
         "strategy": program.strategy,
         "class_id": program.class_id,
         "lane_loop": program.lane_loop,
-        "capacity": program.capacity,
+        "capacity": lane.get("capacity") or program.capacity,
         "padded_width": program.padded_width,
         "padded_depth": program.padded_depth,
         "padded_parts": program.padded_parts or None,

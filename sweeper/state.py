@@ -12,6 +12,7 @@ from typing import Any
 
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.scheduler.buckets import LiveTrial, Plan, ProgramClass
+from sweeper.scheduler.capacity import Ceiling
 from sweeper.trial import Curve, Memory, TrialSpec
 
 
@@ -54,7 +55,8 @@ class SweepState:
 
     `waiting` are proposals that were drawn ahead, by number; `asked` counts those too. `kept` is
     what sampler and pruner keep with each trial, `kept_with_study` the same for the whole;
-    `spent_s` is the wall time of all sessions.
+    `spent_s` is the wall time of all sessions. `ceilings` are the capacities of classes for which
+    memory was short.
     """
 
     rounds: int = 0
@@ -66,6 +68,7 @@ class SweepState:
     checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
     kept: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     kept_with_study: dict[str, Any] = field(default_factory=dict[str, Any])
+    ceilings: dict[str, frozenset[Ceiling]] = field(default_factory=dict[str, frozenset[Ceiling]])
     spent_s: float = 0.0
     compile_s: float = 0.0
     train_s: float = 0.0
@@ -97,6 +100,9 @@ class SweepState:
             self.predicted_train_s += row["predicted_train_s"] or 0.0
             self.n_compiled += row["compile_s"] > 0
             self.n_cache_hits += row["cache_hit"] is True
+            if ceiling := row.get("ceiling"):  # rows of older versions have none
+                known = self.ceilings.get(row["class_id"], frozenset())
+                self.ceilings[row["class_id"]] = known | {Ceiling(**ceiling)}
             for curve in record.curves:
                 trial = self.running[curve.number]
                 trial.rows.append(record.row)

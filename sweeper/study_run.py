@@ -12,6 +12,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.claims import n_devices
 from sweeper.executors.executor import Executor
+from sweeper.executors.shortages import shortages
 from sweeper.planning import structures
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -42,6 +43,7 @@ class StudyRun:
         observer: Observer,
     ) -> None:
         self._observer = observer
+        self._warned_of: set[str] = set()  # classes for which memory is short
         self._config = config
         self._run_dir = session.run_dir
         self._sweep = Sweep(_parts(config, data, session, executor))
@@ -95,6 +97,10 @@ class StudyRun:
         self._standing.spent_waiting(self._sweep.waited_s)
         with spending("commit"):
             self._sweep.close(plan, outcomes)
+        for class_id, shortage in shortages(outcomes).items():
+            if class_id not in self._warned_of:
+                self._warned_of.add(class_id)
+                self._observer(Warned(shortage))
         self._observer(RoundClosed(self._write_status("running")))
 
     def _publish(self) -> None:

@@ -271,6 +271,7 @@ class Sweep:
             self.state.classes[bucket.class_id],
             specs,
             {file: digests[file] for file in needed},
+            tuple(self.state.ceilings.get(bucket.class_id, ())),
         )
 
     def _epochs(self, spec: TrialSpec) -> int:

@@ -47,7 +47,7 @@ def test_a_plan_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("train:begin", "'train:begin' is none; write INSTANT=kill, raise or delay:S"),
+        ("train:begin", "'train:begin' is none; write INSTANT=kill, raise, oom or delay:S"),
         ("trian:begin=kill", "no instant 'trian:begin'; there are directory.make:begin,"),
         ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one as ENOSPC"),
         ("train:begin=delay", "a pause needs its seconds; write delay:0.5"),

@@ -53,6 +53,7 @@ BOUNDARY = [
     "schedule.round_epochs=2",
     "execution.strategy='auto'",
     "execution.lane_loop='vmap'",
+    "execution.memory_limit='1 GiB'",
     "results.save_optimizer=true",
 ]
 FREE = [

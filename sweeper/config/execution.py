@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from sweeper.config.kinds import CountOrAuto, CountOrShare
+from sweeper.config.kinds import AmountOfMemory, CountOrAuto, CountOrShare, bytes_of
 from sweeper.config.table import Fault, Table
 
 Strategy = Literal["auto", "exact", "padded", "switch", "process"]
@@ -61,6 +61,12 @@ class ExecutionTable(Table):
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.8, description="of a device, shared by this process and its workers"
     )
+    memory_limit: AmountOfMemory | None = Field(
+        default=None,
+        description="the most that a program may take with its data, as the compiler foresees it; "
+        "one that needs more has half as many lanes, over and over",
+        examples=["2 GiB"],
+    )
     retries: NonNegativeInt = Field(
         default=1, description="how often a trial whose worker died is tried again"
     )
@@ -76,3 +82,8 @@ class ExecutionTable(Table):
         default="default",
         description="of products of matrices on devices that have less for speed, as JAX has it",
     )
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """What `memory_limit` is in bytes; None where there is none."""
+        return None if self.memory_limit is None else bytes_of(self.memory_limit)

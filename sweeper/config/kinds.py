@@ -132,6 +132,23 @@ def seconds_of(duration: str) -> float:
     return float(amount) * _UNITS[unit]
 
 
+_BINARY = {letter: 1024**power for power, letter in enumerate("KMGT", 1)}
+_DECIMAL = {letter: 1000**power for power, letter in enumerate("KMGT", 1)}
+_BYTES = re.compile(r"^([1-9][0-9]*(?:\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*) ?(?:([KMGT])(i?))?B$")
+
+
+def _amount_of_memory(value: object) -> object:
+    if isinstance(value, str) and _BYTES.fullmatch(value) and bytes_of(value) > 0:
+        return value
+    raise PydanticCustomError("amount_of_memory", "no amount of memory")
+
+
+def bytes_of(amount: str) -> int:
+    """How many bytes an amount of memory is, such as "2 GiB", "500 MB" or "4096 B"."""
+    count, prefix, is_binary = _BYTES.fullmatch(amount).groups()  # type: ignore[union-attr]
+    return int(float(count) * (_BINARY if is_binary else _DECIMAL).get(prefix, 1))
+
+
 def items_of(value: object) -> tuple[object, ...] | None:
     """The items of an array; None where it is none."""
     return tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else None
@@ -172,6 +189,9 @@ FunctionName = Annotated[
     str, AfterValidator(_function_name), WithJsonSchema({**_FUNCTION_FORM}, mode="validation")
 ]
 Duration = Annotated[str, Checked(_duration, {"type": "string", "pattern": _DURATION.pattern})]
+AmountOfMemory = Annotated[
+    str, Checked(_amount_of_memory, {"type": "string", "pattern": _BYTES.pattern})
+]
 Names = Annotated[str | tuple[str, ...], Checked(_one_or_more, one_or_more({"type": "string"}))]
 Conditions = Annotated[
     dict[str, tuple[Scalar, ...]], Checked(_conditions, {"type": "object", "minProperties": 1})

@@ -62,6 +62,7 @@ _WORDS = {
     ),
     "whole_numbers": ("{value} is no whole number", "write one, or an array of them"),
     "duration": ("{value} is no duration", 'write e.g. "90s", "30m" or "2h"'),
+    "amount_of_memory": ("{value} is no amount of memory", 'write e.g. "2 GiB" or "500 MB"'),
     "one_or_more": ("{value} is no name", "write text in quotes, or an array of such"),
     "conditions": (
         "{value} is no condition",

@@ -68,13 +68,14 @@ def _too_large(
     why: str,
     mends: Sequence[str],
 ) -> Problem:
-    take = f"the data take {_size(data_bytes)}{why and ' '}{why}"
-    found = f"{take}, and the share {whose} is {_size(share_bytes)}"
+    take = f"the data take {size_text(data_bytes)}{why and ' '}{why}"
+    found = f"{take}, and the share {whose} is {size_text(share_bytes)}"
     every = (*mends, "drop columns or rows", "write a larger execution.memory_fraction")
     return config.problem("data", found, f"{', '.join(every[:-1])}, or {every[-1]}")
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
+    """An amount of memory in words: `3.2 MiB`."""
     unit = 0
     while count >= 1024 and unit < len(_UNITS) - 1:
         count, unit = count / 1024, unit + 1

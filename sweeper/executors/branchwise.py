@@ -25,7 +25,7 @@ def joined(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
         digests={file: digest for o in outcomes for file, digest in o.digests.items()},
         started_at=outcomes[0].started_at,
         compile_s=sum(outcome.compile_s for outcome in outcomes),
-        cache_hit=all(outcome.cache_hit for outcome in outcomes),
+        cache_hit=all(outcome.cache_hit for outcome in outcomes if outcome.compile_s),
         train_s=sum(outcome.train_s for outcome in outcomes),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sweeper.scheduler.buckets import Bucket, ProgramClass
+from sweeper.scheduler.capacity import Ceiling
 from sweeper.trial import Curve, Failure, TrialSpec
 
 
@@ -14,7 +15,8 @@ from sweeper.trial import Curve, Failure, TrialSpec
 class Work:
     """A bucket of a round, with all that training it takes: plain values, cheap to send.
 
-    `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints its lanes name.
+    `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints its lanes name;
+    `ceilings` are those that earlier rounds found for its class.
     """
 
     round: int
@@ -22,6 +24,7 @@ class Work:
     program: ProgramClass
     specs: tuple[TrialSpec, ...]
     digests: Mapping[str, str]
+    ceilings: tuple[Ceiling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class LaneResult:
     where it failed. `retrained` says that its checkpoint was damaged and it began anew. `test`
     holds the test metrics after the last epoch, in the program's order; `attempts` counts the
     tries, those of its companions included while they were in one bucket. `ended` says that it is
-    over, whatever epochs are left.
+    over, whatever epochs are left. `capacity` is that of the program that trained it; None
+    where none did.
     """
 
     number: int
@@ -57,6 +61,7 @@ class LaneResult:
     failure: Failure | None = None
     attempts: int = 1
     ended: bool = False
+    capacity: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,10 @@ class Outcome:
     """One bucket's round: a result a lane, the digests of its checkpoints, and what it took.
 
     Times are seconds, `started_at` and `finished_at` seconds since 1970, UTC.
-    `memory_predicted_bytes` is what the compiler says that the program needs.
+    `memory_predicted_bytes` is what the compiler says that the program needs, and
+    `memory_limit_bytes` the most that it may; None where nobody says. Where memory was short,
+    `ceiling` is the capacity that was left, `own_programs` counts the trials for which their class
+    was still too large, and `shortage` tells what did not fit, where that was found in this round.
     """
 
     bucket: Bucket
@@ -79,6 +87,10 @@ class Outcome:
     attempt: int
     memory_predicted_bytes: int | None = None
     finished_at: float = 0.0
+    memory_limit_bytes: int | None = None
+    ceiling: Ceiling | None = None
+    own_programs: int = 0
+    shortage: str = ""
 
 
 class Executor(Protocol):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -16,20 +16,19 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.branchwise import joined, parted
-from sweeper.executors.compiling import Compiled, compile_class
+from sweeper.executors.classes import Classes
 from sweeper.executors.executor import Outcome, Place, Work
-from sweeper.executors.lanes import Start, abstract_lanes, judged_columns, result, stack
-from sweeper.executors.parts import device_parts
+from sweeper.executors.ladder import Ladder, TooLarge
+from sweeper.executors.lanes import Start, judged_columns, result, stack
+from sweeper.executors.limits import ProgramTooLargeError, is_out_of_memory
 from sweeper.executors.places import on_devices, peak_memory, place_here, place_of
 from sweeper.executors.retry import failed
-from sweeper.executors.spread import on_each_device
+from sweeper.executors.turns import Turns
 from sweeper.faults import Step, fault_points
-from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import Start as SavedStart
-from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Layout, Program, State, at_its_best, only_model
-from sweeper.programs.segment import Parts, Segment
+from sweeper.programs.program import Layout, State, at_its_best, only_model
+from sweeper.programs.segment import Segment
 from sweeper.programs.switch import Switch
 from sweeper.programs.tensors import CheckpointError
 from sweeper.scheduler import plan
@@ -38,16 +37,8 @@ from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Reason, Scalar
 from sweeper.user_code import RAISED
 
+_MOST_TOLD = 200  # letters
 _log = logging.getLogger("sweeper")
-
-
-@dataclass(slots=True)
-class _Made:
-    """A class that is or will be compiled; `seconds` that took, until a bucket was told."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    compiled: Compiled | None = None
-    seconds: float = 0.0
 
 
 class Trainer:
@@ -57,83 +48,96 @@ class Trainer:
         self, config: StudyConfig, data: Dataset, checkpoints: Path, start: SavedStart | None = None
     ) -> None:
         self._config = config
-        self._start_from = start
-        self._data = data
         self._checkpoints = checkpoints
-        self._spec = data_spec(config, data)
-        self._programs = Programs(self._spec, start)
-        self._parts: dict[tuple[int, bool], Parts] = {}
-        self._made: dict[str, _Made] = {}
-        self._lock = threading.Lock()
+        self._turns = Turns()
+        self.classes = Classes(config, data, start)
 
     def use(self, data: Dataset) -> None:
         """Train on `data` instead; programs that were compiled for its sizes stay."""
-        spec = data_spec(self._config, data)
-        with self._lock:
-            if spec != self._spec or not data.has_sizes_of(self._data):
-                programs = Programs(spec, self._start_from)
-                self._spec, self._programs, self._made = spec, programs, {}
-            self._data = data
-            self._parts.clear()
+        self.classes.use(data)
 
     def compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
-        """Compile a class, once; `params` are those of any of its trials.
+        """Compile a class ahead, once; `params` are those of any of its trials.
 
         Raises:
             Exception: what building or compiling the program raised.
         """
-        with self._lock:
-            made = self._made.setdefault(program_class.class_id, _Made())
-        with made.lock:
-            if made.compiled is not None:
-                return
-            before = time.perf_counter()
-            settings = self._config.filled(params)
-            program = self._program(program_class, settings)
-            parts = self._parts_for(settings.train.batch_size, program)
-            lanes = abstract_lanes(program, program_class.capacity, settings)
-            with fault_points(Step.COMPILE):
-                made.compiled = compile_class(program_class, program, lanes, parts)
-            made.seconds = time.perf_counter() - before
+        self.classes.prepare(program_class, params)
 
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
         """The outcome of `work`; an exception in a program fails its lanes and nothing else.
 
         So does sys.exit in code of the user's, which is traced here.
 
-        Where it has several structures, it fails those of the structure that raises it.
+        Where it has several structures, it fails those of the structure that raises it. Where
+        memory is short, lanes train in parts, in programs of fewer.
 
         Raises:
             SetupError: the disk does not take the lanes' state, which is no fault of theirs.
         """
-        started_at = time.time()
         where = place_here(place, memory_fraction)
+        return self._ladder(where).train(work)
+
+    def _ladder(self, where: Place) -> Ladder:
+        return Ladder(
+            attempt=partial(self._attempt, where),
+            own=self.classes.own,
+            fail=partial(self._failed, where),
+            members=len(self._config.members),
+            limit=self.classes.limit,
+        )
+
+    def _attempt(self, where: Place, work: Work, *, alone: bool) -> Outcome | TooLarge:
+        """The outcome of lanes in one program, or that it does not fit."""
+        started_at = time.time()
         try:
             with fault_points(Step.TRAIN):
-                return self._train(work, where, started_at)
+                return self._train(work, where, started_at, alone=alone)
         except SetupError:
             raise
         except RAISED as error:
+            if is_out_of_memory(error):
+                return self._too_large(error)
             if work.program.branches:
-                return self._by_branch(work, place, memory_fraction, error)
-            failure = Failure(_reason(error), type(error).__name__, traceback.format_exc())
+                return self._by_branch(work, where, error)
+            failure = Failure(Reason.ERROR, type(error).__name__, traceback.format_exc())
             return failed(work, failure, where, started_at)
 
-    def _train(self, work: Work, place: Place, started_at: float) -> Outcome:
+    def _too_large(self, error: BaseException) -> TooLarge:
+        is_foreseen, mend = isinstance(error, ProgramTooLargeError), self.classes.limit.mend
+        told = str(error) if is_foreseen else f"memory ran out: {_first_line(error)}"
+        trace = "" if is_foreseen else f"\n\n{traceback.format_exc()}"
+        message = f"{told}; {mend}{trace}"
+        return TooLarge(told, Failure(Reason.OOM, type(error).__name__, message), is_foreseen)
+
+    def _failed(self, where: Place, work: Work, failure: Failure) -> Outcome:
+        """The outcome of a trial that does not fit alone."""
+        outcome = failed(work, failure, where, time.time())
+        return replace(
+            outcome,
+            lanes=tuple(replace(one, capacity=work.program.capacity) for one in outcome.lanes),
+            compile_s=self.classes.claimed_s(work.program),
+            memory_predicted_bytes=self.classes.needed_bytes(work.program),
+            finished_at=time.time(),
+        )
+
+    def _train(self, work: Work, place: Place, started_at: float, *, alone: bool) -> Outcome:
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        program = self._program(work.program, settings[0])
-        parts = self._parts_for(settings[0].train.batch_size, program)
+        program = self.classes.program(work.program, settings[0])
+        compiled = self.classes.compiled(work.program, work.specs[0].params)
+        compile_s = self.classes.claimed_s(work.program)
+        parts = self.classes.parts(settings[0].train.batch_size, program)
         pairs = zip(work.bucket.lanes, settings, strict=True)
         files = self._files(work)
         starts = [self._start(program, lane, its, files) for lane, its in pairs]
         members = self._config.members
         lanes = stack(work, starts, settings, program, members)
-        compiled, compile_s = self._compiled_for(work)
-        before = time.perf_counter()
         phases = [its.phase_at for its in settings for _ in members]
         spare = [phases[0]] * (work.program.capacity - len(phases))
-        segment: Segment = jax.device_get(compiled.run(lanes, parts, [*phases, *spare]))
-        train_s = time.perf_counter() - before
+        with self._turns.turn(alone=alone):
+            before = time.perf_counter()
+            segment: Segment = jax.device_get(compiled.run(lanes, parts, [*phases, *spare]))
+            train_s = time.perf_counter() - before
 
         def lanes_of(index: int) -> slice:
             return slice(index * len(members), (index + 1) * len(members))
@@ -154,6 +158,7 @@ class Trainer:
                     ),
                     checkpoint=file,
                     retrained=starts[index].retrained,
+                    capacity=work.program.capacity,
                 )
                 for index, lane in enumerate(work.bucket.lanes)
             ),
@@ -169,25 +174,17 @@ class Trainer:
             finished_at=time.time(),
         )
 
-    def _by_branch(
-        self, work: Work, place: str, memory_fraction: float | None, error: BaseException
-    ) -> Outcome:
+    def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
         """The outcome of a switch class whose program fails, each of its structures by itself."""
         told = f"{type(error).__name__}: {error}"
         _log.warning("class %s trains one structure at a time: %s", work.program.class_id, told)
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        switch = self._program(work.program, settings[0])
+        switch = self.classes.program(work.program, settings[0])
         assert isinstance(switch, Switch), "asked of classes with branches"
         branches = branch_classes(work.program)
         parts = parted(work, [branches[switch.branch_of(its)] for its in settings])
-        return joined(work, [self.train(part, place, memory_fraction) for part in parts])
-
-    def _program(self, program_class: ProgramClass, settings: Settings) -> Program | Switch:
-        """The program of a class; `settings` are those of any of its trials."""
-        branches = [self._config.filled(params) for params in program_class.branches]
-        if branches:
-            return self._programs.of_branches(program_class, branches)
-        return self._programs.of_class(program_class, settings)
+        ladder = self._ladder(where)
+        return joined(work, [ladder.train(part) for part in parts])
 
     def _start(
         self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
@@ -223,25 +220,6 @@ class Trainer:
             found[name] = file
         return found
 
-    def _compiled_for(self, work: Work) -> tuple[Compiled, float]:
-        """The class's program, and the seconds that compiling took, to the first who asks."""
-        self.compile(work.program, work.specs[0].params)
-        made = self._made[work.program.class_id]
-        with made.lock:
-            seconds, made.seconds = made.seconds, 0.0
-        assert made.compiled is not None
-        return made.compiled, seconds
-
-    def _parts_for(self, batch_size: int, program: Program | Switch) -> Parts:
-        """The data on the device, or on all of them, for programs with batches of this size."""
-        is_spread = isinstance(program, Switch)
-        key = batch_size, is_spread
-        with self._lock:
-            if key not in self._parts:
-                where = on_each_device() if is_spread else None
-                self._parts[key] = device_parts(self._config, self._data, batch_size, where)
-            return self._parts[key]
-
     def _write(
         self, work: Work, segment: Segment, settings: Sequence[Settings], program: Layout
     ) -> tuple[str, str]:
@@ -270,7 +248,7 @@ class Trainer:
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
 
-def _reason(error: BaseException) -> Reason:
-    """XLA tells of memory that ran out by the first word of a general error."""
-    is_memory = isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED")
-    return Reason.OOM if is_memory else Reason.ERROR
+def _first_line(error: BaseException) -> str:
+    """What an error says, of which XLA says much: also each of the largest buffers."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:_MOST_TOLD].rstrip(".")

@@ -95,7 +95,7 @@ CIRCUMSTANCES = (
     Column("strategy", STRING, "exact, padded, switch or process", D | R),
     Column("class_id", STRING, "the class it was trained in", D),
     Column("lane_loop", STRING, "how the class runs its lanes: vmap or map", D),
-    Column("capacity", INT32, "lanes of the class", D),
+    Column("capacity", INT32, "lanes of the program that trained it last", D),
     Column("padded_width", INT32, "width of the class, where it is padded", D),
     Column("padded_depth", INT32, "depth of the class, where it is padded", D),
     Column("structure_id", STRING, "hash of the structural hyperparameters", D | R),
@@ -146,7 +146,11 @@ BUCKETS = (
     Column("class_id", STRING, "the class of its program"),
     Column("strategy", STRING, "exact, padded, switch or process"),
     Column("lane_loop", STRING, "vmap or map"),
-    Column("capacity", INT32, "lanes of the class"),
+    Column(
+        "capacity",
+        INT32,
+        "lanes of its program; half of what was planned, over and over, where memory is short",
+    ),
     Column("lanes_live", INT32, "lanes that held a trial"),
     Column("trials", STRING, "trial numbers by lane, a list as JSON", R),
     Column("place", STRING, "the thread or worker that ran it"),
@@ -165,4 +169,6 @@ BUCKETS = (
     Column("attempt", INT32, "counts from 1"),
     Column("outcome", STRING, "how the bucket ended"),
     Column("occupancy", DOUBLE, "share of its lanes and epochs in which a trial was trained"),
+    Column("capacity_planned", INT32, "lanes of the class"),
+    Column("memory_limit_bytes", INT64, "the most that a program may take there"),
 )

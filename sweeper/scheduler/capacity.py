@@ -1,7 +1,8 @@
-"""How many lanes a class has."""
+"""How many lanes a class has, and how many of them where memory is short."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 LaneLoop = Literal["map", "vmap"]
@@ -23,3 +24,20 @@ def capacity_for(lane_loop: LaneLoop, lanes: int) -> int:
         fitting = (rung for rung in _MAP_LADDER if rung * _MAP_BUCKETS >= lanes)
         return next(fitting, _MAP_LADDER[-1])
     return next((rung for rung in _LADDER if rung >= lanes), _LADDER[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The largest capacity of a class that fits: on this kind of device, with so much memory.
+
+    `limit_bytes` is what a program may take there; None where nobody tells.
+    """
+
+    device: str
+    limit_bytes: int | None
+    capacity: int
+
+
+def halved(capacity: int, members: int) -> int | None:
+    """The next capacity down, of one trial's `members` at least; None where that is all it has."""
+    return max(members, capacity // 2) if capacity > members else None

@@ -135,7 +135,7 @@ def test_a_trained_lane_without_a_gradient_only_decays(tmp_path: Path) -> None:
     steps = 2 * (len(study.data.x_train) // 628)
     for trial, state in zip(trials, states, strict=True):
         settings = study.config.filled(trial.params)
-        program = study.trainer._programs.exact(settings)
+        program = study.trainer.classes.programs.exact(settings)
         old = named(program.model(program.init(trial.number, settings)))
         new = named(program.model(state))
         shrunk = (1 - 1e-2 * float(trial.params["weight_decay"])) ** steps

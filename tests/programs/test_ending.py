@@ -37,7 +37,7 @@ def saved(study: Bench, outcome: Outcome, trial: TrialSpec) -> Any:
     """The model that would be kept, as its lane left it."""
     (lane,) = [lane for lane in outcome.lanes if lane.number == trial.number]
     settings = study.config.filled(trial.params)
-    program = study.trainer._programs.exact(settings)
+    program = study.trainer.classes.programs.exact(settings)
     file = LaneFile(study.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
     return program.model(file.lane(trial.number, only_model(program.abstract())))
 

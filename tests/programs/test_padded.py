@@ -57,7 +57,7 @@ def segment(
     """
     work = study.work(specs, capacity=len(specs), **how)  # type: ignore[arg-type]
     settings = [study.config.filled(each.params) for each in specs]
-    program = study.trainer._programs.of_class(work.program, settings[0])
+    program = study.trainer.classes.programs.of_class(work.program, settings[0])
     states = [program.init(s.number, its) for s, its in zip(specs, settings, strict=True)]
     if nudged:
         states = [
@@ -65,8 +65,8 @@ def segment(
             for s in states
         ]
     lanes = stack(work, [Start((state,), 0) for state in states], settings, program)
-    parts = study.trainer._parts_for(settings[0].train.batch_size, program)
-    compiled, _ = study.trainer._compiled_for(work)
+    parts = study.trainer.classes.parts(settings[0].train.batch_size, program)
+    compiled = study.trainer.classes.compiled(work.program, specs[0].params)
     found: Segment = jax.device_get(compiled.run(lanes, parts))
     own = [
         program.exact(jax.tree.map(lambda leaf, i=i: leaf[i], found.state), its)

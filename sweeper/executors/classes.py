@@ -1,0 +1,161 @@
+"""The programs of a study's classes on the device of this process, each compiled once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sweeper.config import Settings, StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.executors.compiling import Compiled, compile_class
+from sweeper.executors.executor import Work
+from sweeper.executors.lanes import abstract_lanes
+from sweeper.executors.limits import Limit, ProgramTooLargeError, limit_here
+from sweeper.executors.parts import device_parts
+from sweeper.executors.spread import on_each_device
+from sweeper.faults import Step, fault_points
+from sweeper.programs.build import Programs
+from sweeper.programs.continued import Start
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.program import Program
+from sweeper.programs.segment import Parts
+from sweeper.programs.switch import Switch
+from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.capacity import halved
+from sweeper.scheduler.signature import canonical, short_hash
+from sweeper.scheduler.switching import branch_classes
+from sweeper.trial import Scalar
+
+
+@dataclass(slots=True)
+class _Made:
+    """A class that is or will be compiled, for one capacity."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    compiled: Compiled | None = None
+
+
+class Classes:
+    """Builds and compiles classes, and keeps the data that they are given; safe for threads."""
+
+    def __init__(self, config: StudyConfig, data: Dataset, start: Start | None) -> None:
+        self._config = config
+        self._start = start
+        self._data = data
+        self._spec = data_spec(config, data)
+        self.programs = Programs(self._spec, start)
+        self._parts: dict[tuple[int, bool], Parts] = {}
+        self._made: dict[tuple[str, int], _Made] = {}
+        self._unclaimed_s: dict[str, float] = {}
+        self._limit: Limit | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def limit(self) -> Limit:
+        """What a program may take; asked when a device is open."""
+        if self._limit is None:
+            self._limit = limit_here(self._config)
+        return self._limit
+
+    def use(self, data: Dataset) -> None:
+        """Go on with `data` instead; programs that were compiled for its sizes stay."""
+        spec = data_spec(self._config, data)
+        with self._lock:
+            if spec != self._spec or not data.has_sizes_of(self._data):
+                self._spec, self.programs, self._made = spec, Programs(spec, self._start), {}
+            self._data = data
+            self._parts.clear()
+
+    def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
+        """Compile a class ahead, for as many lanes as it may have at a time.
+
+        Raises:
+            Exception: what building or compiling the program raised.
+        """
+        capacity: int | None = program_class.capacity
+        while capacity is not None:
+            try:
+                self.compiled(replace(program_class, capacity=capacity), params)
+            except ProgramTooLargeError:
+                capacity = halved(capacity, len(self._config.members))
+            else:
+                return
+
+    def compiled(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> Compiled:
+        """The compiled program of a class; `params` are those of any of its trials.
+
+        Raises:
+            ProgramTooLargeError: it needs more memory than it may take.
+            Exception: what building or compiling the program raised.
+        """
+        class_id, capacity = program_class.class_id, program_class.capacity
+        with self._lock:
+            made = self._made.setdefault((class_id, capacity), _Made())
+        with made.lock:
+            if made.compiled is None:
+                made.compiled = self._compile(program_class, params)
+        self.limit.check(made.compiled.memory_bytes, capacity)
+        return made.compiled
+
+    def needed_bytes(self, program_class: ProgramClass) -> int | None:
+        """What the compiler said that the program of a class needs, if it was compiled."""
+        made = self._made.get((program_class.class_id, program_class.capacity))
+        return made.compiled.memory_bytes if made and made.compiled else None
+
+    def claimed_s(self, program_class: ProgramClass) -> float:
+        """The seconds that compiling a class took, to the first who asks."""
+        with self._lock:
+            return self._unclaimed_s.pop(program_class.class_id, 0.0)
+
+    def program(self, program_class: ProgramClass, settings: Settings) -> Program | Switch:
+        """The program of a class; `settings` are those of any of its trials."""
+        branches = [self._config.filled(params) for params in program_class.branches]
+        if branches:
+            return self.programs.of_branches(program_class, branches)
+        return self.programs.of_class(program_class, settings)
+
+    def own(self, work: Work) -> Work | None:
+        """A trial of a padded or a switch class in a class of its own structure; else None."""
+        program, settings = work.program, self._config.filled(work.specs[0].params)
+        if program.branches:
+            switch = self.program(program, settings)
+            assert isinstance(switch, Switch), "asked of classes with branches"
+            exact = branch_classes(program)[switch.branch_of(settings)]
+        elif program.padded_width is not None:
+            structure = short_hash(canonical(settings.structure()))
+            exact = replace(
+                program,
+                class_id=f"{program.class_id}-{structure}",
+                strategy="exact",
+                padded_width=None,
+                padded_depth=None,
+                padded_parts="",
+            )
+        else:
+            return None
+        return replace(work, program=exact)
+
+    def parts(self, batch_size: int, program: Program | Switch) -> Parts:
+        """The data on the device, or on all of them, for programs with batches of this size."""
+        is_spread = isinstance(program, Switch)
+        key = batch_size, is_spread
+        with self._lock:
+            if key not in self._parts:
+                where = on_each_device() if is_spread else None
+                self._parts[key] = device_parts(self._config, self._data, batch_size, where)
+            return self._parts[key]
+
+    def _compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> Compiled:
+        before = time.perf_counter()
+        settings = self._config.filled(params)
+        program = self.program(program_class, settings)
+        parts = self.parts(settings.train.batch_size, program)
+        lanes = abstract_lanes(program, program_class.capacity, settings)
+        with fault_points(Step.COMPILE):
+            compiled = compile_class(program_class, program, lanes, parts)
+        with self._lock:
+            spent_s = self._unclaimed_s.get(program_class.class_id, 0.0)
+            self._unclaimed_s[program_class.class_id] = spent_s + time.perf_counter() - before
+        return compiled

@@ -1,0 +1,37 @@
+"""Who computes on the device of this process: several programs beside each other, or one alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+class Turns:
+    """Turns on a device, from several threads.
+
+    A turn that is to be alone waits for those that run, and lets no other begin.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._wanted_alone = 0
+
+    @contextmanager
+    def turn(self, *, alone: bool) -> Generator[None]:
+        """A turn, for the block."""
+        with self._changed:
+            if alone:
+                self._wanted_alone += 1
+                self._changed.wait_for(lambda: not self._running)
+            else:
+                self._changed.wait_for(lambda: not self._wanted_alone)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._wanted_alone -= alone
+                self._changed.notify_all()

@@ -1,0 +1,55 @@
+"""What a program may take, and which errors say that memory ran out."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import jax
+import pytest
+
+from sweeper.config import parse
+from sweeper.executors.limits import (
+    Limit,
+    ProgramTooLargeError,
+    is_out_of_memory,
+    limit_here,
+)
+from tests.small_studies import DIGITS
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+        (OSError(errno.ENOSPC, "No space left on device"), False),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes."), True),
+        (jax.errors.JaxRuntimeError("INTERNAL: RESOURCE_EXHAUSTED: Failed to allocate"), True),
+        (jax.errors.JaxRuntimeError("INTERNAL: CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
+        (jax.errors.JaxRuntimeError("INTERNAL: an illegal memory access"), False),
+        (ValueError("no RESOURCE_EXHAUSTED here"), False),
+        (ProgramTooLargeError("2 MiB"), True),
+    ],
+)
+def test_out_of_memory_is_told_from_other_errors(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def test_a_program_that_is_larger_than_its_limit_is_refused_with_both() -> None:
+    limit = Limit("cpu", 2**20, "execution.memory_limit")
+    limit.check(2**20, 4)
+    limit.check(None, 4)
+    Limit("cpu", None).check(2**40, 4)
+    with pytest.raises(
+        ProgramTooLargeError,
+        match=r"^its program of 4 lanes takes 3 MiB, and execution.memory_limit is 1 MiB$",
+    ):
+        limit.check(3 * 2**20, 4)
+
+
+def test_the_limit_is_the_setting_where_the_device_tells_none() -> None:
+    path = Path("study.toml")
+    assert limit_here(parse(DIGITS, path)).n_bytes is None
+    limit = limit_here(parse(DIGITS, path, ["execution.memory_limit='1.5 KiB'"]))
+    assert (limit.device, limit.n_bytes, limit.whose) == ("cpu", 1536, "execution.memory_limit")

@@ -1,0 +1,49 @@
+"""A turn alone has the device to itself, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sweeper.executors.turns import Turns
+
+WAIT_S = 10.0
+
+
+def test_turns_run_beside_each_other() -> None:
+    turns, both = Turns(), threading.Barrier(2)
+
+    def run() -> None:
+        with turns.turn(alone=False):
+            both.wait(WAIT_S)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(run) for _ in range(2)]:
+            done.result(WAIT_S)
+
+
+def test_a_turn_alone_has_nothing_beside_it() -> None:
+    turns, lock = Turns(), threading.Lock()
+    running: list[bool] = []
+
+    def run(alone: bool) -> None:
+        with turns.turn(alone=alone):
+            with lock:
+                running.append(alone)
+                assert len(running) == 1 or not any(running)
+            threading.Event().wait(0.001)
+            with lock:
+                running.remove(alone)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(run, n % 5 == 0) for n in range(100)]:
+            done.result(WAIT_S)
+
+
+def test_a_turn_that_fails_lets_the_next_begin() -> None:
+    turns = Turns()
+    for alone in (True, False, True):
+        with pytest.raises(ZeroDivisionError), turns.turn(alone=alone):
+            1 / 0  # noqa: B018

@@ -1,0 +1,235 @@
+"""A study that runs out of memory trains fewer lanes at a time, to the same curves, and says so.
+
+One trial fails only where it does not fit alone. The limits are on what the compiler foresees;
+where memory runs out in training a fault stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import sweeper
+from sweeper.faults import VARIABLE, Fault, plan_faults
+from sweeper.progress import Event, Warned
+from sweeper.results.digest import deterministic_digest
+from sweeper.results.read import Results
+from sweeper.rundir import RunDir
+from tests.crashes import HEAD, SUPERVISED
+from tests.in_process import study_in
+from tests.small_studies import bent
+
+TEXT = bent(
+    f'{HEAD}metric = "val_loss"\n{SUPERVISED.partition(chr(10))[2]}',
+    "study.n_trials=7",
+    "study.pruner={name='none'}",
+    "model.width=16",
+    "search={}",
+    "search.optimizer.lr={type='float',low=1e-3,high=1e-2,log=true}",
+    "schedule={parallel=7,round_epochs=2}",
+    "execution={threads=1,workers=0,strategy='exact'}",
+)
+VMAP = "execution.lane_loop='vmap'"
+PADDED = (
+    "execution.strategy='padded'",
+    "search.model.width={type='categorical',choices=[4,512]}",
+    "study.n_trials=4",
+    "study.enqueue=[{lr=1e-3,width=4},{lr=2e-3,width=512},{lr=3e-3,width=4},{lr=4e-3,width=4}]",
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A study that was run, and what it warned of."""
+
+    results: Results
+    warnings: list[str]
+
+    @property
+    def curves(self) -> list[list[object]]:
+        """Every value of every epoch."""
+        metrics = self.results.metrics().drop(columns="elapsed_s")
+        keys = ["trial_number", "epoch", "metric"]
+        return metrics.sort_values(keys).to_numpy().tolist()
+
+    @property
+    def capacities(self) -> list[tuple[int, int]]:
+        """The round and the capacity of each bucket."""
+        buckets = self.results.buckets()
+        return [*zip(buckets["round"], buckets["capacity"], strict=True)]
+
+    def needed(self) -> int:
+        """The most that any of its programs needed."""
+        return int(self.results.buckets()["memory_predicted_bytes"].max())
+
+    def ended(self) -> list[tuple[object, ...]]:
+        """State, reason, capacity and kind of error of each trial."""
+        trials = self.results.trials()[["state", "reason", "capacity", "error_type"]]
+        return [
+            *trials.astype(object).where(trials.notna(), None).itertuples(index=False, name=None)
+        ]
+
+
+@pytest.fixture(autouse=True)
+def _off() -> Iterator[None]:
+    yield
+    plan_faults(None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
+    """Runs the study with settings, each combination once."""
+    ran: dict[tuple[str, ...], Ran] = {}
+
+    def once(*settings: str) -> Ran:
+        if settings not in ran:
+            ran[settings] = started(tmp_path_factory.mktemp("study"), *settings)
+        return ran[settings]
+
+    return once
+
+
+def started(directory: Path, *settings: str) -> Ran:
+    """The study in `directory`, from where it is to its end."""
+    events: list[Event] = []
+    config = study_in(directory, TEXT, *settings)
+    sweeper.run(config, observer=events.append)
+    told = [event.message for event in events if isinstance(event, Warned)]
+    return Ran(sweeper.open_results(config.run_dir), told)
+
+
+def below(needed: int) -> str:
+    return f"execution.memory_limit='{needed - 1} B'"
+
+
+def test_a_limit_that_all_fits_in_changes_nothing(run: Callable[..., Ran]) -> None:
+    free = run()
+    limited = run(f"execution.memory_limit='{free.needed()} B'")
+    assert limited.curves == free.curves
+    assert limited.capacities == free.capacities == [(1, 4), (1, 4), (2, 4), (2, 4)]
+    assert limited.warnings == []
+    limits = (ran.results.buckets()["memory_limit_bytes"] for ran in (free, limited))
+    assert [[*pd.unique(limit.dropna())] for limit in limits] == [[], [free.needed()]]
+
+
+def test_a_class_that_does_not_fit_has_half_as_many_lanes(run: Callable[..., Ran]) -> None:
+    free = run()
+    limited = run(below(free.needed()))
+    buckets = limited.results.buckets()
+    assert limited.capacities == [(1, 2), (1, 2), (2, 2), (2, 2)]
+    assert set(buckets["capacity_planned"]) == {4}
+    assert set(buckets["outcome"]) == {"trained; lanes 2 at a time, memory being short"}
+    assert set(buckets["occupancy"]) == {1.0, 0.75}
+    assert buckets["memory_predicted_bytes"].max() < free.needed()
+    assert limited.ended() == [("COMPLETE", None, 2, None)] * 7
+    assert limited.curves == free.curves
+    class_id, size = buckets["class_id"][0], rf"{free.needed() / 1024:.3g} KiB"
+    assert limited.warnings == [
+        f"class {class_id}: its program of 4 lanes takes {size}, and execution.memory_limit is "
+        f"{size}; it trains 2 lanes at a time"
+    ]
+
+
+def test_lanes_side_by_side_are_halved_to_the_curves_up_to_rounding(
+    run: Callable[..., Ran],
+) -> None:
+    free = run(VMAP)
+    limited = run(VMAP, below(free.needed()))
+    assert {capacity for _, capacity in free.capacities} == {8}
+    assert {capacity for _, capacity in limited.capacities} == {4}
+    values = (ran.results.trials()["value"].tolist() for ran in (free, limited))
+    assert next(values) == pytest.approx(next(values), rel=1e-4)
+
+
+def test_what_does_not_fit_alone_fails_and_says_what_to_write(run: Callable[..., Ran]) -> None:
+    limited = run("execution.memory_limit='1 KiB'", "study.n_trials=2")
+    assert limited.ended() == [("FAIL", "oom", 1, "ProgramTooLargeError")] * 2
+    buckets, message = limited.results.buckets(), limited.results.trials()["error_message"][0]
+    size = f"{buckets['memory_predicted_bytes'][0] / 1024:.3g} KiB"
+    assert message == (
+        f"its program of 1 lane takes {size}, and execution.memory_limit is 1 KiB; write a larger "
+        "execution.memory_limit, or a smaller model or train.batch_size"
+    )
+    assert len(limited.warnings) == 1
+    assert limited.warnings[0].endswith("; its 2 trials failed, not fitting alone")
+
+
+def test_a_small_trial_of_a_padded_class_is_alone_in_a_program_of_its_size(
+    run: Callable[..., Ran],
+) -> None:
+    exact = run(*PADDED, "execution.strategy='exact'")
+    limited = run(*PADDED, "execution.memory_limit='60 KiB'")
+    assert set(limited.results.trials()["strategy"]) == {"padded"}
+    small, large = ("COMPLETE", None, 1, None), ("FAIL", "oom", 1, "ProgramTooLargeError")
+    assert limited.ended() == [small, large, small, small]
+    mine = [row for row in exact.curves if row[1] != 1]
+    assert limited.curves == mine
+    assert limited.warnings[0].endswith(
+        "it trains 1 lane at a time, 4 trials in programs of their own, and 1 trial failed, "
+        "not fitting alone"
+    )
+
+
+def test_where_memory_runs_out_in_training_the_ceiling_holds_for_later_rounds(
+    run: Callable[..., Ran], tmp_path: Path
+) -> None:
+    plan_faults("train:begin=oom@1, train:begin=oom@4")
+    struck = started(tmp_path)
+    # tried are 4 lanes, then 2 and 2; 4, of which memory ran out, too, then 2 and 1
+    assert struck.capacities == [(1, 2), (1, 2), (2, 2), (2, 2)]
+    assert struck.curves == run().curves
+    assert "memory ran out: RESOURCE_EXHAUSTED: Out of memory" in struck.warnings[0]
+    assert len(struck.warnings) == 1
+
+
+def test_a_trial_fails_for_which_memory_runs_out_alone(
+    run: Callable[..., Ran], tmp_path: Path
+) -> None:
+    plan_faults(",".join(f"train:begin=oom@{passing}" for passing in (1, 2, 3)))
+    struck = started(tmp_path, "study.n_trials=3")
+    assert struck.ended()[0] == ("FAIL", "oom", 1, "RuntimeError")
+    assert struck.ended()[1:] == [("COMPLETE", None, 1, None)] * 2
+    message = struck.results.trials()["error_message"][0]
+    assert "write fewer execution.threads" in message and "Traceback" in message
+    assert struck.curves == [row for row in run("study.n_trials=3").curves if row[1] != 0]
+
+
+@pytest.mark.parametrize("instant", ["train:end", "ledger.close:begin", "ledger.commit:end@4"])
+def test_a_study_that_is_short_of_memory_goes_on_after_a_crash_as_if_nothing_had_happened(
+    instant: str, run: Callable[..., Ran], tmp_path: Path
+) -> None:
+    settings = VMAP, below(run(VMAP).needed())
+    unbroken = run(*settings)
+    where, _, at = instant.partition("@")
+    plan_faults(f"{where}=raise@{at or 1}")
+    with pytest.raises(Fault):
+        started(tmp_path, *settings)
+    plan_faults(None)
+    resumed = started(tmp_path, *settings)
+    digests = (deterministic_digest(RunDir(r.results.run_dir.root)) for r in (resumed, unbroken))
+    assert next(digests) == next(digests)
+    assert resumed.capacities == unbroken.capacities
+
+
+def test_a_resumed_study_does_not_try_the_larger_one_again(tmp_path: Path) -> None:
+    plan_faults("train:begin=oom@1, ledger.open:begin=raise@2")
+    with pytest.raises(Fault):
+        started(tmp_path)
+    plan_faults(None)
+    resumed = started(tmp_path)
+    assert resumed.capacities == [(1, 2), (1, 4), (2, 2), (2, 2)]
+    assert resumed.warnings == []
+
+
+def test_a_worker_tells_its_parent_what_fits(
+    run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "train:begin=oom@1")
+    struck = started(tmp_path, "execution.threads=0", "execution.workers=1")
+    assert struck.capacities == [(1, 2), (1, 4), (2, 2), (2, 2)]
+    assert struck.curves == run().curves
+    assert len(struck.warnings) == 1
