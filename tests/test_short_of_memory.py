@@ -198,7 +198,14 @@ def test_a_trial_fails_for_which_memory_runs_out_alone(
     assert struck.curves == [row for row in run("study.n_trials=3").curves if row[1] != 0]
 
 
-@pytest.mark.parametrize("instant", ["train:end", "ledger.close:begin", "ledger.commit:end@4"])
+@pytest.mark.parametrize(
+    "instant",
+    [
+        pytest.param("train:end", marks=pytest.mark.slow),
+        "ledger.close:begin",
+        pytest.param("ledger.commit:end@4", marks=pytest.mark.slow),
+    ],
+)
 def test_a_study_that_is_short_of_memory_goes_on_after_a_crash_as_if_nothing_had_happened(
     instant: str, run: Callable[..., Ran], tmp_path: Path
 ) -> None:
