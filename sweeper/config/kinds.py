@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
@@ -138,7 +138,7 @@ _BYTES = re.compile(r"^([1-9][0-9]*(?:\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*) ?(?:([KMG
 
 
 def _amount_of_memory(value: object) -> object:
-    if isinstance(value, str) and _BYTES.fullmatch(value) and bytes_of(value) > 0:
+    if isinstance(value, str) and _BYTES.fullmatch(value):
         return value
     raise PydanticCustomError("amount_of_memory", "no amount of memory")
 
@@ -146,7 +146,7 @@ def _amount_of_memory(value: object) -> object:
 def bytes_of(amount: str) -> int:
     """How many bytes an amount of memory is, such as "2 GiB", "500 MB" or "4096 B"."""
     count, prefix, is_binary = _BYTES.fullmatch(amount).groups()  # type: ignore[union-attr]
-    return int(float(count) * (_BINARY if is_binary else _DECIMAL).get(prefix, 1))
+    return ceil(float(count) * (_BINARY if is_binary else _DECIMAL).get(prefix, 1))
 
 
 def items_of(value: object) -> tuple[object, ...] | None:

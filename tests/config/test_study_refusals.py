@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.errors import Problem
+from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Read, Refused
 
 METRIC = 'metric = "val_loss"\ndirection = "minimize"'
@@ -73,6 +73,13 @@ BROKEN = {
     "a duration of nothing": (
         (TRIALS, f'{TRIALS}\ntimeout = "0s"'),
         (8, "study.timeout", "'0s' is no duration", 'write e.g. "90s", "30m" or "2h"'),
+    ),
+    "no amount of memory": (
+        (TRIALS, f'{TRIALS}\n[execution]\nmemory_limit = "2 gigs"'),
+        (
+            *(9, "execution.memory_limit", "'2 gigs' is no amount of memory"),
+            'write e.g. "2 GiB" or "500 MB"',
+        ),
     ),
     "the second constraint's metric": (
         (
@@ -276,3 +283,24 @@ def test_choices_have_no_values_beside_them(refused: Refused) -> None:
 )
 def test_durations_are_numbers_with_a_unit(text: str, seconds: float, read: Read) -> None:
     assert read("", "", f"study.timeout='{text}'").study.timeout_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"),
+    [
+        ("2 GiB", 2**31),
+        ("500 MB", 500_000_000),
+        ("1.5KiB", 1536),
+        ("0.5 GB", 5 * 10**8),
+        ("7 B", 7),
+    ],
+)
+def test_amounts_of_memory_are_numbers_with_a_unit(text: str, n_bytes: int, read: Read) -> None:
+    config = read("", "", f"execution.memory_limit='{text}'")
+    assert config.execution.memory_limit_bytes == n_bytes
+
+
+@pytest.mark.parametrize("text", ["0 GiB", "0.0 MB", "-1 GiB", "GiB", "2", "2 gb", "2 GiBs"])
+def test_no_other_text_is_an_amount_of_memory(text: str, read: Read) -> None:
+    with pytest.raises(StudyError, match="is no amount of memory"):
+        read("", "", f"execution.memory_limit='{text}'")
