@@ -6,6 +6,8 @@ where memory runs out in training a fault stands for it.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from sweeper.results.read import Results
 from sweeper.rundir import RunDir
 from tests.crashes import HEAD, SUPERVISED
 from tests.in_process import study_in
+from tests.processes import ROOT
 from tests.small_studies import bent
 
 TEXT = bent(
@@ -40,6 +43,26 @@ PADDED = (
     "study.n_trials=4",
     "study.enqueue=[{lr=1e-3,width=4},{lr=2e-3,width=512},{lr=3e-3,width=4},{lr=4e-3,width=4}]",
 )
+WIDE = (
+    "model={depth=3,width=2048}",
+    "study.n_trials=4",
+    "train.epochs=1",
+    "results.keep_models=0",
+)
+# 4 lanes of such a network take 1.5 GiB beside what the process has when they begin to train
+SHORT_OF = """
+import resource, sys
+import sweeper
+from sweeper.progress import BucketStarted
+
+def tell(event):
+    if isinstance(event, BucketStarted):
+        pages = int(open("/proc/self/statm").read().split()[0])
+        most = pages * resource.getpagesize() + 1600 * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+sweeper.run(sweeper.load_study(sys.argv[1], sys.argv[2:]), observer=tell)
+"""
 
 
 @dataclass(frozen=True)
@@ -240,3 +263,14 @@ def test_a_worker_tells_its_parent_what_fits(
     assert struck.capacities == [(1, 2), (1, 4), (2, 2), (2, 2)]
     assert struck.curves == run().curves
     assert len(struck.warnings) == 1
+
+
+@pytest.mark.slow
+def test_memory_that_really_runs_out_is_met_by_half_as_many_lanes(tmp_path: Path) -> None:
+    config = study_in(tmp_path, TEXT, VMAP, *WIDE)
+    settings = f"results.dir={config.run_dir}", VMAP, *WIDE
+    command = [sys.executable, "-c", SHORT_OF, str(tmp_path / "study.toml"), *settings]
+    subprocess.run(command, check=True, cwd=ROOT)
+    struck = Ran(sweeper.open_results(config.run_dir), [])
+    assert struck.capacities == [(1, 2)]
+    assert struck.ended() == [("COMPLETE", None, 2, None)] * 4
