@@ -111,7 +111,7 @@ def _outcome(outcome: Outcome) -> str:
     if outcome.ceiling is not None:
         said.append(f"lanes {outcome.ceiling.capacity} at a time, memory being short")
     if outcome.own_programs:
-        said.append(f"{outcome.own_programs} in programs of their own")
+        said.append(f"{outcome.own_programs} tried in programs of their own")
     if outcome.attempt > 1:
         said.append(f"{outcome.attempt} tries, workers having died")
     return "; ".join(said)
