@@ -46,6 +46,7 @@ class Step(StrEnum):
     TRAIN = "train"
     WRITE_CHECKPOINT = "checkpoint.write"
     SYNC_CHECKPOINT = "checkpoint.sync"
+    RETURN_OUTCOME = "worker.return"
     ASK_AHEAD = "study.ask_ahead"
     DECIDE = "study.decide"
     KEEP_MODEL = "model.keep"

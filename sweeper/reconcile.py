@@ -16,6 +16,7 @@ _FREE = (
     "execution.workers",
     "execution.memory_fraction",
     "execution.retries",
+    "execution.trial_timeout",
     "execution.max_failures",
     "execution.costs",
     "results.dir",

@@ -83,8 +83,12 @@ class RunDir:
 
     @property
     def logs(self) -> Path:
-        """Log files, one a start of the program."""
+        """What workers wrote to their standard output and error."""
         return self.root / "logs"
+
+    def worker_log(self, index: int) -> Path:
+        """That of the workers in one place, one after the other."""
+        return self.logs / f"worker-{index}.log"
 
     @property
     def staging(self) -> Path:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import pickle
 import signal
+import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +21,12 @@ from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
 from sweeper.lifeline import die_with
 
 if TYPE_CHECKING:
-    from sweeper.executors.executor import Outcome, Work
+    from sweeper.executors.executor import Work
     from sweeper.executors.trainer import Trainer
+
+
+# makes a worker write where it is, whatever it is doing
+WHERE_ARE_YOU = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,27 @@ _trainer: Trainer | None = None
 _memory_fraction: float | None = None
 
 
+def begin(setup: WorkerSetup, output: Connection) -> None:
+    """Make this process a worker that writes what it has to say to `output`."""
+    from joblib.externals.loky import process_executor as loky
+
+    write_to(output)
+    loky._USE_PSUTIL = False  # with it, loky ends a worker whose memory grows
+    start(setup)
+
+
+def write_to(output: Connection) -> None:
+    """Write to `output` from here on, also how this process crashes, or where it is when asked."""
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(output.fileno(), stream.fileno())
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # what is kept back dies with a crash
+    output.close()
+    faulthandler.enable(all_threads=False)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(WHERE_ARE_YOU, all_threads=True)  # callbacks have threads of XLA
+
+
 def start(setup: WorkerSetup) -> None:
     """Make this process a worker: bound to its parent's life and to its cores, then JAX."""
     global _trainer, _memory_fraction
@@ -55,6 +86,8 @@ def start(setup: WorkerSetup) -> None:
 
 
 def _trainer_of(setup: WorkerSetup) -> Trainer:
+    import jax
+
     from sweeper.data.dataset import Dataset
     from sweeper.executors.compiling import configure_jax
     from sweeper.executors.trainer import Trainer
@@ -62,14 +95,26 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
 
     config = setup.config
     configure_jax(config.execution.precision, config.execution.matmul_precision)
+    jax.devices()  # where there is no device to open, it is the start that fails, and no trial
     saved = None if setup.start is None else read_start(setup.start, config.base_dir)
     return Trainer(config, Dataset.load(setup.data), setup.checkpoints, saved)
 
 
-def train(work: Work, place: str) -> Outcome:
-    """The outcome of `work` in this process."""
-    assert _trainer is not None, "the pool's initializer is start"
-    return _trainer.train(work, place, _memory_fraction)
+def started() -> int:
+    """The number of this process, which has started."""
+    return os.getpid()
+
+
+def train(work: Work, place: str) -> bytes:
+    """The outcome of `work` in this process, pickled."""
+    assert _trainer is not None, "the pool's initializer is begin"
+    try:
+        outcome = _trainer.train(work, place, _memory_fraction)
+        with fault_points(Step.RETURN_OUTCOME):
+            return pickle.dumps(outcome)
+    except BaseException:
+        traceback.print_exc()  # for the log: to the parent it is an error among others
+        raise
 
 
 def usable_cpus() -> Sequence[int]:

@@ -121,7 +121,15 @@ PROGRAMS = {"supervised": SUPERVISED, "alternating": ALTERNATING, "coupled": COU
 STRATEGIES = ("exact", "padded", "process")
 
 # what a worker passes where buckets are trained in workers; one that cannot start is another test
-IN_WORKERS = frozenset({Step.COMPILE, Step.TRAIN, Step.WRITE_CHECKPOINT, Step.SYNC_CHECKPOINT})
+IN_WORKERS = frozenset(
+    {
+        Step.COMPILE,
+        Step.TRAIN,
+        Step.WRITE_CHECKPOINT,
+        Step.SYNC_CHECKPOINT,
+        Step.RETURN_OUTCOME,
+    }
+)
 
 
 @dataclass(frozen=True)

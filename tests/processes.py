@@ -55,7 +55,7 @@ def kill(process: subprocess.Popen[str]) -> list[int]:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     time.sleep(1)
-    return [pid for pid in family if _is_alive(pid)]
+    return [pid for pid in family if is_alive(pid)]
 
 
 def descendants(pid: int) -> list[int]:
@@ -79,7 +79,7 @@ def _parent(entry: Path) -> int | None:
         return None
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -25,7 +25,7 @@ from tests.crashes import IN_WORKERS, PROGRAMS, STRATEGIES, Study
 from tests.processes import ROOT
 
 # instants that no study without workers, and none whose workers train all, passes in this process
-_OF_WORKERS = {Step.SEND_DATA, Step.START_WORKER}
+_OF_WORKERS = {Step.SEND_DATA, Step.START_WORKER, Step.RETURN_OUTCOME}
 
 
 @pytest.fixture(autouse=True)

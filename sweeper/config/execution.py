@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from sweeper.config.kinds import AmountOfMemory, CountOrAuto, CountOrShare, bytes_of
+from sweeper.config.kinds import (
+    AmountOfMemory,
+    CountOrAuto,
+    CountOrShare,
+    Duration,
+    bytes_of,
+    seconds_of,
+)
 from sweeper.config.table import Fault, Table
 
 Strategy = Literal["auto", "exact", "padded", "switch", "process"]
@@ -15,7 +22,7 @@ LaneLoop = Literal["auto", "map", "vmap"]
 
 
 def _nowhere_to_train(
-    strategy: Strategy, threads: CountOrAuto, workers: CountOrAuto
+    strategy: Strategy, threads: CountOrAuto, workers: CountOrAuto, trial_timeout: str | None
 ) -> Iterable[Fault]:
     if workers == 0 and threads == 0:
         found = "0 workers and 0 threads leave nowhere to train"
@@ -23,6 +30,15 @@ def _nowhere_to_train(
     elif workers == 0 and strategy == "process":
         found = "0 workers leave the strategy process nowhere to train"
         yield Fault("workers", found, "write at least one, or another strategy")
+    elif workers == 0 and trial_timeout is not None:
+        found = "0 workers, and with trial_timeout trials train in workers, for they can be ended"
+        yield Fault("workers", found, "write at least one, or remove trial_timeout")
+
+
+def _cannot_be_ended(trial_timeout: str | None, threads: CountOrAuto) -> Iterable[Fault]:
+    if trial_timeout is not None and threads not in ("auto", 0):
+        found = f"{threads}, and a trial that hangs in a thread cannot be ended by trial_timeout"
+        yield Fault("threads", found, "remove it, or remove trial_timeout")
 
 
 def _side_by_side(strategy: Strategy, lane_loop: LaneLoop) -> Iterable[Fault]:
@@ -37,7 +53,7 @@ class ExecutionTable(Table):
     `memory_fraction` is of a device, shared by this process and its workers.
     """
 
-    rules = (_nowhere_to_train, _side_by_side)
+    rules = (_nowhere_to_train, _cannot_be_ended, _side_by_side)
 
     strategy: Strategy = Field(
         default="auto",
@@ -53,7 +69,9 @@ class ExecutionTable(Table):
         examples=["costs.json"],
     )
     threads: CountOrAuto = Field(
-        default="auto", description="threads of this process that train; one a core", examples=[4]
+        default="auto",
+        description="threads of this process that train; one a core, none with trial_timeout",
+        examples=[4],
     )
     workers: CountOrAuto = Field(
         default="auto", description="worker processes; one a core, or one a GPU", examples=[2]
@@ -69,6 +87,12 @@ class ExecutionTable(Table):
     )
     retries: NonNegativeInt = Field(
         default=1, description="how often a trial whose worker died is tried again"
+    )
+    trial_timeout: Duration | None = Field(
+        default=None,
+        description="the most that a worker may take over a trial from one commit to the next, "
+        "and once as long to compile for it; else the worker is killed; all trials go to workers",
+        examples=["10m"],
     )
     max_failures: CountOrShare | None = Field(
         default=None,
@@ -87,3 +111,8 @@ class ExecutionTable(Table):
     def memory_limit_bytes(self) -> int | None:
         """What `memory_limit` is in bytes; None where there is none."""
         return None if self.memory_limit is None else bytes_of(self.memory_limit)
+
+    @property
+    def trial_timeout_s(self) -> float | None:
+        """What a trial may take in a worker between two commits, in seconds; None without end."""
+        return None if self.trial_timeout is None else seconds_of(self.trial_timeout)

@@ -23,7 +23,9 @@ from sweeper.worker import usable_cpus
 
 
 def n_threads(config: StudyConfig) -> int:
-    """How many threads of this process train."""
+    """How many threads of this process train; none where trials may have to be ended."""
+    if config.execution.trial_timeout is not None:
+        return 0
     threads = config.execution.threads
     return len(usable_cpus()) if threads == "auto" else threads
 

@@ -156,7 +156,8 @@ def _process(
     data: Dataset,
 ) -> Queue:
     check_fits_workers(config, data)
-    from sweeper.executors.process import ProcessExecutor, Slot  # loky takes a while to import
+    from sweeper.executors.process import ProcessExecutor  # loky takes a while to import
+    from sweeper.executors.slot import Slot
 
     with (
         fault_points(Step.SEND_DATA),
@@ -176,6 +177,8 @@ def _process(
                 start=None if start is None else run_dir.started_from.absolute(),
             ),
             worker_environment(index, worker_fraction, gpus, os.environ),
+            run_dir.worker_log(index),
+            config.execution.trial_timeout_s,
         )
         for index in range(workers)
     ]

@@ -7,72 +7,16 @@ kills the others. With one pool a slot a death is known by its slot, and the nei
 from __future__ import annotations
 
 import signal
-import socket
-import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from queue import LifoQueue
 
-from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
-
-from sweeper import worker
-from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import finished, started
-from sweeper.executors.retry import WorkerDiedError, train_surviving
-from sweeper.progress import Observer
-from sweeper.worker import WorkerSetup
-
-
-@dataclass(slots=True)
-class Slot:
-    """One worker's place: its environment, and its pool while it lives."""
-
-    index: int
-    setup: WorkerSetup
-    environment: dict[str, str]
-    pool: ProcessPoolExecutor | None = field(default=None)
-
-    @property
-    def place(self) -> str:
-        """Its name in the results."""
-        return f"worker {self.index}"
-
-    def attempt(self, work: Work) -> Outcome:
-        """Train `work` in this slot's worker, which is started if there is none.
-
-        Raises:
-            WorkerDiedError: the process ended before it gave an outcome.
-        """
-        started_at = time.time()
-        try:
-            return self._submit(work).result()
-        except BrokenProcessPool as death:
-            self.close()
-            place = Place(self.place, "", socket.gethostname(), None, None, None)
-            raise WorkerDiedError(str(death).strip(), place, started_at) from death
-
-    def _submit(self, work: Work) -> Future[Outcome]:
-        """Hand `work` to the worker; one that died while it was idle is replaced before."""
-        if self.pool is not None:
-            try:
-                return self.pool.submit(worker.train, work, self.place)
-            except BrokenProcessPool:
-                self.close()
-        self.pool = ProcessPoolExecutor(
-            max_workers=1,
-            env=self.environment,
-            initializer=worker.start,
-            initargs=(self.setup,),
-        )
-        return self.pool.submit(worker.train, work, self.place)
-
-    def close(self) -> None:
-        """End the worker at once."""
-        if self.pool is not None:
-            self.pool.shutdown(wait=True, kill_workers=True)
-            self.pool = None
+from sweeper.executors.retry import Retrying
+from sweeper.executors.slot import Slot
+from sweeper.progress import Observer, Warned
 
 
 class ProcessExecutor:
@@ -105,11 +49,14 @@ class ProcessExecutor:
         slot = self._free.get()
         try:
             self._observer(started(work, slot.place))
-            outcome = train_surviving(work, slot.attempt, self._retries)
+            outcome = Retrying(slot.attempt, self._retries, self._warn).train(work)
             self._observer(finished(outcome))
             return outcome
         finally:
             self._free.put(slot)
+
+    def _warn(self, told: str) -> None:
+        self._observer(Warned(told))
 
 
 def _block_interrupts() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,45 +13,77 @@ from sweeper.trial import Curve, Failure, Reason
 
 
 class WorkerDiedError(Exception):
-    """The process that trained a bucket is gone; `place` is where that was."""
+    """The process that trained a bucket is gone; `place` is where that was.
 
-    def __init__(self, message: str, place: Place, started_at: float) -> None:
-        super().__init__(message)
+    `how` says it in a few words, `log` where the rest is told, and what.
+    """
+
+    reason: ClassVar[Reason] = Reason.WORKER_DIED
+
+    def __init__(self, how: str, place: Place, started_at: float, log: str = "") -> None:
+        super().__init__(f"{how}; {log}" if log else how)
+        self.how = how
         self.place = place
         self.started_at = started_at
 
 
+class TrialTimeoutError(WorkerDiedError):
+    """It was ended, because it took longer over the bucket than `trial_timeout` allows."""
+
+    reason = Reason.TIMEOUT
+
+
 Attempt = Callable[[Work], Outcome]
 
-
-def train_surviving(work: Work, attempt: Attempt, retries: int, deaths: int = 0) -> Outcome:
-    """The outcome of `work`, whoever dies over it; `deaths` have been died over it already.
-
-    Half of the lanes are masked, in the same program, until the culprit is alone; alone it has
-    `retries` more tries, then it fails and its companions never notice.
-    """
-    try:
-        return _after(attempt(work), deaths)
-    except WorkerDiedError as death:
-        if len(work.bucket.lanes) == 1:
-            return _retry_alone(work, attempt, retries, deaths + 1, death)
-        middle = len(work.bucket.lanes) // 2
-        first = train_surviving(_part(work, slice(None, middle)), attempt, retries, deaths + 1)
-        second = train_surviving(_part(work, slice(middle, None)), attempt, retries, deaths + 1)
-        return _joined(work, first, second, deaths + 1)
+# so many trials are told of by number
+_NAMED = 8
 
 
-def _retry_alone(
-    work: Work, attempt: Attempt, retries: int, deaths: int, death: WorkerDiedError
-) -> Outcome:
-    for _ in range(retries):
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """Trains a bucket by `attempt`, whoever dies over it; `tell` is told what becomes of it."""
+
+    attempt: Attempt
+    retries: int
+    tell: Callable[[str], None] = lambda told: None
+
+    def train(self, work: Work, deaths: int = 0) -> Outcome:
+        """The outcome of `work`, over which `deaths` have been died already.
+
+        Half of the lanes are masked, in the same program, until the culprit is alone; alone it has
+        `retries` more tries, then it fails and its companions never notice.
+        """
         try:
-            return _after(attempt(work), deaths)
-        except WorkerDiedError as again:
-            deaths, death = deaths + 1, again
-    failure = Failure(Reason.WORKER_DIED, type(death).__name__, str(death))
-    outcome = failed(work, failure, death.place, death.started_at)
-    return _after(outcome, deaths - 1)
+            return _after(self.attempt(work), deaths)
+        except WorkerDiedError as death:
+            numbers = work.bucket.numbers
+            if len(numbers) == 1:
+                return self._alone(work, deaths + 1, death)
+            self._tell(work, death, "they are tried again, half of them at a time")
+            middle = len(numbers) // 2
+            first = self.train(_part(work, slice(None, middle)), deaths + 1)
+            second = self.train(_part(work, slice(middle, None)), deaths + 1)
+            return _joined(work, first, second, deaths + 1)
+
+    def _alone(self, work: Work, deaths: int, death: WorkerDiedError) -> Outcome:
+        for _ in range(self.retries):
+            self._tell(work, death, "it is tried again")
+            try:
+                return _after(self.attempt(work), deaths)
+            except WorkerDiedError as again:
+                deaths, death = deaths + 1, again
+        self._tell(work, death, f"it fails ({death.reason}), its row and the worker's log say more")
+        failure = Failure(death.reason, type(death).__name__, str(death))
+        outcome = failed(work, failure, death.place, death.started_at)
+        return _after(outcome, deaths - 1)
+
+    def _tell(self, work: Work, death: WorkerDiedError, what: str) -> None:
+        numbers = work.bucket.numbers
+        named = (
+            ", ".join(map(str, numbers)) if len(numbers) <= _NAMED else f"{len(numbers)} of them"
+        )
+        trials = f"trial {named}" if len(numbers) == 1 else f"trials {named}"
+        self.tell(f"{death.how} over {trials}; {what}")
 
 
 def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:
@@ -82,6 +115,7 @@ def _part(work: Work, lanes: slice) -> Work:
 
 def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome:
     """One outcome of two halves, each of which counts the `deaths` before they were parted."""
+    ceilings = [half.ceiling for half in (first, second) if half.ceiling is not None]
     return replace(
         second,
         bucket=work.bucket,
@@ -92,4 +126,7 @@ def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome
         cache_hit=first.cache_hit and second.cache_hit,
         train_s=first.train_s + second.train_s,
         attempt=first.attempt + second.attempt - deaths,
+        ceiling=min(ceilings, key=lambda ceiling: ceiling.capacity, default=None),
+        own_programs=first.own_programs + second.own_programs,
+        shortage=first.shortage or second.shortage,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeper.executors.executor import LaneResult, Outcome, Place, Work
-from sweeper.executors.retry import WorkerDiedError, train_surviving
+from sweeper.executors.retry import Retrying, WorkerDiedError
 from sweeper.scheduler.buckets import Lane
 from sweeper.trial import Curve, TrialSpec
 
@@ -33,7 +33,7 @@ class SimulatedExecutor:
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
         """The outcome of each work, in order."""
         for work in works:
-            yield train_surviving(work, self.attempt, self.retries)
+            yield Retrying(self.attempt, self.retries).train(work)
 
     def close(self) -> None:
         """Nothing to end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +14,10 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.preparation import prepare
+from sweeper.errors import SetupError
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.fleet import Fleet, fleet
+from sweeper.faults import VARIABLE
 from sweeper.progress import BucketFinished, BucketStarted, Event
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
@@ -133,6 +136,48 @@ def test_a_killed_worker_is_replaced_and_its_bucket_trained_again(
     assert [o.place.place for o in again] == [victim.place]
     assert again[0].lanes[0].attempts == 2
     assert again[0].place.worker_pid != victim.worker_pid
+
+
+@pytest.mark.parametrize("side", ["process"], indirect=True)
+@pytest.mark.parametrize(
+    "instant",
+    [
+        "worker.return:end",
+        *(
+            pytest.param(instant, marks=pytest.mark.slow)
+            for instant in ("compile:begin", "compile:end", "train:begin", "train:end")
+        ),
+        *(
+            pytest.param(instant, marks=pytest.mark.slow)
+            for instant in ("checkpoint.write:begin", "checkpoint.sync:end", "worker.return:begin")
+        ),
+    ],
+)
+def test_a_worker_killed_at_any_instant_is_replaced(
+    instant: str, executor: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, f"{instant}=kill@2")
+    expected = next(executor.train([work(0, 0)])).lanes[0]
+    other = replace(work(1, 0), program=replace(work(1, 0).program, class_id="other"))
+    lane = next(executor.train([other])).lanes[0]
+    assert lane.failure is None
+    assert lane.attempts == 2
+    assert lane.place.worker_pid != expected.place.worker_pid
+    assert lane.curve.values.tobytes() == expected.curve.values.tobytes()
+
+
+@pytest.mark.parametrize("side", ["process"], indirect=True)
+def test_workers_that_cannot_start_end_the_study_and_blame_no_trial(
+    executor: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "worker.start:begin=raise:EIO")
+    told = (
+        r"worker 0: in 3 tries no worker has started, .*logs/worker-0.log:(.|\n)*Input/output error"
+    )
+    with pytest.raises(SetupError, match=told):
+        list(executor.train([work(0, 0)]))
+    monkeypatch.delenv(VARIABLE)
+    assert next(executor.train([work(0, 0)])).lanes[0].attempts == 1
 
 
 def test_one_program_is_compiled_for_all_buckets_of_a_class(executor: Fleet, side: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.retry import train_surviving
+from sweeper.executors.retry import Retrying
 from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
@@ -28,7 +28,7 @@ def train(asked: Work, culprits: set[int], retries: int) -> tuple[Outcome, int]:
         tries += 1
         return executor.attempt(part)
 
-    return train_surviving(asked, attempt, retries), tries
+    return Retrying(attempt, retries).train(asked), tries
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])

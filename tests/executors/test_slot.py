@@ -1,0 +1,51 @@
+"""How long a worker may take over a bucket, and what counts as its outcome."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.errors import StudyError
+from sweeper.executors.claims import n_threads
+from sweeper.executors.simulated import SimulatedExecutor
+from sweeper.executors.slot import Slot, outcome_of
+from sweeper.worker import WorkerSetup
+from tests.executors.test_retry import work
+from tests.small_studies import DIGITS
+
+
+def slot(timeout_s: float | None) -> Slot:
+    setup = WorkerSetup(parse(DIGITS, Path("study.toml")), Path("data"), Path("files"), (), 0)
+    return Slot(0, setup, {}, Path("worker-0.log"), timeout_s)
+
+
+def test_each_trial_of_a_bucket_has_its_time_and_compiling_has_it_once() -> None:
+    assert slot(None).limit_s(work(0, 1)) is None
+    assert slot(10.0).limit_s(work(0)) == 20.0
+    assert slot(10.0).limit_s(work(0, 1, 2)) == 40.0
+
+
+def test_with_a_time_for_trials_no_thread_trains() -> None:
+    given = ["execution.trial_timeout='90s'"]
+    config = parse(DIGITS, Path("study.toml"), given)
+    assert config.execution.trial_timeout_s == 90.0
+    assert n_threads(config) == 0
+    with pytest.raises(StudyError, match="2, and a trial that hangs in a thread cannot be ended"):
+        parse(DIGITS, Path("study.toml"), [*given, "execution.threads=2"])
+    with pytest.raises(StudyError, match="0 workers, and with trial_timeout"):
+        parse(DIGITS, Path("study.toml"), [*given, "execution.workers=0"])
+
+
+def test_an_outcome_is_that_of_the_bucket_and_nothing_else() -> None:
+    asked = work(0, 1)
+    outcome = SimulatedExecutor(lambda spec, epoch: (1.0,)).attempt(asked)
+    found = outcome_of(pickle.dumps(outcome), asked)
+    assert found is not None
+    assert found.bucket == asked.bucket
+    other = replace(outcome, bucket=work(0, 2).bucket)
+    rubbish = (pickle.dumps(other), pickle.dumps("text"), b"rubbish", b"", None, outcome)
+    assert [outcome_of(given, asked) for given in rubbish] == [None] * len(rubbish)

@@ -1,0 +1,110 @@
+"""A trial that brings its process down fails alone; the others end as they would without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeper.results.read import Results, open_results
+from sweeper.trial import Reason
+from tests.command_line import settings
+from tests.deadly import DEADLY, write
+from tests.processes import start
+
+WORKERS = ("execution.threads=0", "execution.trial_timeout=40s")
+ENDS = {
+    "kill": (Reason.WORKER_DIED, "WorkerDiedError", "was killed by SIGKILL"),
+    "exit": (Reason.WORKER_DIED, "WorkerDiedError", "ended with exit code 3"),
+    "crash": (Reason.WORKER_DIED, "WorkerDiedError", "was killed by SIGSEGV"),
+    "hang": (Reason.TIMEOUT, "TrialTimeoutError", "gave no result in"),
+}
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """The study in a directory of its own, with these settings."""
+
+    directory: Path
+    cache: Path
+    given: tuple[str, ...]
+
+    def run(self, deed: str, *more: str) -> tuple[int, str]:
+        """The exit code and the standard error of a run in which the deadly trial does `deed`."""
+        arguments = ["run", "study.toml", *settings(*self.given, *more)]
+        with start(self.directory, self.cache, arguments, environment={"DEADLY": deed}) as process:
+            _, said = process.communicate(timeout=600)
+        return process.returncode, said
+
+    @property
+    def results(self) -> Results:
+        return open_results(self.directory / "runs" / "deadly")
+
+
+def deadly(directory: Path, cache: Path, *given: str) -> Deadly:
+    write(directory)
+    return Deadly(directory, cache, given)
+
+
+def curves(results: Results) -> pd.DataFrame:
+    """What was measured of every trial but the deadly one."""
+    columns = ["trial_number", "epoch", "metric", "value"]
+    rows = results.metrics()[columns]
+    return rows[rows["trial_number"] != DEADLY].sort_values(columns[:3], ignore_index=True)
+
+
+def check(study: Deadly, unbroken: Deadly, deed: str) -> None:
+    """Whether the deadly trial failed of its `deed`, and no other row says anything of it."""
+    reason, error_type, how = ENDS[deed]
+    rows = study.results.trials().set_index("trial_number")
+    row = rows.loc[DEADLY]
+    assert (row["state"], row["reason"], row["error_type"]) == ("FAIL", reason, error_type)
+    assert how in row["error_message"]
+    if deed in ("crash", "hang"):
+        assert "own.py" in row["error_message"]
+    assert row["place"].startswith("worker ")
+    assert row["worker_pid"] > 0
+    others = rows.drop(DEADLY)
+    assert set(others["state"]) == {"COMPLETE"}
+    own, same = curves(study.results), curves(unbroken.results)
+    pd.testing.assert_frame_equal(own, same, check_exact=True)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> Deadly:
+    study = deadly(tmp_path_factory.mktemp("unbroken"), compile_cache)
+    assert study.run("nothing")[0] == 0
+    return study
+
+
+def test_in_a_worker_it_fails_alone(unbroken: Deadly, tmp_path: Path, compile_cache: Path) -> None:
+    study = deadly(tmp_path, compile_cache, *WORKERS)
+    code, said = study.run("exit")
+    assert code == 0, said
+    assert "ended with exit code 3 over trials 0, 1; they are tried again, half" in said
+    assert f"over trial {DEADLY}; it fails (worker_died), its row and" in said
+    check(study, unbroken, "exit")
+    assert [path.name for path in (tmp_path / "runs/deadly/logs").iterdir()] == ["worker-0.log"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("deed", ENDS)
+def test_one_of_many_fails_alone(deed: str, tmp_path: Path, compile_cache: Path) -> None:
+    # of one that hangs each try takes as long as its trials may
+    n_trials = 2 if deed == "hang" else 64
+    size = (f"study.n_trials={n_trials}", "execution.retries=1")
+    for name in ("unbroken", "struck"):
+        (tmp_path / name).mkdir()
+    whole = deadly(tmp_path / "unbroken", compile_cache, *size)
+    assert whole.run("nothing")[0] == 0
+    struck = deadly(tmp_path / "struck", compile_cache, *size, "execution.threads=0")
+    more = ("execution.trial_timeout=8s",) if deed == "hang" else ()
+    code, said = struck.run(deed, *more)
+    assert code == 0, said
+    check(struck, whole, deed)
+    assert len(struck.results.trials()) == n_trials
+    later = struck.results.buckets().query("round > 1")
+    assert set(later["outcome"]) == {"trained"}
