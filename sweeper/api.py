@@ -22,6 +22,7 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
+from sweeper.deaths import MOST
 from sweeper.errors import DataError, StudyError
 from sweeper.preview import Preview
 from sweeper.progress import Observer, Warned
@@ -245,7 +246,8 @@ def run(
             executor = stack.enter_context(fleet(config, data, run_dir, tell, start))
         stack.callback(executor.close)  # before another process may go on with the study
         executor.use(data)
-        prepare_classes(config, data, held.forecast, executor)
+        if held.deaths < MOST:  # what compiles may be what kills
+            prepare_classes(config, data, held.forecast, executor)
         # Optuna and pyarrow, while the first classes are compiled
         from sweeper.study_run import StudyRun
 

@@ -5,6 +5,7 @@ Progress and errors go to standard error, answers to standard output.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from importlib.metadata import version
@@ -65,6 +66,7 @@ def main() -> NoReturn:
     """Run a command; a refusal ends the program with its message and its exit code."""
     try:
         leave_on_interrupt()
+        faulthandler.enable(all_threads=False)  # a crash in native code tells where it was
         plan_faults(os.environ.get(VARIABLE))
         app(prog_name="sweeper")
     except SweeperError as error:

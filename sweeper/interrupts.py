@@ -29,8 +29,10 @@ def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 @contextmanager
-def interruptible(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second ends the program where it stands.
+def interruptible(
+    say: Callable[[str], None], leave: Callable[[], None]
+) -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second ends the program, after a call of `leave`.
 
     Python runs signal handlers in its main thread alone, which may be deep in a compiled program
     or hold a lock. So the signal only wakes a thread of its own, which does the rest.
@@ -38,7 +40,7 @@ def interruptible(say: Callable[[str], None]) -> Iterator[threading.Event]:
     stop = threading.Event()
     woken, waking = socket.socketpair()
     waking.setblocking(False)
-    threading.Thread(target=_await_signals, args=(woken, stop, say), daemon=True).start()
+    threading.Thread(target=_await_signals, args=(woken, stop, say, leave), daemon=True).start()
     handler = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
     descriptor = signal.set_wakeup_fd(waking.fileno())
     try:
@@ -49,13 +51,19 @@ def interruptible(say: Callable[[str], None]) -> Iterator[threading.Event]:
         waking.close()
 
 
-def _await_signals(woken: socket.socket, stop: threading.Event, say: Callable[[str], None]) -> None:
+def _await_signals(
+    woken: socket.socket,
+    stop: threading.Event,
+    say: Callable[[str], None],
+    leave: Callable[[], None],
+) -> None:
     """Act on each Ctrl-C until the other end of `woken` is closed."""
     with woken:
         while received := woken.recv(1):
             if received[0] != signal.SIGINT:
                 continue
             if stop.is_set():
+                leave()
                 if sys.stderr.isatty():
                     os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
                 os._exit(INTERRUPTED)

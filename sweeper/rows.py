@@ -83,12 +83,12 @@ def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
         "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
         "memory_predicted_bytes": outcome.memory_predicted_bytes,
         "memory_peak_bytes": outcome.peak_memory_bytes,
-        "attempt": outcome.attempt,
-        "outcome": _outcome(outcome),
+        "attempt": outcome.attempt + work.deaths,
+        "outcome": _outcome(work, outcome),
         "capacity_planned": program.capacity,
         "memory_limit_bytes": outcome.memory_limit_bytes,
         "ceiling": None if ceiling is None else asdict(ceiling),
-        "lanes": [_lane(lane, outcome, sum(epochs)) for lane in outcome.lanes],
+        "lanes": [_lane(work, lane, outcome, sum(epochs)) for lane in outcome.lanes],
     }
     return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))
 
@@ -100,7 +100,7 @@ def _predicted_compile_s(work: Work, outcome: Outcome) -> float | None:
     return work.program.cached_s if outcome.cache_hit else work.program.predicted_compile_s
 
 
-def _outcome(outcome: Outcome) -> str:
+def _outcome(work: Work, outcome: Outcome) -> str:
     """What became of a bucket, in words; nothing but "trained" is a fallback."""
     lanes = outcome.lanes
     failed = sum(lane.failure is not None for lane in lanes)
@@ -114,16 +114,18 @@ def _outcome(outcome: Outcome) -> str:
         said.append(f"{outcome.own_programs} tried in programs of their own")
     if outcome.attempt > 1:
         said.append(f"{outcome.attempt} tries, workers having died")
+    if work.deaths:
+        said.append(f"after {work.deaths} deaths of the whole program")
     return "; ".join(said)
 
 
-def _lane(lane: LaneResult, outcome: Outcome, epochs: int) -> dict[str, Any]:
+def _lane(work: Work, lane: LaneResult, outcome: Outcome, epochs: int) -> dict[str, Any]:
     share = len(lane.curve.values) / max(epochs, 1)
     return {
         "number": lane.number,
         "test": [finite(value) for value in lane.test],
         "diverged_epoch": lane.diverged_epoch,
-        "attempts": lane.attempts,
+        "attempts": lane.attempts + work.deaths,
         "capacity": lane.capacity,
         "place": asdict(lane.place),
         "failure": None if lane.failure is None else asdict(lane.failure),

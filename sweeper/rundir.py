@@ -83,7 +83,7 @@ class RunDir:
 
     @property
     def logs(self) -> Path:
-        """What workers wrote to their standard output and error."""
+        """What workers wrote to their standard output and error, and how the last session left."""
         return self.root / "logs"
 
     def worker_log(self, index: int) -> Path:
@@ -94,6 +94,11 @@ class RunDir:
     def staging(self) -> Path:
         """Half-written files, to be renamed into place."""
         return self.root / ".staging"
+
+    @property
+    def left(self) -> Path:
+        """Which process left the study in good order, in the middle of a round."""
+        return self.logs / "left.json"
 
     def make(self) -> None:
         """Create every directory of the run."""

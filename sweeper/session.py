@@ -20,6 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from sweeper.config import StudyConfig
+from sweeper.deaths import deaths_over, leaving_in_order
 from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
@@ -39,7 +40,7 @@ class Session:
 
     `boundaries` are the settings that changed since the study began in a way that keeps it valid
     but no longer equal to an unbroken run, `largest_n_trials` the most it was ever asked for.
-    `forecast` is the one that is recorded: a study is planned once.
+    `forecast` is the recorded one: a study is planned once. `deaths` are those over the open round.
     """
 
     run_id: str
@@ -48,6 +49,7 @@ class Session:
     boundaries: tuple[Change, ...]
     largest_n_trials: int
     forecast: Forecast
+    deaths: int = 0
 
 
 Foresee = Callable[[Forecast | None], Forecast]
@@ -98,6 +100,7 @@ def opened(
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
             record = _record(config, data_digest, run_id, boundaries, forecast, start)
+            record |= deaths_over(ledger, run_dir)
             with fault_points(Step.ADD_SESSION):
                 ledger.add_session(record)
             if start is not None and not run_dir.started_from.exists():
@@ -110,7 +113,9 @@ def opened(
                 ):
                     staged.write_text(_as_run(config), encoding="utf-8")
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
-            yield Session(run_id, run_dir, ledger, boundaries, max(sizes), forecast)
+            found = boundaries, max(sizes), forecast, record["deaths"]
+            with leaving_in_order(run_dir):
+                yield Session(run_id, run_dir, ledger, *found)
         finally:
             ledger.close()
 

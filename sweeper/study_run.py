@@ -9,8 +9,10 @@ from contextlib import suppress
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts
 from sweeper.data.dataset import Dataset
+from sweeper.data.naming import counted
+from sweeper.deaths import MOST
 from sweeper.errors import Problem, SetupError
-from sweeper.executors.claims import n_devices
+from sweeper.executors.claims import n_devices, n_workers
 from sweeper.executors.executor import Executor
 from sweeper.executors.shortages import shortages
 from sweeper.planning import structures
@@ -55,6 +57,8 @@ class StudyRun:
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
+        if session.deaths:
+            observer(Warned(_died(config, state.rounds + 1, session.deaths)))
         for doubt in doubts(config):
             observer(Warned(doubt))
 
@@ -119,6 +123,18 @@ def _boundary(change: Change) -> str:
     )
 
 
+def _died(config: StudyConfig, number: int, deaths: int) -> str:
+    times = counted(deaths, "time")
+    died = f"round {number} was left {times} by the death of the program, killed or by a crash"
+    if not n_workers(config):
+        return (
+            f"{died}; with execution.workers = 1 a trial that brings its process down fails alone"
+        )
+    if deaths < MOST:
+        return f"{died}; it is begun anew, after {MOST} times in workers"
+    return f"{died}: it goes to workers, where a trial that brings its process down fails alone"
+
+
 def _full(run_dir: RunDir, error: OSError) -> Problem:
     place = str(error.filename or run_dir.root)
     return Problem(place, "", f"cannot be written: {error.strerror}", "make room, then go on")
@@ -146,4 +162,5 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
         metrics=program.metrics,
         test_metrics=program.test_metrics,
         run_id=session.run_id,
+        deaths=session.deaths,
     )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.config.study import N_PARAMETERS
+from sweeper.deaths import MOST
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Closing
@@ -39,6 +40,7 @@ class Sweep:
             restored = restore(parts.ledger, parts.config.study.objectives)
         self.state: SweepState = restored.state
         self._open_plan = restored.open_plan
+        self._deaths = parts.deaths
         self._study = Study(parts.config, restored.past)
         self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(parts.config)
@@ -67,10 +69,15 @@ class Sweep:
             self._parts.store.tidy(set(self.state.checkpoint_digests), self._best({}))
 
     def open(self) -> Plan:
-        """The plan of the round to train: the one that a crash left open, or the next."""
-        plan = self._open_plan or self._plan_next(self.state.rounds + 1)
-        self._open_plan = None
-        return plan
+        """The plan of the round to train: the one that a crash left open, or the next.
+
+        What the program died over time and again is trained in workers.
+        """
+        plan, self._open_plan = self._open_plan, None
+        if plan is None:
+            self._deaths = 0
+            return self._plan_next(self.state.rounds + 1)
+        return plan.in_workers() if self._deaths >= MOST else plan
 
     def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
         """What each bucket of the open round came to, in the plan's order.
@@ -272,6 +279,7 @@ class Sweep:
             specs,
             {file: digests[file] for file in needed},
             tuple(self.state.ceilings.get(bucket.class_id, ())),
+            self._deaths,
         )
 
     def _epochs(self, spec: TrialSpec) -> int:

@@ -32,7 +32,8 @@ class Parts:
     """Study, ledger, executor, files and policy of a sweep.
 
     `ahead_after` is how many trials must have ended before proposals are drawn while others train,
-    `busy_with` how many trials keep a machine busy meanwhile.
+    `busy_with` how many trials keep a machine busy meanwhile. `deaths` is how often the program
+    died over the round that is open.
     """
 
     config: StudyConfig
@@ -47,3 +48,4 @@ class Parts:
     clock: Callable[[], float] = time.time
     ahead_after: int = 200
     busy_with: int = 64
+    deaths: int = 0

@@ -193,11 +193,13 @@ class Study:
     def left(self) -> dict[str, object]:
         """All that must be the same however it was crashed."""
         root = self.run_dir.root
+        # workers have their data there, and a round that was left open twice has workers
+        staged = [name for name in _names(self.run_dir.staging) if name != self.run_dir.data.name]
         models = {path.name: _content(path) for path in self.run_dir.models.iterdir()}
         return {
             "digest": deterministic_digest(self.run_dir),
             "models": models,
-            "staged": _names(self.run_dir.staging),
+            "staged": staged,
             "checkpoints": _names(self.run_dir.checkpoints),
             "files": sorted(path.name for path in root.iterdir()),
         }

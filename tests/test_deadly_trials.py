@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,3 +109,22 @@ def test_one_of_many_fails_alone(deed: str, tmp_path: Path, compile_cache: Path)
     assert len(struck.results.trials()) == n_trials
     later = struck.results.buckets().query("round > 1")
     assert set(later["outcome"]) == {"trained"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("deed", ["crash", "kill", "exit"])
+def test_in_a_thread_it_brings_the_program_down_twice(
+    deed: str, unbroken: Deadly, tmp_path: Path, compile_cache: Path
+) -> None:
+    study = deadly(tmp_path, compile_cache)
+    codes = {"crash": -signal.SIGSEGV, "kill": -signal.SIGKILL, "exit": 3}
+    for deaths in range(2):
+        code, said = study.run(deed)
+        assert code == codes[deed]
+        assert (f"was left {deaths} time" in said) == (deaths > 0)
+    assert ("own.py" in said) == (deed == "crash")
+    code, said = study.run(deed)
+    assert code == 0
+    assert "was left 2 times by the death of the program" in said
+    check(study, unbroken, deed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from sweeper import answers, plan_answers, wording
 from sweeper.commands.arguments import AsJson, Overrides, StudyFile, loaded
 from sweeper.commands.printing import print_json, print_shown, status_record
 from sweeper.console import console_on
+from sweeper.deaths import note_left
 from sweeper.interrupts import INTERRUPTED, interruptible
 from sweeper.live import QuietView, View, view_for
 from sweeper.results.status import Status, ended_by
@@ -49,7 +51,7 @@ def run(
     with view:
         from sweeper import api  # takes seconds, so the view shows already
 
-        with interruptible(view.say) as stop:
+        with interruptible(view.say, partial(note_left, RunDir(config.run_dir))) as stop:
             status = api.run(
                 config,
                 fresh=fresh,

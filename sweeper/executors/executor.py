@@ -16,7 +16,8 @@ class Work:
     """A bucket of a round, with all that training it takes: plain values, cheap to send.
 
     `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints its lanes name;
-    `ceilings` are those that earlier rounds found for its class.
+    `ceilings` are those that earlier rounds found for its class. `deaths` counts how often the
+    whole program died over it.
     """
 
     round: int
@@ -25,6 +26,7 @@ class Work:
     specs: tuple[TrialSpec, ...]
     digests: Mapping[str, str]
     ceilings: tuple[Ceiling, ...] = ()
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

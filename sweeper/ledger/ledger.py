@@ -112,6 +112,11 @@ class Ledger:
                 ended.get(number, {}),
             )
 
+    def opened_number(self) -> int | None:
+        """The number of the round that was opened and never closed, if there is one."""
+        query = "SELECT max(round) FROM round WHERE round > (SELECT count(*) FROM closing)"
+        return self._rows(query)[0][0]
+
     def opened_round(self) -> OpenRound | None:
         """The round that was opened and never closed, if there is one."""
         query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from sweeper.config.model import ModelKind
@@ -94,6 +94,10 @@ class Plan:
 
     classes: tuple[ProgramClass, ...] = ()
     buckets: tuple[Bucket, ...] = ()
+
+    def in_workers(self) -> Plan:
+        """The same plan with every bucket in a worker, which gives what a thread gives."""
+        return replace(self, buckets=tuple(replace(b, side="process") for b in self.buckets))
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as JSON-able values; `from_dict` reads it back."""

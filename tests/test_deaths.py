@@ -1,0 +1,126 @@
+"""A round that the whole program died over twice is trained in workers, to the same rows."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.deaths import MOST, deaths_over, leaving_in_order, note_left
+from sweeper.errors import SetupError
+from sweeper.faults import Fault, plan_faults
+from sweeper.ledger import Closing, Ledger
+from sweeper.progress import Event, Warned
+from sweeper.results.read import open_results
+from sweeper.rundir import RunDir
+from sweeper.trial import Memory
+from tests.crashes import Study
+
+HERE = {"pid": 1, "host": "elsewhere"}
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> RunDir:
+    run_dir = RunDir(tmp_path)
+    run_dir.make()
+    return run_dir
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger.create(":memory:")
+
+
+def started(ledger: Ledger, run_dir: RunDir, **who: object) -> int | None:
+    """The deaths that a new session finds; it is recorded, as one of this process or of `who`."""
+    found = deaths_over(ledger, run_dir)
+    ledger.add_session({**HERE, **who, **found})
+    return found["deaths"]
+
+
+def test_each_session_that_leaves_the_round_open_counts(ledger: Ledger, run_dir: RunDir) -> None:
+    assert started(ledger, run_dir) == 0
+    assert started(ledger, run_dir) == 0  # none was open yet
+    ledger.open_round(1, [], {}, Memory())
+    assert [started(ledger, run_dir) for _ in range(3)] == [1, 2, 3]
+    ledger.close_round(1, Closing((), 0.0, {}, {}), [], {})
+    ledger.open_round(2, [], {}, Memory())
+    assert started(ledger, run_dir) == 1
+    ledger.close_round(2, Closing((), 0.0, {}, {}), [], {})
+    assert started(ledger, run_dir) == 0
+
+
+def test_a_session_before_this_version_counted_none(ledger: Ledger, run_dir: RunDir) -> None:
+    ledger.add_session(HERE)
+    ledger.open_round(1, [], {}, Memory())
+    assert started(ledger, run_dir) == 1
+
+
+def test_to_leave_in_good_order_is_no_death(ledger: Ledger, run_dir: RunDir) -> None:
+    me = {"pid": os.getpid(), "host": socket.gethostname()}
+    started(ledger, run_dir, **me)
+    ledger.open_round(1, [], {}, Memory())
+    with pytest.raises(SetupError), leaving_in_order(run_dir):
+        raise SetupError("the disk is full")
+    assert started(ledger, run_dir, **me) == 0
+    note_left(run_dir)
+    assert started(ledger, run_dir, **me) == 0
+    assert started(ledger, run_dir, **me) == 1  # it was told of once
+    with pytest.raises(Fault), leaving_in_order(run_dir):
+        raise Fault
+    assert started(ledger, run_dir, **me) == 2
+    note_left(run_dir)  # by another process than the last
+    assert started(ledger, run_dir) == 2
+    note_left(run_dir)
+    assert started(ledger, run_dir) == 3
+
+
+def test_a_disk_that_takes_no_note_ends_nothing(tmp_path: Path) -> None:
+    note_left(RunDir(tmp_path / "nowhere"))
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    study = Study(tmp_path_factory.mktemp("unbroken") / "study", "supervised", "padded")
+    study.run()
+    return study
+
+
+def test_after_two_deaths_a_round_is_trained_in_workers(unbroken: Study, tmp_path: Path) -> None:
+    study = Study(tmp_path / "study", "supervised", "padded")
+    plan_faults("ledger.close:end=raise")
+    with pytest.raises(Fault):
+        sweeper.run(study.config)
+    events: list[list[Event]] = []
+    for fault in ["train:end=raise", "train:end=raise", None]:
+        plan_faults(fault)
+        events.append([])
+        try:
+            sweeper.run(study.config, observer=events[-1].append)
+        except Fault:
+            continue
+    assert study.left() == unbroken.left()
+
+    told = [[event.message for event in its if isinstance(event, Warned)] for its in events]
+    assert told[0] == []
+    assert [len(messages) for messages in told[1:]] == [1, 1]
+    assert "round 2 was left 1 time by the death of the program" in told[1][0]
+    assert "it goes to workers" in told[2][0]
+    buckets = open_results(study.run_dir.root).buckets()
+    where = buckets.groupby("round")["place"].unique().map(list).to_dict()
+    assert where[2] == ["worker 0"]
+    assert {place for number, own in where.items() if number != 2 for place in own} == {"thread 0"}
+    again = buckets[buckets["round"] == 2]
+    assert set(again["attempt"]) == {1 + MOST}
+    assert set(again["outcome"]) == {"trained; after 2 deaths of the whole program"}
+    attempts = open_results(study.run_dir.root).trials()["attempts"]
+    assert set(attempts) == {1, 1 + MOST}
+
+
+def test_the_ledger_tells_of_the_deaths(unbroken: Study) -> None:
+    with closing(Ledger.open(unbroken.run_dir.ledger)) as ledger:
+        assert [session["deaths"] for session in ledger.sessions()] == [0]
