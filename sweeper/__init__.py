@@ -3,7 +3,7 @@
     study = sweeper.load_study("studies/digits.toml")
     sweeper.run(study)
     sweeper.open_results("runs/digits").best(5)
-    sweeper.load_model("best.safetensors").predict(rows)
+    sweeper.load("best/").predict(rows)
 
 What is slow to import comes with the first use of a name: `import sweeper` alone imports neither
 JAX nor Optuna nor pandas.
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from sweeper.config import StudyConfig
     from sweeper.models.marks import decay_mask
     from sweeper.results.read import open_results
-    from sweeper.saved_model import load_model
+    from sweeper.saved_model import load
 
-__all__ = ["decay_mask", "load_model", "load_study", "open_results", "run"]
+__all__ = ["decay_mask", "load", "load_study", "open_results", "run"]
 
 _HOMES = {
     "decay_mask": "sweeper.models.marks",
-    "load_model": "sweeper.saved_model",
+    "load": "sweeper.saved_model",
     "open_results": "sweeper.results.read",
     "run": "sweeper.api",
 }

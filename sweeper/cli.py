@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sweeper.commands import looking, machine, models, running, writing
+from sweeper.commands import listing, looking, machine, models, running, writing
 from sweeper.commands.printing import print_shown
 from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
@@ -26,10 +26,15 @@ COMMANDS = (
     writing.init,
     running.validate,
     running.plan,
+    running.stop,
     looking.status,
+    listing.trials,
+    listing.show,
+    listing.best,
     looking.verify,
     writing.trial,
     models.export,
+    models.predict,
     models.check_program,
     machine.calibrate,
 )

@@ -33,6 +33,21 @@ class RunDir:
         return self.root / "status.json"
 
     @property
+    def stop(self) -> Path:
+        """There where somebody has asked the study to stop; removed when it has."""
+        return self.root / "stop"
+
+    @property
+    def importance(self) -> Path:
+        """How much each parameter matters for each objective; replaced atomically."""
+        return self.root / "importance.parquet"
+
+    @property
+    def schema(self) -> Path:
+        """What the columns of the published tables mean, for people."""
+        return self.root / "SCHEMA.md"
+
+    @property
     def trials(self) -> Path:
         """One row a finished trial; replaced atomically."""
         return self.root / "trials.parquet"

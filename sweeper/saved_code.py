@@ -6,7 +6,7 @@ import atexit
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,7 @@ class Code:
         digests: dict[str, str] = {}
         for function in functions:
             digests |= source_digests(function, config.base_dir)
-        beside = [name for name in digests if (config.base_dir / name).is_file()]
-        texts = {name: (config.base_dir / name).read_text(encoding="utf-8") for name in beside}
-        return Code(tuple(functions), digests, texts)
+        return Code(tuple(functions), digests, texts_of(config, functions))
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> Code:
@@ -67,7 +65,7 @@ class Code:
         found += f"which is another one in {there[0]}" if there else "which is not beside it"
         mend = (
             "put the file there that it was trained with, or run the text that the model carries, "
-            "if you trust where it comes from: load_model(path, trust_code=True)"
+            "if you trust where it comes from: load(path, trust_code=True)"
         )
         raise SetupError(Problem(name, "", found, mend))
 
@@ -86,3 +84,10 @@ class Code:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8", newline="")
         return directory
+
+
+def texts_of(config: StudyConfig, functions: Iterable[str]) -> dict[str, str]:
+    """The files beside the study that these functions come from, by their paths from there."""
+    found = (name for one in functions for name in source_digests(one, config.base_dir))
+    beside = [name for name in dict.fromkeys(found) if (config.base_dir / name).is_file()]
+    return {name: (config.base_dir / name).read_text(encoding="utf-8") for name in beside}

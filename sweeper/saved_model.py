@@ -31,7 +31,7 @@ class OtherVersionsWarning(UserWarning):
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What `load_model` gives.
+    """What `load` gives.
 
     `model` maps one example, scaled and encoded as its study did, to logits or to scaled targets;
     one of several parts maps it to what each of them gives, by name.
@@ -117,12 +117,19 @@ class SavedModel:
 
         Of one target they are shaped (rows,), of several (rows, targets).
         """
-        outputs, data = self.outputs(rows), self.info["data"]
+        data = self.info["data"]
         if not data["class_names"]:
-            numbers = outputs * np.array(data["spec"]["y_scale"]) + np.array(data["spec"]["y_mean"])
+            numbers = self.outputs(rows) * np.array(data["spec"]["y_scale"]) + np.array(
+                data["spec"]["y_mean"]
+            )
             return numbers[:, 0] if numbers.shape[1] == 1 else numbers
-        chosen = outputs[:, 0] > 0 if data["one_logit"] else np.argmax(outputs, axis=1)
-        return np.array(data["transform"]["classes"])[chosen.astype(int)]
+        return np.array(data["transform"]["classes"])[self.classes_of(rows)]
+
+    def classes_of(self, rows: Any) -> NDArray[np.int64]:
+        """The class of each row, as its place in `class_names`."""
+        outputs, is_one = self.outputs(rows), self.info["data"]["one_logit"]
+        chosen = outputs[:, 0] > 0 if is_one else np.argmax(outputs, axis=1)
+        return chosen.astype(np.int64)
 
     def probabilities(self, rows: Any) -> NDArray[Any]:
         """The probability of each class, shaped (rows, classes).
@@ -170,14 +177,15 @@ def _of_each(model: Any, x: NDArray[Any]) -> Any:
     return jax.vmap(lambda x: evaluated(model, x))(x)
 
 
-def load_model(
+def load(
     path: Path | str, *, base_dir: Path | str | None = None, trust_code: bool = False
 ) -> SavedModel:
-    """The model that `sweeper export` wrote to `path`, every leaf of it checked.
+    """The model that `sweeper export` wrote to the directory `path`, every leaf of it checked.
 
-    A model of your own is built by its function, of a module in `base_dir`, or else beside the
-    file, in the current directory or where its study was. `trust_code` runs the text of the module
-    that the file carries where it is in none of them: only for files that you trust.
+    Its `model.safetensors` will do by itself. A model of your own is built by its function, of a
+    module in `base_dir`, or else beside that file, in the current directory or where its study
+    was. `trust_code` runs the text of the module that the file carries where it is in none of them:
+    only for files that you trust.
 
     Raises:
         SweeperError: it is damaged, or cannot be built here; the message tells the mend.
@@ -193,7 +201,7 @@ def load_model(
         told = f"{path}: every leaf fits, but it was written by {file.other_versions}"
         warnings.warn(told, OtherVersionsWarning, stacklevel=2)
     given = [] if base_dir is None else [Path(base_dir)]
-    places = [*given, Path(path).parent, Path.cwd(), Path(file.record["base_dir"])]
+    places = [*given, Path(file.name).parent, Path.cwd(), Path(file.record["base_dir"])]
     code = Code.from_dict(file.record["code"])
     settings = settings_of(file, code.found(str(path), places, trust_code))
     program = Programs(spec).exact(settings)

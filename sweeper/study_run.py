@@ -68,10 +68,13 @@ class StudyRun:
         Raises:
             SetupError: a file of the run cannot be written; what is committed stands.
         """
+        stop_file = self._run_dir.stop
+        stop_file.unlink(missing_ok=True)  # it was for whoever ran the study before
         try:
             self._sweep.tidy()
-            while not self._sweep.finished and not stop.is_set():
+            while not (self._sweep.finished or stop.is_set() or stop_file.exists()):
                 self._round()
+            stop_file.unlink(missing_ok=True)
             with self._standing.spending("publish"):
                 self._publisher.publish(self._published, final=True)
             status = self._write_status(self._end())

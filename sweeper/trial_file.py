@@ -41,12 +41,18 @@ def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
         StudyError: there is no such trial, or its model would not be found from there.
     """
     config, row = trial_of(run_dir, number)
-    file = config.source.path
-    if written_to.parent.resolve() != file.parent:
-        _refuse_lost_modules(config, file.parent, written_to)
+    base = config.source.path.parent
+    if written_to.parent.resolve() != base:
+        _refuse_lost_modules(config, base, written_to)
+    return trial_text(run_dir, config, row, written_to)
+
+
+def trial_text(run_dir: Path, config: StudyConfig, row: Mapping[str, Any], written_to: Path) -> str:
+    """The same of a trial that is known, where the modules of the study will be beside it."""
     tables = trial_tables(config, row)
     if "path" in tables["data"]:
-        tables["data"]["path"] = _found_from(tables["data"]["path"], file, written_to)
+        own = tables["data"]["path"]
+        tables["data"]["path"] = _found_from(own, config.source.path, written_to)
     saved = RunDir(run_dir).started_from
     start = f" --continue-from {saved}" if saved.exists() else ""
     return _heading(config, row, f"{written_to}{start}") + toml_text(tables)

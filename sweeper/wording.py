@@ -9,6 +9,7 @@ from sweeper.data.naming import counted
 from sweeper.results.status import Status
 
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+_BLOCKS = "▁▂▃▄▅▆▇█"
 _STATES = {"RUNNING": "running", "WAITING": "waiting", **FINISHED}
 
 
@@ -24,6 +25,18 @@ def number(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """A curve as a line of blocks, at most `width` of them; a gap where a value is missing."""
+    if len(values) > width:
+        values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    step = (high - low) / (len(_BLOCKS) - 1) or 1.0
+    return "".join(" " if one is None else _BLOCKS[round((one - low) / step)] for one in values)
 
 
 def settings(params: Mapping[str, object]) -> str:

@@ -15,6 +15,7 @@ from sweeper.config import StudyConfig
 from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.ledger import Ledger
+from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.progress import Event, RoundClosed, Warned
 from sweeper.results.digest import deterministic_digest
 from sweeper.rundir import RunDir
@@ -47,13 +48,13 @@ def configured(directory: Path, name: str, *overrides: str) -> StudyConfig:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a study has ended whose best model is in saved.safetensors."""
+    """Where a study has ended whose best model is in saved/."""
     directory = tmp_path_factory.mktemp("continued")
     first, _ = run(directory, "first", SAVING)
-    export(first.root, None, 0, directory / "saved.safetensors")
-    export(first.root, None, 0, directory / "copy.safetensors")
+    export(first.root, None, 0, directory / "saved")
+    export(first.root, None, 0, directory / "copy")
     trials = sweeper.open_results(first.root).best(2)["trial_number"]
-    export(first.root, int(trials[1]), 0, directory / "other.safetensors")
+    export(first.root, int(trials[1]), 0, directory / "other")
     return directory
 
 
@@ -61,7 +62,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def continued(directory: Path) -> RunDir:
     """A study of three trials that started from it."""
     more = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
-    run_dir, told = run(directory, "more", *more, start=directory / "saved.safetensors")
+    run_dir, told = run(directory, "more", *more, start=directory / "saved" / MODEL_FILE)
     assert told == []
     return run_dir
 
@@ -83,7 +84,7 @@ def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
 ) -> None:
     """Ended after its first round and gone on with, it comes to the rows of the unbroken one."""
     saved = tmp_path / "saved.safetensors"
-    saved.write_bytes((directory / "saved.safetensors").read_bytes())
+    saved.write_bytes((directory / "saved" / MODEL_FILE).read_bytes())
     settings = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
     config = configured(directory, f"{tmp_path.name}/cut", *settings)
     stop = threading.Event()
@@ -101,7 +102,7 @@ def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
     assert deterministic_digest(cut) == deterministic_digest(continued)
     with closing(Ledger.open(cut.ledger)) as ledger:
         records = [session["continued_from"] for session in ledger.sessions()]
-    digest = sweeper.load_model(directory / "saved.safetensors").digest
+    digest = sweeper.load(directory / "saved").digest
     assert [record["digest"] for record in records] == [digest, digest]
     assert records[0]["path"] == str(saved)
 
@@ -109,8 +110,8 @@ def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
     with pytest.raises(StudyError) as gone:
         api.run(config)
     assert f"its trials start from {saved}, and the copy of that is gone" in str(gone.value)
-    assert api.run(config, continue_from=directory / "copy.safetensors").state == "finished"
-    assert cut.started_from.read_bytes() == (directory / "copy.safetensors").read_bytes()
+    assert api.run(config, continue_from=directory / "copy" / MODEL_FILE).state == "finished"
+    assert cut.started_from.read_bytes() == (directory / "copy" / MODEL_FILE).read_bytes()
 
 
 def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) -> None:
@@ -121,7 +122,7 @@ def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) ->
         (configured(directory, "first", SAVING), "saved", "began with fresh weights; leave it out"),
     ):
         with pytest.raises(StudyError) as refusal:
-            api.run(config_, continue_from=directory / f"{start}.safetensors")
+            api.run(config_, continue_from=directory / start)
         assert message in str(refusal.value)
         assert "--continue-from: " in str(refusal.value)
 
@@ -153,7 +154,7 @@ def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) ->
 def test_a_study_whose_trials_cannot_start_from_it_is_refused(
     overrides: tuple[str, ...], messages: list[str], directory: Path
 ) -> None:
-    start = directory / "saved.safetensors"
+    start = directory / "saved" / MODEL_FILE
     with pytest.raises(StudyError) as refusal:
         run(directory, "refused", *overrides, start=start)
 
@@ -164,9 +165,9 @@ def test_a_study_whose_trials_cannot_start_from_it_is_refused(
     assert not (directory / "refused").exists()
 
 
-def test_the_command_takes_the_file(directory: Path, command: CommandLine) -> None:
+def test_the_command_takes_the_directory(directory: Path, command: CommandLine) -> None:
     command.write(FIRST)
-    wider = ("--set", "model.width=9", "--continue-from", str(directory / "saved.safetensors"))
+    wider = ("--set", "model.width=9", "--continue-from", str(directory / "saved"))
 
     refused = command("run", "study.toml", *wider)
 
@@ -176,7 +177,7 @@ def test_the_command_takes_the_file(directory: Path, command: CommandLine) -> No
 
 def test_what_is_no_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.safetensors"
-    content = (directory / "saved.safetensors").read_bytes()
+    content = (directory / "saved" / MODEL_FILE).read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     for path, message in (
         (damaged, "the leaf is damaged"),
@@ -193,7 +194,7 @@ def test_another_optimizer_starts_fresh_and_says_so(directory: Path) -> None:
     workers = ("execution.strategy=process", "execution.workers=1")
     best = sweeper.open_results(directory / "first").best(1).iloc[0]
 
-    run_dir, told = run(directory, "sgd", *sgd, *workers, start=directory / "saved.safetensors")
+    run_dir, told = run(directory, "sgd", *sgd, *workers, start=directory / "saved" / MODEL_FILE)
 
     row = sweeper.open_results(run_dir.root).trial(0)
     assert row is not None

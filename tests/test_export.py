@@ -1,4 +1,4 @@
-"""A trial's model is taken home as one file, and is there what it was to its study."""
+"""A trial's model is taken home as one directory, and is there what it was to its study."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from safetensors.numpy import load, save
 import sweeper
 from sweeper.errors import SetupError, StudyError, SweeperError
 from sweeper.export import export
+from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.saved_model import OtherVersionsWarning, SavedModel
 from tests.command_line import CommandLine
 from tests.processes import ROOT
+from tests.standalone import standalone
 
 NETS = """
 import equinox as eqx
@@ -94,7 +96,7 @@ ROWS = pd.DataFrame(
 ELSEWHERE = """
 import sys
 import numpy as np, pandas as pd, sweeper
-model = sweeper.load_model(sys.argv[1], trust_code=True)
+model = sweeper.load(sys.argv[1], trust_code=True)
 np.save(sys.argv[3], model.predict(pd.read_csv(sys.argv[2])))
 """
 
@@ -108,13 +110,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "study.toml").write_text(STUDY, encoding="utf-8")
     run_dir = directory / "run"
     sweeper.run(sweeper.load_study(directory / "study.toml", [f"results.dir={run_dir}"]))
-    export(run_dir, None, 0, directory / "best.safetensors")
+    export(run_dir, None, 0, directory / "best")
     return directory
 
 
 @pytest.fixture
 def loaded(study: Path) -> SavedModel:
-    return sweeper.load_model(study / "best.safetensors")
+    return sweeper.load(study / "best" / MODEL_FILE)
 
 
 def test_predictions_are_those_of_the_weights_that_were_kept(
@@ -147,8 +149,7 @@ def test_a_fresh_interpreter_elsewhere_predicts_the_same(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
     """From the file alone: the module of the user's is in it, and is run because it is trusted."""
-    shutil.copy(study / "best.safetensors", tmp_path)
-    record = tmp_path / "best.safetensors"
+    record = Path(shutil.copy(study / "best" / MODEL_FILE, tmp_path))
     moved = study.with_name("moved")
     study.rename(moved)  # neither study nor module is where it was
     try:
@@ -161,7 +162,7 @@ def test_a_fresh_interpreter_elsewhere_predicts_the_same(
             text=True,
         )
         with pytest.raises(SetupError) as untrusted:
-            sweeper.load_model(record)
+            sweeper.load(record)
     finally:
         moved.rename(study)
 
@@ -174,9 +175,20 @@ def test_a_fresh_interpreter_elsewhere_predicts_the_same(
     study.rename(moved)
     try:
         with pytest.raises(SetupError, match="which is another one in"):
-            sweeper.load_model(record)
+            sweeper.load(record)
     finally:
         moved.rename(study)
+
+
+def test_equinox_alone_predicts_the_same_by_the_module_that_is_copied(
+    study: Path, loaded: SavedModel, tmp_path: Path
+) -> None:
+    given = {"water": ROWS["water"].to_numpy(), "soil": ROWS["soil"].to_numpy(object)}
+    found = standalone(study / "best", tmp_path, {"predict": "load.predict(given)"}, **given)
+
+    np.testing.assert_allclose(found["predict"], loaded.predict(ROWS), rtol=1e-5)
+    assert (study / "best" / "nets.py").read_text(encoding="utf-8") == NETS
+    assert "copied here: `nets.py`." in (study / "best" / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel) -> None:
@@ -195,15 +207,17 @@ def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel
 
 
 def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
-    done = command("export", str(study / "run"), "--member", "1", "-o", "out/mine.safetensors")
+    done = command("export", str(study / "run"), "--member", "1", "--to", "out/mine")
 
     assert (done.returncode, done.stderr) == (0, "")
+    best = sweeper.open_results(study / "run").best(1)["trial_number"][0]
     assert done.stdout == (
-        "written to out/mine.safetensors; "
-        '`sweeper.load_model("out/mine.safetensors")` loads it in Python\n'
+        f"written to out/mine; trial {best}; README.md tells what it is, "
+        "`python -m sweeper predict out/mine new.csv` predicts rows, "
+        '`sweeper.load("out/mine")` loads it in Python\n'
     )
-    path = command.directory / "out" / "mine.safetensors"
-    assert sweeper.load_model(path, base_dir=study).info["replicate"] == 1
+    path = command.directory / "out" / "mine"
+    assert sweeper.load(path, base_dir=study).info["replicate"] == 1
     again = command("export", str(study / "study.toml"))
     assert again.returncode == 2
     assert "a file, and no run directory" in again.stderr
@@ -213,25 +227,30 @@ def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path
     trials = sweeper.open_results(study / "run").trials().set_index("trial_number")
     kept = [int(number) for number in trials.index[trials["model_path"].notna()]]
     other = next(number for number in trials.index if number not in kept)
-    first, second = tmp_path / "0.safetensors", tmp_path / "1.safetensors"
+    first, second = tmp_path / "0", tmp_path / "1"
 
     assert export(study / "run", kept[0], 0, first) == kept[0]
     export(study / "run", kept[0], 1, second)
 
-    one, two = (sweeper.load_model(path, base_dir=study) for path in (first, second))
+    one, two = (sweeper.load(path, base_dir=study) for path in (first, second))
     assert (one.info["replicate"], two.info["replicate"]) == (0, 1)
     assert not np.allclose(one.predict(ROWS), two.predict(ROWS))
     for number, member, path, message in (
         (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; name one of"),
         (kept[0], 2, tmp_path / "x", "has 2 members, and no member 2; write 0 to 1"),
-        (kept[0], 0, first, "there is such a file already; name another with -o, or remove it"),
+        (
+            kept[0],
+            0,
+            first,
+            "there is such a directory already; name another with --to, or remove it",
+        ),
         (99, 0, tmp_path / "x", "no trial 99 has ended; name one that is there: 0 to 3"),
     ):
         with pytest.raises(StudyError) as refusal:
             export(study / "run", number, member, path)
         assert message in str(refusal.value)
     with pytest.raises(SetupError, match="the weights of a run directory alone"):
-        sweeper.load_model(study / "run" / "models" / f"trial-{kept[0]:06d}.safetensors")
+        sweeper.load(study / "run" / "models" / f"trial-{kept[0]:06d}.safetensors")
 
 
 def changed(content: bytes, **metadata: str) -> bytes:
@@ -241,7 +260,7 @@ def changed(content: bytes, **metadata: str) -> bytes:
 
 
 def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: Path) -> None:
-    content = (study / "best.safetensors").read_bytes()
+    content = (study / "best" / MODEL_FILE).read_bytes()
     path = tmp_path / "best.safetensors"
     tensors = load(content)
     head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
@@ -265,11 +284,11 @@ def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: 
     for message, damaged in cases.items():
         path.write_bytes(damaged)
         with pytest.raises(SetupError) as refusal:
-            sweeper.load_model(path)
+            sweeper.load(path)
         assert message in str(refusal.value)
     path.unlink()
     with pytest.raises(SweeperError, match="No such file"):
-        sweeper.load_model(path)
+        sweeper.load(path)
 
 
 def test_other_versions_are_told_and_another_precision_is_refused(
@@ -277,24 +296,24 @@ def test_other_versions_are_told_and_another_precision_is_refused(
 ) -> None:
     from sweeper.programs.saved_file import content_of, read_saved
 
-    file, path = read_saved(study / "best.safetensors"), tmp_path / "best.safetensors"
+    file, path = read_saved(study / "best" / MODEL_FILE), tmp_path / "best.safetensors"
     versions = {**file.record["versions"], "optax": "0.0.1"}
     path.write_bytes(content_of(file.tensors, file.record, versions))
     with pytest.warns(OtherVersionsWarning, match=r"was written by optax 0\.0\.1, and here is"):
-        sweeper.load_model(path, base_dir=study)
+        sweeper.load(path, base_dir=study)
 
     settings = json.loads(json.dumps(file.record["settings"]))
     settings["optimizer"]["name"] = "sgd"
     del settings["optimizer"]["b1"], settings["optimizer"]["b2"], settings["optimizer"]["eps"]
     path.write_bytes(content_of(file.tensors, {**file.record, "settings": settings}))
     with pytest.raises(SetupError, match="there is no leaf optimizer/0/trace/gate/weight"):
-        sweeper.load_model(path, base_dir=study)
+        sweeper.load(path, base_dir=study)
 
     spec = {**file.record["data"]["spec"], "dtype": "float64"}
     data = {**file.record["data"], "spec": spec}
     path.write_bytes(content_of(file.tensors, {**file.record, "data": data}))
     with pytest.raises(SetupError, match="its numbers are float64, JAX's float32; write jax"):
-        sweeper.load_model(path, base_dir=study)
+        sweeper.load(path, base_dir=study)
 
 
 def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
@@ -314,6 +333,6 @@ def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
     config = sweeper.load_study(tmp_path / "study.toml", [f"results.dir={tmp_path / 'run'}"])
 
     with pytest.raises(SetupError, match="there is no leaf model/more; use the versions and the"):
-        sweeper.run(config, continue_from=study / "best.safetensors")
+        sweeper.run(config, continue_from=study / "best" / MODEL_FILE)
 
     assert not (tmp_path / "run").exists()

@@ -1,7 +1,8 @@
-"""Models of several parts are taken home as one file, and trials start from them."""
+"""Models of several parts are taken home as one directory, and trials start from them."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,11 +20,13 @@ from sweeper.data.preparation import prepare
 from sweeper.errors import StudyError
 from sweeper.export import export
 from sweeper.programs.generated import directions
+from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.randomness import words
 from sweeper.saved_model import SavedModel
 from tests.in_process import study_in, trained
 from tests.processes import ROOT
 from tests.small_studies import COUPLED, PARTS, bent, write_mixture
+from tests.standalone import standalone
 
 SAVING = ("study.n_trials=3", "train.epochs=3", "results.save_optimizer=true")
 NETS = """
@@ -50,7 +53,7 @@ WIDTH = {"alternating": 10, "coupled": 2}
 ELSEWHERE = """
 import sys
 import jax, numpy as np, sweeper
-saved = sweeper.load_model(sys.argv[1], trust_code=True)
+saved = sweeper.load(sys.argv[1], trust_code=True)
 outputs = jax.vmap(saved.model)(np.load(sys.argv[2]))
 makes = "generator" in saved.model.parts
 made = saved.generate(5) if makes else saved.predict(np.load(sys.argv[2]))
@@ -65,13 +68,13 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     write_mixture(directory)
     (directory / "heads.py").write_text(NETS, encoding="utf-8")
     results = trained(study_in(directory, STUDIES[request.param]))
-    export(results.run_dir.root, None, 0, directory / "best.safetensors")
+    export(results.run_dir.root, None, 0, directory / "best")
     return directory
 
 
 @pytest.fixture
 def saved(study: Path) -> SavedModel:
-    return sweeper.load_model(study / "best.safetensors")
+    return sweeper.load(study / "best")
 
 
 def width_of(saved: SavedModel) -> int:
@@ -87,7 +90,7 @@ def test_a_fresh_interpreter_elsewhere_has_the_same_outputs(
     moved = study.with_name(f"{study.name} moved")
     study.rename(moved)  # neither study nor module is where it was
     try:
-        record = str(moved / "best.safetensors")
+        record = shutil.copy(moved / "best" / MODEL_FILE, tmp_path)
         (moved / "heads.py").rename(moved / "gone.py")
         done = subprocess.run(
             [sys.executable, "-c", ELSEWHERE, record, "x.npy", "found.npz"],
@@ -107,6 +110,17 @@ def test_a_fresh_interpreter_elsewhere_has_the_same_outputs(
         assert {*found} == {*expected}
         for name, outputs in expected.items():
             np.testing.assert_array_equal(found[name], outputs)
+
+
+def test_equinox_alone_gives_the_same(study: Path, saved: SavedModel, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(5, width_of(saved)))
+    makes = "generator" in saved.model.parts
+    calls = {"found": "load.generate(5, seed=3)" if makes else "load.predict(given['x'])"}
+
+    found = standalone(study / "best", tmp_path, calls, x=x)["found"]
+
+    expected = saved.generate(5, seed=3) if makes else saved.predict(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("study", ["alternating"], indirect=True)
@@ -162,7 +176,7 @@ def test_each_part_has_its_own_optimizer_and_state(saved: SavedModel) -> None:
 
 
 def test_trials_start_from_it_where_the_parts_are_the_same(study: Path) -> None:
-    start, told = study / "best.safetensors", list[Any]()
+    start, told = study / "best" / MODEL_FILE, list[Any]()
     first = sweeper.open_results(study / "run")
     metric = str(first.study["settings"]["study"]["metric"])
 
@@ -180,7 +194,7 @@ def test_trials_start_from_it_where_the_parts_are_the_same(study: Path) -> None:
     assert np.ptp(values(study / "more")) < np.ptp(values(study / "run"))
 
     part = "critic" if metric.endswith("wasserstein") else "b"
-    saved_width = sweeper.load_model(start).settings.model.parts[part].width
+    saved_width = sweeper.load(start).settings.model.parts[part].width
     wider = f"model.{part}.width={saved_width + 1}"
     for setting, expected in (
         (

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweeper.errors import Problem, StudyError
+from sweeper.results.status import newest_run
+from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig
@@ -19,6 +21,47 @@ Overrides = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Another value for one setting; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
+
+MaybeDirectory = Annotated[
+    str | None,
+    typer.Argument(metavar="[DIR]", help="A run directory; the newest under runs/ if left out."),
+]
+MaybeTrial = Annotated[
+    str | None, typer.Argument(metavar="[TRIAL]", help="The trial's number; the best if left out.")
+]
+ModelDirectory = Annotated[
+    Path, typer.Option("--to", metavar="DIR", help="The directory to write; none may be there yet.")
+]
+BEST = "best"
+
+
+def run_asked(directory: str | Path | None) -> RunDir:
+    """The run directory that a command names; the newest under runs/ where it names none.
+
+    Raises:
+        StudyError: it is a file, or there is none.
+    """
+    path = newest_run(Path("runs")) if directory is None else Path(directory)
+    refuse_a_file(path)
+    return RunDir(path)
+
+
+def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int | None]:
+    """The run directory and the trial that a command names; the best trial is None.
+
+    Where it names one thing that is a number, or `best`, that is the trial.
+
+    Raises:
+        StudyError: there is no run directory, or the trial is no number.
+    """
+    if trial is None and directory is not None and (directory == BEST or directory.isdecimal()):
+        directory, trial = None, directory
+    if trial is not None and trial != BEST and not trial.isdecimal():
+        mend = f"write one, or {BEST}"
+        raise StudyError(Problem("", "TRIAL", f"'{trial}' is no number of a trial", mend))
+    number = None if trial in (None, BEST) else int(str(trial))
+    return run_asked(directory), number
 
 
 def loaded(study: Path, overrides: list[str] | None) -> StudyConfig:

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sweeper import answers
-from sweeper.commands.arguments import AsJson, RunDirectory, refuse_a_file
+from sweeper.commands.arguments import (
+    AsJson,
+    MaybeDirectory,
+    RunDirectory,
+    refuse_a_file,
+    run_asked,
+)
 from sweeper.commands.printing import print_json, print_shown, status_record
-from sweeper.results.status import newest_run, read_status
+from sweeper.console import console_on
+from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
+
+WATCHED_EVERY_S = 1.0
 
 
 def status(
-    directory: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[DIR]", help="A run directory; the newest under runs/ if left out."
-        ),
-    ] = None,
+    directory: MaybeDirectory = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it anew every second until the study ends.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show how a study stands, while it runs or afterwards."""
-    run_dir = RunDir(directory or newest_run(Path("runs")))
-    refuse_a_file(run_dir.root)
+    run_dir = run_asked(directory)
     standing = read_status(run_dir)
-    if as_json:
+    if watch and not as_json:
+        _watch(run_dir, standing)
+    elif as_json:
         print_json(status_record(run_dir, standing))
     else:
         print_shown(answers.standing(run_dir, standing))
+
+
+def _watch(run_dir: RunDir, standing: Status) -> None:
+    """Show how a study stands in one place, until it runs no more."""
+    from rich.live import Live
+
+    shown = answers.standing(run_dir, standing)
+    with Live(shown, console=console_on(sys.stdout), auto_refresh=False) as live:
+        while standing.state == "running":
+            time.sleep(WATCHED_EVERY_S)
+            standing = read_status(run_dir)
+            live.update(answers.standing(run_dir, standing), refresh=True)
 
 
 def verify(

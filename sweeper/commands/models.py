@@ -1,4 +1,4 @@
-"""Commands about models and programs: export, check-program."""
+"""Commands about models and programs: export, predict, check-program."""
 
 from __future__ import annotations
 
@@ -9,31 +9,61 @@ from typing import Annotated
 
 import typer
 
-from sweeper.commands.arguments import AsJson, Overrides, RunDirectory, loaded, refuse_a_file
-from sweeper.commands.printing import print_json, print_shown, print_written
+from sweeper.commands.arguments import (
+    AsJson,
+    MaybeDirectory,
+    MaybeTrial,
+    ModelDirectory,
+    Overrides,
+    loaded,
+    trial_asked,
+)
+from sweeper.commands.printing import print_exported, print_json, print_shown, print_written
 from sweeper.console import console_on
 from sweeper.errors import StudyError
 
 
 def export(
-    directory: RunDirectory,
-    number: Annotated[
-        int | None, typer.Option("--trial", metavar="NUMBER", help="Which one; else the best.")
-    ] = None,
+    directory: MaybeDirectory = None,
+    trial: MaybeTrial = None,
     member: Annotated[
         int,
         typer.Option("--member", metavar="NUMBER", help="Of its replicates and folds, from 0 on."),
     ] = 0,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the model.")
-    ] = Path("model.safetensors"),
+    output: ModelDirectory = Path("best"),
 ) -> None:
-    """Write the model of a trial, with all that it takes to use it elsewhere, as one file."""
-    refuse_a_file(directory)
+    """Write the model of a trial, with all that it takes to use it elsewhere, to a directory."""
+    run_dir, number = trial_asked(directory, trial)
     from sweeper.export import export as write
 
-    write(directory, number, member, output)
-    print_written(output, f'`sweeper.load_model("{output}")` loads it in Python')
+    number = write(run_dir.root, number, member, output)
+    print_exported(number, output)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What `export` has written.")],
+    rows: Annotated[
+        Path, typer.Argument(metavar="ROWS", help="A table: .csv, .parquet, .npz or .npy.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A CSV file; else standard output."),
+    ] = None,
+) -> None:
+    """Predict the rows of a table, as CSV: one line a row, in its order.
+
+    Of classes each has its probability beside it; numbers are in the units of the data.
+    """
+    from sweeper.authoring import write_new
+    from sweeper.predicting import predicted
+
+    warn = console_on(sys.stderr)
+    text = predicted(model, rows, lambda told: warn.print(told, soft_wrap=True))
+    if output is None:
+        print(text, end="")
+    else:
+        write_new(output, text)
+        print_written(output, f"{text.count(chr(10)) - 1} rows")
 
 
 def check_program(

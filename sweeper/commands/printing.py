@@ -30,6 +30,15 @@ def print_written(output: Path, use: str) -> None:
     console_on(sys.stdout).print(f"written to {output}; {use}", soft_wrap=True)
 
 
+def print_exported(number: int, output: Path) -> None:
+    """Say what the directory `output` is good for, now that a model is in it."""
+    print_written(
+        output,
+        f"trial {number}; README.md tells what it is, `python -m sweeper predict {output} new.csv` "
+        f'predicts rows, `sweeper.load("{output}")` loads it in Python',
+    )
+
+
 def status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:
     """What `--json` answers where a command tells how a study stands."""
     return {"run_dir": str(run_dir.root), **asdict(status)}

@@ -1,4 +1,4 @@
-"""Commands that take a study file: run, validate, plan."""
+"""Commands that run a study, or would: run, stop, validate, plan."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from typing import Annotated
 import typer
 
 from sweeper import answers, plan_answers, wording
-from sweeper.commands.arguments import AsJson, Overrides, StudyFile, loaded
+from sweeper.commands.arguments import (
+    AsJson,
+    MaybeDirectory,
+    Overrides,
+    StudyFile,
+    loaded,
+    run_asked,
+)
 from sweeper.commands.printing import print_json, print_shown, status_record
 from sweeper.console import console_on
 from sweeper.deaths import note_left
+from sweeper.errors import Problem, StudyError
 from sweeper.interrupts import INTERRUPTED, interruptible
 from sweeper.live import QuietView, View, view_for
-from sweeper.results.status import Status, ended_by
+from sweeper.results.status import Status, ended_by, read_status
 from sweeper.rundir import RunDir
 
 BEST_SHOWN = 10
@@ -66,6 +74,21 @@ def run(
     elif not quiet:
         _print_results(run_dir, status)
     raise typer.Exit(exit_code(status))
+
+
+def stop(directory: MaybeDirectory = None) -> None:
+    """End a running study at its next commit, as Ctrl-C does, from anywhere that sees its files.
+
+    The command that began it goes on with it.
+    """
+    run_dir = run_asked(directory)
+    standing = read_status(run_dir)
+    if standing.state != "running":
+        found = f"the study is not running: it is {standing.state}"
+        raise StudyError(Problem(str(run_dir.root), "", found, ""))
+    run_dir.stop.touch()
+    told = f"asked pid {standing.pid} on {standing.host} to stop: it waits for the buckets in "
+    print_shown(f"{told}training, commits their round and leaves")
 
 
 def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:

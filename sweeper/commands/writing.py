@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sweeper.commands.arguments import RunDirectory, refuse_a_file
+from sweeper.commands.arguments import MaybeDirectory, MaybeTrial, trial_asked
 from sweeper.commands.printing import print_written
-from sweeper.errors import Problem, StudyError
 
 
 def init(
@@ -34,17 +33,15 @@ def init(
 
 
 def trial(
-    directory: RunDirectory,
-    number: Annotated[str, typer.Argument(metavar="NUMBER", help="The trial's number, or best.")],
+    directory: MaybeDirectory = None,
+    number: MaybeTrial = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the study file.")
     ] = Path("trial.toml"),
 ) -> None:
     """Write a study file that runs one trial of a study again, bit for bit."""
-    refuse_a_file(directory)
-    if number != "best" and not number.isdecimal():
-        raise StudyError(Problem("", "NUMBER", f"'{number}' is no number", "write one, or best"))
+    run_dir, chosen = trial_asked(directory, number)
     from sweeper.authoring import begin_again
 
-    begin_again(directory, None if number == "best" else int(number), output)
+    begin_again(run_dir.root, chosen, output)
     print_written(output, f"`python -m sweeper run {output}` runs it")

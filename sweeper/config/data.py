@@ -40,6 +40,16 @@ class SplitTable(Table):
     as_feature: bool = Field(
         default=False, description="whether the column of group or time is learnt from, too"
     )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = Field(
+        default=None,
+        description="of the split and of folds, where study.seed is not to draw them",
+        examples=[0],
+    )
+    train_on: Literal["train", "train+val", "all"] = Field(
+        default="train",
+        description="the parts that are trained on; those of the others measure nothing then",
+        examples=["train+val"],
+    )
 
 
 def _nothing_to_train_on(split: SplitTable) -> Iterable[Fault]:

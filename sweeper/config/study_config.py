@@ -196,6 +196,12 @@ class StudyConfig(Table):
         return tuple(Member(replicate, fold) for replicate, fold in product(*parts))
 
     @property
+    def split_seed(self) -> int:
+        """The seed that the parts of the data are drawn with."""
+        own = self.data.split.seed
+        return self.study.seed if own is None else own
+
+    @property
     def max_epochs(self) -> int:
         """The most epochs that any trial trains."""
         if self.trial is not None:

@@ -41,13 +41,15 @@ def blank(config: StudyConfig) -> Dataset | None:
     sizes = part_sizes(config, n_rows)
     if sizes.train < 1:
         return None
+    also = {"train": 0, "train+val": sizes.val, "all": sizes.val + sizes.test}
+    n_train = sizes.train + also[data.split.train_on]
 
     def rows(count: int) -> tuple[NDArray[Any], NDArray[Any]]:
         x = np.zeros((count, n_features), config.execution.precision)
         return x, np.zeros(count, np.int32)
 
     return Dataset(
-        *rows(sizes.train),
+        *rows(n_train),
         *rows(sizes.val),
         *rows(sizes.test),
         feature_names=tuple(f"feature {index}" for index in range(n_features)),

@@ -24,7 +24,7 @@ def with_folds(
 ) -> Dataset:
     """`data` with its training part in folds, where the study asks for them.
 
-    The folds are scikit-learn's, with the study's seed as `random_state`; rows of one of the
+    The folds are scikit-learn's, with the seed of the split as `random_state`; rows of one of the
     `groups` are in one fold. Features of which `scaled` is true are scaled by the training rows of
     each fold; what else is fitted to data (categories, what fills gaps, targets) is fitted to all
     rows that are not for testing.
@@ -43,14 +43,14 @@ def with_folds(
 
 def grouped_folds(config: StudyConfig, groups: NDArray[Any], count: int) -> NDArray[np.int32]:
     """The fold that validates each row, one for all rows of a group."""
-    folds = GroupKFold(count, shuffle=True, random_state=config.study.seed)
+    folds = GroupKFold(count, shuffle=True, random_state=config.split_seed)
     return _numbered(folds.split(groups, groups=groups), len(groups))
 
 
 def _fold_of(config: StudyConfig, data: Dataset, count: int) -> NDArray[np.int32]:
     """The fold that validates each row of the training part."""
     ways: Any = StratifiedKFold if config.data.split.stratify else KFold
-    folds = ways(count, shuffle=True, random_state=config.study.seed)
+    folds = ways(count, shuffle=True, random_state=config.split_seed)
     return _numbered(folds.split(data.x_train, data.y_train), len(data.x_train))
 
 

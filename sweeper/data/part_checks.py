@@ -49,6 +49,9 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
 def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     """What keeps the column of group or time from parting the rows."""
     ways = config.data.split
+    if ways.train_on != "train" and config.study.folds is not None:
+        found = f"{ways.train_on}, where each fold is kept from a training"
+        yield config.problem("data.split.train_on", found, "remove it, or study.folds")
     for way, name in (("group", ways.group), ("time", ways.time)):
         if name is None:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The rows of each part; every row is in exactly one."""
+    """The rows of each part; every row is in one, and in the training part it may be again."""
 
     train: Rows
     val: Rows
@@ -30,14 +30,23 @@ class Parts:
 
 
 def split(config: StudyConfig, raw: RawData) -> Parts:
-    """The parts of the rows, drawn with the study's seed, or cut from them in the order of time.
+    """The parts of the rows, drawn with a seed, or cut from them in the order of time.
 
     Draws are scikit-learn's: first the test part, then the validation part from the rest. The seed
-    is its `random_state` as it stands, so that anybody can draw them again.
+    is its `random_state` as it stands, so that anybody can draw them again. Where a model is
+    trained on more than its part, the training part has rows of the others too, at its end.
 
     Raises:
         DataError: a class cannot be kept in proportion.
     """
+    parts = _parts(config, raw)
+    also = {"train": (), "train+val": (parts.val,), "all": (parts.val, parts.test)}
+    train = np.concatenate([parts.train, *also[config.data.split.train_on]])
+    return replace(parts, train=train)
+
+
+def _parts(config: StudyConfig, raw: RawData) -> Parts:
+    """The parts, none of which has a row of another."""
     ways = config.data.split
     if ways.time is not None:
         return _by_time(config, times(raw.frame[ways.time]))
@@ -94,7 +103,7 @@ def _draw(
     """The other rows, and `size` of them."""
     classes = None if target is None else target[rows]
     rest, drawn = train_test_split(
-        rows, test_size=size, random_state=config.study.seed, stratify=classes
+        rows, test_size=size, random_state=config.split_seed, stratify=classes
     )
     return np.asarray(rest), np.asarray(drawn)
 
@@ -103,6 +112,6 @@ def _draw_groups(
     config: StudyConfig, groups: NDArray[Any], rows: Rows, size: int
 ) -> tuple[Rows, Rows]:
     """The rows of the other groups, and those of `size` groups."""
-    shuffled = GroupShuffleSplit(1, test_size=size, random_state=config.study.seed)
+    shuffled = GroupShuffleSplit(1, test_size=size, random_state=config.split_seed)
     rest, drawn = next(shuffled.split(rows, groups=groups[rows]))
     return rows[rest], rows[drawn]

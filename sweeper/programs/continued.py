@@ -6,7 +6,6 @@ schedule of the learning rate begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -77,9 +76,7 @@ def alone(file: SavedFile) -> SetupError:
 
 def spec_of(file: SavedFile) -> DataSpec:
     """What a program needs to know of the data that a saved model was trained on."""
-    spec: Mapping[str, Any] = file.record["data"]["spec"]
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()}
-    return DataSpec(**values)
+    return DataSpec.from_dict(file.record["data"]["spec"])
 
 
 def optimizers_of(settings: Settings) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
@@ -30,6 +32,11 @@ class DataSpec:
     x_mean: tuple[float, ...] = ()
     x_scale: tuple[float, ...] = ()
     mode_means: tuple[tuple[float, ...], ...] = ()
+
+    @staticmethod
+    def from_dict(body: Mapping[str, Any]) -> DataSpec:
+        """What was written as JSON."""
+        return DataSpec(**{k: tuple(v) if isinstance(v, list) else v for k, v in body.items()})
 
 
 def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:

@@ -31,6 +31,8 @@ from sweeper.programs.tensors import (
 _Tree = TypeVar("_Tree", bound=PyTree)
 
 FORMAT = 1
+# in the directory that `export` writes
+MODEL_FILE = "model.safetensors"
 _HEADER, _DIGEST = "sweeper", "digest"
 _WRITE_AGAIN = "write it again with `python -m sweeper export`, or take another copy"
 
@@ -84,20 +86,21 @@ def content_of(
 
 
 def read_saved(path: Path) -> SavedFile:
-    """The file at `path`, every leaf of it checked.
+    """The file at `path`, or that of the directory which `export` wrote, every leaf checked.
 
     Raises:
         SetupError: it cannot be read, is none of these, or is damaged; it says where.
     """
+    path = path / MODEL_FILE if path.is_dir() else path
     try:
         tensors, metadata = unpacked(path.read_bytes())
     except (OSError, CheckpointError) as error:
         told = error.strerror if isinstance(error, OSError) else f"no saved model: {error}"
-        mend = "name a file that `python -m sweeper export` wrote"
+        mend = "name a directory that `python -m sweeper export` wrote"
         raise SetupError(Problem(str(path), "", str(told), mend)) from error
     text = metadata.get(_HEADER)
     if text is None:
-        mend = "name a file that `python -m sweeper export` wrote"
+        mend = "name a directory that `python -m sweeper export` wrote"
         raise SetupError(Problem(str(path), "", "no saved model of sweeper", mend))
     digest = _digest(text.encode())
     if digest != metadata.get(_DIGEST):

@@ -13,6 +13,7 @@ from enum import Flag, auto
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
+METADATA_KEY = b"sweeper"
 
 INT32 = pa.int32()
 INT64 = pa.int64()

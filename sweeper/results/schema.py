@@ -22,6 +22,7 @@ from sweeper.results.columns import (
     DOUBLE,
     FEASIBLE,
     INT64,
+    METADATA_KEY,
     METRICS,
     OUTCOME,
     PADDED_PARTS,
@@ -31,8 +32,6 @@ from sweeper.results.columns import (
     Column,
     D,
 )
-
-METADATA_KEY = b"sweeper"
 
 _PACKAGES = (
     "sweeper",

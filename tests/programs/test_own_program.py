@@ -257,17 +257,17 @@ def test_a_study_is_run_exported_and_gone_on_with(tmp_path: Path) -> None:
     assert row["state"] == "COMPLETE"
     assert row["strategy"] == "exact"
     assert {"final_val_largest", "test_largest"} <= {*row.index}
-    saved = tmp_path / "saved.safetensors"
+    saved = tmp_path / "saved"
     export(first.run_dir, None, 0, saved)
-    loaded = sweeper.load_model(saved)
+    loaded = sweeper.load(saved)
     assert int(loaded.opt_state[1].steps) == 2 * (308 // 64)
     assert loaded.predict(np.zeros((3, 10))).shape == (3,)
     again = study_in(
         tmp_path, STUDY, *short, *fixed, "train.epochs=1", f"results.dir={tmp_path / 'again'}"
     )
     sweeper.run(again, continue_from=saved)
-    export(again.run_dir, None, 0, tmp_path / "again.safetensors")
-    loaded = sweeper.load_model(tmp_path / "again.safetensors")
+    export(again.run_dir, None, 0, tmp_path / "exported")
+    loaded = sweeper.load(tmp_path / "exported")
     assert int(loaded.opt_state[1].steps) == 3 * (308 // 64)
 
 

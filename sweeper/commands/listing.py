@@ -1,0 +1,127 @@
+"""Commands that list trials: trials, show, best."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from sweeper import answers, trial_answers
+from sweeper.commands.arguments import (
+    AsJson,
+    MaybeDirectory,
+    MaybeTrial,
+    run_asked,
+    trial_asked,
+)
+from sweeper.commands.printing import print_json, print_shown
+from sweeper.errors import Problem, StudyError
+from sweeper.rundir import RunDir
+
+_SHOWN = 100
+
+
+def trials(
+    directory: MaybeDirectory = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help="Such as 'value > 0.97 and ...'."),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort", metavar="COLUMN", help="Objectives best first, others rising; -COLUMN turns."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,...", help="Which, in this order.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--head", metavar="N", min=0, help="The first N of them alone.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Answer in CSV, with all columns.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the trials that have ended; live, too.
+
+    A condition compares columns and constants, as Python does: ==, !=, <, <=, >, >=, in (...),
+    is None, is not None, and, or, not, in parentheses.
+    """
+    from sweeper.results.listing import listed
+
+    found = listed(run_asked(directory))
+    found = found if where is None else found.where(where)
+    found = found if sort is None else found.sorted_by(sort)
+    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    if as_csv or as_json:
+        _print_all(found.rows(wanted, count), wanted or found.names, as_csv)
+        return
+    shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
+    if shown:
+        print_shown(trial_answers.listed(shown))
+    left = len(found) - len(shown)
+    if count is None and left:
+        print_shown(f"and {left} more: --head {len(found)} shows all, --csv and --json do")
+    elif not shown:
+        print_shown("no trial has ended" if where is None else "no trial is so")
+
+
+def _print_all(rows: list[dict[str, Any]], names: list[str], as_csv: bool) -> None:
+    if not as_csv:
+        print(json.dumps(rows, indent=1, default=str))
+        return
+    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def show(
+    directory: MaybeDirectory = None, trial: MaybeTrial = None, as_json: AsJson = False
+) -> None:
+    """Show one trial: what it drew, how it trained, where, and what went wrong."""
+    run_dir, number = trial_asked(directory, trial)
+    from sweeper.results.listing import buckets_of, curves, listed
+
+    known = listed(run_dir)
+    row = known.row(_best(run_dir, known.best(1)) if number is None else number)
+    if row is None:
+        numbers = known.rows(["trial_number"])
+        there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
+        mend = f"name one that is there: {there or 'none yet'}"
+        raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", mend))
+    drawn, buckets = curves(run_dir, row["trial_number"]), buckets_of(run_dir, row["trial_number"])
+    if as_json:
+        print_json({**row, "curves": drawn, "buckets": buckets})
+    else:
+        print_shown(*trial_answers.trial(row, known.metrics, drawn, buckets))
+
+
+def best(
+    directory: MaybeDirectory = None,
+    count: Annotated[
+        int, typer.Option("--top", metavar="N", min=1, help="So many; a Pareto front is whole.")
+    ] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show the best trial, or the Pareto front, where its model is, and what to do with it."""
+    run_dir = run_asked(directory)
+    from sweeper.results.listing import listed
+
+    known = listed(run_dir)
+    numbers = known.best(count if len(known.metrics) == 1 else max(count, len(known.front())))
+    rows = known.of([_best(run_dir, numbers), *numbers[1:]])
+    if as_json:
+        print_json({"run_dir": str(run_dir.root), "best": rows})
+        return
+    print_shown(answers.best_trials(known.metrics, rows), "")
+    print_shown(trial_answers.with_the_best(run_dir, rows[0]))
+
+
+def _best(run_dir: RunDir, numbers: list[int]) -> int:
+    if not numbers:
+        found, mend = "no trial is complete, so none is the best", "wait for one"
+        raise StudyError(Problem(str(run_dir.root), "", found, mend))
+    return numbers[0]

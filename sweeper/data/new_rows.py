@@ -1,0 +1,125 @@
+"""Rows of a table that a model is to predict, read as its study read its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeper.data.naming import counted, listed
+from sweeper.data.transform import Transform
+from sweeper.errors import DataError, Problem
+
+_VALUES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Rows with the columns that a model takes in, and what is to be said of them."""
+
+    frame: pd.DataFrame
+    doubts: tuple[str, ...]
+
+
+def read_rows(path: Path, transform: Transform, others: Collection[str]) -> NewRows:
+    """The rows of the table in `path`; it may have the columns `others`, which are not looked at.
+
+    Raises:
+        DataError: it cannot be read, lacks a column, or has one that the study has not.
+    """
+    texts = [one.name for one in transform.categories if _is_text(one.values)]
+    read = _READERS.get(path.suffix)
+    if read is None:
+        mend = f"name one of {', '.join(_READERS)}"
+        raise DataError(Problem(str(path), "", "no table that can be read", mend))
+    try:
+        frame = read(path, texts, transform.columns)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
+    problems = [*_unfit(path, frame, transform, others)]
+    if problems:
+        raise DataError(problems)
+    return NewRows(frame[[*transform.columns]], tuple(_strange(frame, transform)))
+
+
+def _csv(path: Path, texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
+    # a column of text stays text where its new values look like numbers
+    header = pd.read_csv(path, nrows=0).columns
+    kinds: Mapping[Any, Any] = {name: "str" for name in texts if name in header}
+    return pd.read_csv(path, low_memory=False, dtype=kinds)
+
+
+def _parquet(path: Path, _texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
+    return pd.read_parquet(path).reset_index(drop=True)
+
+
+def _npy(path: Path, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+    return _of_array(np.load(path, allow_pickle=False), columns)
+
+
+def _npz(path: Path, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+    with np.load(path, allow_pickle=False) as file:
+        if "x" in file.files:
+            return _of_array(file["x"], columns)
+        return pd.DataFrame({name: file[name] for name in file.files})
+
+
+def _of_array(values: Any, columns: Collection[str]) -> pd.DataFrame:
+    """The rows of an array whose other axes are all columns of the study, in their order."""
+    flat = values.reshape(len(values), -1)
+    if flat.shape[1] != len(columns):
+        found = (
+            f"rows of {counted(flat.shape[1], 'number')}, where there are {len(columns)} columns"
+        )
+        raise ValueError(found)
+    return pd.DataFrame(flat, columns=[*columns])
+
+
+_READERS: Mapping[str, Callable[[Path, list[str], Collection[str]], pd.DataFrame]] = {
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".npy": _npy,
+    ".npz": _npz,
+}
+
+
+def _unfit(
+    path: Path, frame: pd.DataFrame, transform: Transform, others: Collection[str]
+) -> Iterator[Problem]:
+    there = [str(name) for name in frame.columns]
+    strange = [name for name in there if name not in {*transform.columns, *others}]
+    missing = [name for name in transform.columns if name not in there]
+    for name in missing:
+        near = get_close_matches(name, strange, n=1)
+        mend = f"is '{near[0]}' the same?" if near else "add it: the model takes it in"
+        yield Problem(path.name, "", f"no column '{name}'", mend)
+    if strange:
+        told = listed([f"'{name}'" for name in strange])
+        mend = "remove what the study does not have"
+        yield Problem(path.name, "", f"strange columns: {told}", mend)
+    if not len(frame):
+        yield Problem(path.name, "", "no rows", "write a row for each prediction")
+
+
+def _strange(frame: pd.DataFrame, transform: Transform) -> Iterator[str]:
+    """Categories that no row had that the model was trained on."""
+    for one in transform.categories:
+        column = frame[one.name].dropna()
+        unknown = column[~column.isin([value for value in one.values if value is not None])]
+        if len(unknown):
+            values = [repr(value) for value in unknown.unique()]
+            more = ", ..." if len(values) > _VALUES_SHOWN else ""
+            shown = f"{', '.join(values[:_VALUES_SHOWN])}{more}"
+            rows = counted(len(unknown), "row")
+            yield f"column '{one.name}' has {shown} in {rows}, which no training row had"
+
+
+def _is_text(values: Collection[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(isinstance(value, str) for value in known)

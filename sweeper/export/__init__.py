@@ -1,0 +1,7 @@
+"""A trial's model with all that it takes to use it elsewhere, as one directory."""
+
+from __future__ import annotations
+
+from sweeper.export.directory import export
+
+__all__ = ["export"]

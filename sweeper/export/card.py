@@ -1,0 +1,129 @@
+"""The model card: what a model is, how good, made of what and by what, and how it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.coupled import CoupledTable
+from sweeper.ranking import value_columns
+
+Record = Mapping[str, Any]
+
+
+def model_card(
+    config: StudyConfig, row: Record, record: Record, modules: Sequence[str], output: Path
+) -> str:
+    """The text of `README.md` for the trial of `row`, in Markdown.
+
+    `record` is what its saved model says, `modules` are the files of the user's own beside it.
+    """
+    data = record["data"]
+    parts = [
+        f"# Trial {record['trial']} of the study {record['study']}",
+        _summary(config, row, record),
+        "## Measures",
+        _table(("measure", "value"), _measures(config, row)),
+        "## Parameters",
+        "What the trial drew; all of its settings are in `trial.toml`.",
+        _table(("parameter", "value"), record["params"].items()),
+        "## Data",
+        _table(("", ""), _data(config, data)),
+        "## How to use it",
+        _use(config, output, data),
+        "## Where it comes from",
+        _table(("package", "version"), sorted(record["versions"].items())),
+    ]
+    if modules:
+        named = ", ".join(f"`{name}`" for name in modules)
+        told = (
+            f"Code of the study's own is copied here: {named}. What it imports besides has to be "
+        )
+        parts += [f"{told}installed; `load.py` and `sweeper.load` run it."]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _summary(config: StudyConfig, row: Record, record: Record) -> str:
+    kinds = config.filled(record["params"]).model.kind
+    what = {"mlp": "A multilayer perceptron", "parts": "A model of several parts"}
+    made = what.get(kinds, "A model of the study's own")
+    member = len(config.members) > 1
+    which = f", replicate {record['replicate']}, fold {record['fold']}" if member else ""
+    told = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
+    told += f"{row['epochs_done']} epochs by `{config.train.program}`; {row['state']}"
+    trained_on = config.data.split.train_on
+    if trained_on != "train":
+        told += (
+            f". It was trained on {trained_on}: validation measures"
+            f"{' and test measures' if trained_on == 'all' else ''} are of rows that it was "
+            "trained on, and tell nothing of new ones"
+        )
+    return f"{told}."
+
+
+def _measures(config: StudyConfig, row: Record) -> list[tuple[str, object]]:
+    names = value_columns(len(config.study.objectives))
+    found = [
+        (f"{column} ({metric})", row[column])
+        for column, metric in zip(names, config.study.objectives, strict=True)
+    ]
+    others = ("value_std", "best_value", "best_epoch")
+    found += [(name, row[name]) for name in others]
+    found += [(name, row[name]) for name in row if name.startswith(("final_", "test_"))]
+    return [(name, value) for name, value in found if value is not None]
+
+
+def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
+    named = config.data.model_dump(mode="json")
+    source = [
+        named["source"],
+        *(named[key] for key in ("name", "path", "function") if key in named),
+    ]
+    rows = data["rows"]
+    classes = ", ".join(data["class_names"][:20]) + (
+        ", ..." if len(data["class_names"]) > 20 else ""
+    )
+    columns = data["transform"]["columns"]
+    shown = ", ".join(columns[:20]) + (f", ... ({len(columns)})" if len(columns) > 20 else "")
+    found = [
+        ("source", " ".join(map(str, source))),
+        ("digest", data["digest"]),
+        ("rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test"),
+        ("columns", shown),
+        ("predicts", ", ".join(data["targets"])),
+        ("classes", classes),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def _use(config: StudyConfig, output: Path, data: Record) -> str:
+    name = output.name
+    call, line = "predict(rows)", f"python -m sweeper predict {name}/ new.csv -o out.csv"
+    if isinstance(config.train, CoupledTable):
+        call, line = ("generate(1000)" if config.train.generates else "model"), ""
+    with_it = f'    sweeper.load("{name}/").{call}' + (f"\n\n    {line}" if line else "")
+    alone = call if call != "model" else "MODELS"
+    return (
+        f"With sweeper:\n\n{with_it}\n\n"
+        f"Without it, with equinox and numpy alone, in this directory:\n\n"
+        f"    import load\n    load.{alone}\n\n"
+        f"To train it again:\n\n    python -m sweeper run {name}/trial.toml"
+    )
+
+
+def _table(headings: tuple[str, str], rows: Any) -> str:
+    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows]
+    if not lines:
+        return ""
+    return "\n".join([f"| {headings[0]} | {headings[1]} |", "| --- | --- |", *lines])
+
+
+def _cell(value: object) -> str:
+    """A value within a table of Markdown, whatever is in it."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    for found, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " ")):
+        text = text.replace(found, instead)
+    return text

@@ -1,0 +1,267 @@
+"""`load.py`: a model in a few lines of Python that need Equinox and NumPy alone.
+
+The lines are those that this very model needs: its parts, its columns, what it predicts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweeper.config import Settings
+from sweeper.config.agreement import inputs_of
+from sweeper.config.alternating import AlternatingTable
+from sweeper.config.coupled import GENERATOR, CoupledTable
+from sweeper.config.parts import PartsTable
+from sweeper.data.transform import MISSING, UNKNOWN
+from sweeper.models.network import MlpNetwork, Network
+from sweeper.models.user_network import UserNetwork
+
+
+def preprocess(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `load.py` knows of the data: how rows become features, and outputs predictions."""
+    spec, transform = data["spec"], data["transform"]
+    numbers, fold, scaling = len(transform["numbers"]), data["fold"], transform["scaling"]
+    generated = {name: spec[name] for name in ("x_mean", "x_scale") if spec[name]}
+    return {
+        "columns": transform["columns"],
+        "numbers": transform["numbers"],
+        "fills": transform["fills"],
+        "scaling": scaling if numbers else None,
+        "categories": transform["categories"],
+        "one_hot": transform["one_hot"],
+        "place_scaling": transform["place_scaling"],
+        "fold": fold,
+        "dtype": spec["dtype"],
+        "features": data["feature_names"],
+        "classes": transform["classes"],
+        "class_names": data["class_names"],
+        "targets": data["targets"],
+        "y_mean": spec["y_mean"],
+        "y_scale": spec["y_scale"],
+        **generated,
+    }
+
+
+def load_script(
+    record: Mapping[str, Any], settings: Settings, networks: Mapping[str, Network]
+) -> str:
+    """The text of `load.py` for what a saved model says of itself; `networks` are its parts."""
+    data = record["data"]
+    blocks = [
+        _heading(record, settings),
+        _imports(data, networks),
+        *([_MLP] if any(isinstance(one, MlpNetwork) for one in networks.values()) else []),
+        _built(networks),
+    ]
+    if isinstance(settings.train, CoupledTable):
+        blocks += [_generate(settings, data)] if settings.train.generates else []
+    else:
+        blocks += [_features(data), _outputs(settings, networks), _predict(data)]
+    return "\n\n".join(blocks)
+
+
+def _heading(record: Mapping[str, Any], settings: Settings) -> str:
+    use = "predict(rows)  # a dict or a DataFrame of columns, or an array with all in their order"
+    if isinstance(settings.train, CoupledTable):
+        use = "MODELS  # by name; each maps one example"
+        if settings.train.generates:
+            use = "generate(1000)  # rows in the units of the data"
+    return (
+        f'"""Trial {record["trial"]} of the study {record["study"]}: needs equinox and numpy alone.'
+        f'\n\n    import load\n    load.{use}\n"""'
+    )
+
+
+def _imports(data: Mapping[str, Any], networks: Mapping[str, Network]) -> str:
+    users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
+    lines = ["import json", *(["import sys"] if users else []), "from pathlib import Path", ""]
+    lines += ["import equinox as eqx", "import jax", "import numpy as np", ""]
+    lines += ["HERE = Path(__file__).parent"]
+    lines += ['DATA = json.loads((HERE / "preprocess.json").read_text(encoding="utf-8"))']
+    if data["spec"]["dtype"] == "float64":
+        lines += ['jax.config.update("jax_enable_x64", True)']
+    if users:
+        lines += ["sys.path.insert(0, str(HERE))  # code of the study's own, copied here"]
+        modules = dict.fromkeys(name.partition(":")[0] for name in users)
+        lines += [f"import {module}  # noqa: E402" for module in modules]
+    return "\n".join(lines) + "\n"
+
+
+_MLP = """\
+class MLP(eqx.Module):
+    layers: tuple
+    norms: tuple
+    activation: str = eqx.field(static=True)
+
+    def __init__(self, sizes, activation, layer_norm):
+        pairs, key = zip(sizes[:-1], sizes[1:], strict=True), jax.random.key(0)
+        self.layers = tuple(eqx.nn.Linear(before, after, key=key) for before, after in pairs)
+        self.norms = tuple(eqx.nn.LayerNorm(size) for size in sizes[1:-1] if layer_norm)
+        self.activation = activation
+
+    def __call__(self, x):
+        for place, layer in enumerate(self.layers[:-1]):
+            x = self.norms[place](layer(x)) if self.norms else layer(x)
+            x = getattr(jax.nn, self.activation)(x)
+        return self.layers[-1](x)
+"""
+
+
+def _built(networks: Mapping[str, Network]) -> str:
+    """The model with its weights; of several parts a dict of them by name."""
+    body = _made(networks[""]) if [*networks] == [""] else _dict_of(networks)
+    name = "MODEL" if [*networks] == [""] else "MODELS"
+    read = 'eqx.tree_deserialise_leaves(HERE / "model.eqx", eqx.filter_eval_shape(build))'
+    if any(isinstance(one, UserNetwork) for one in networks.values()):
+        read = f"eqx.nn.inference_mode({read})"
+    return f"def build():\n    return {body}\n\n\n{name} = {read}\n"
+
+
+def _dict_of(networks: Mapping[str, Network]) -> str:
+    lines = (f"        {_text(name)}: {_made(one)},\n" for name, one in networks.items())
+    return "{\n" + "".join(lines) + "    }"
+
+
+def _made(network: Network) -> str:
+    """The call that makes a part of the model."""
+    if isinstance(network, UserNetwork):
+        sizes = {"in_size": network.in_size, "out_size": network.out_size}
+        given = {**sizes, **dict(network.arguments)}
+        told = "".join(f"{name}={_value(value)}, " for name, value in given.items())
+        return f"{network.function.replace(':', '.')}({told}key=jax.random.key(0))"
+    assert isinstance(network, MlpNetwork)
+    shape = network.shape
+    sizes = [shape.in_size, *[shape.width] * shape.depth, shape.out_size]
+    return f"MLP({sizes}, {_text(network.activations[0])}, layer_norm={shape.layer_norm})"
+
+
+def _value(value: object) -> str:
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _text(value: str) -> str:
+    """A text as Python has it, in the quotes that formatters choose."""
+    return json.dumps(value)
+
+
+def _features(data: Mapping[str, Any]) -> str:
+    return "\n".join(["def features(rows):", *(f"    {line}" for line in _feature_lines(data))])
+
+
+def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
+    transform, parts = data["transform"], list[str]()
+    yield '"""What the model takes in: rows filled, scaled and encoded as in training."""'
+    yield 'if not hasattr(rows, "keys"):'
+    yield "    columns = np.reshape(rows, (len(rows), -1)).T"
+    yield '    rows = dict(zip(DATA["columns"], columns, strict=True))'
+    if transform["numbers"]:
+        parts.append("x")
+        yield 'x = np.stack([np.asarray(rows[name], float) for name in DATA["numbers"]], axis=1)'
+        if transform["fills"]:
+            yield 'x = np.where(np.isnan(x), DATA["fills"], x)'
+        if transform["scaling"]:
+            yield f"x = {_scaled('x', 'scaling', transform)}"
+    if transform["categories"]:
+        parts.append("*encoded" if transform["one_hot"] else "encoded")
+        yield "encoded = []"
+        yield 'for one in DATA["categories"]:'
+        yield '    column = np.asarray(rows[one["name"]], object)'
+        yield "    values = [None if v is None or v != v else v for v in column]"
+        yield '    values = [one["fill"] if v is None else v for v in values]'
+        yield (
+            f'    places = [one["values"].index(v) if v in one["values"] else {UNKNOWN} '
+            "for v in values]"
+        )
+        if transform["one_hot"]:
+            yield '    encoded.append(np.array(places)[:, None] == np.arange(len(one["values"])))'
+        else:
+            yield f'    missing = {MISSING} if None in one["values"] else {UNKNOWN}'
+            yield "    both = zip(values, places, strict=True)"
+            yield "    places = [missing if v is None else place for v, place in both]"
+            yield "    encoded.append(places)"
+            yield "encoded = np.array(encoded, float).T"
+            if transform["place_scaling"]:
+                yield f"encoded = {_scaled('encoded', 'place_scaling', transform)}"
+    x = (
+        parts[0]
+        if parts in (["x"], ["encoded"])
+        else f"np.concatenate([{', '.join(parts)}], axis=1)"
+    )
+    cast = f'{x}.astype(DATA["dtype"])'
+    if data["fold"]:
+        yield f"x = {cast}"
+        yield 'scale, shift = np.array([DATA["fold"]["scale"], DATA["fold"]["shift"]], x.dtype)'
+        yield "return x * scale + shift\n"
+    else:
+        yield f"return {cast}\n"
+
+
+def _scaled(name: str, key: str, transform: Mapping[str, Any]) -> str:
+    scale, shift = (f'np.array(DATA["{key}"]["{what}"])' for what in ("scale", "shift"))
+    if transform[key]["to_range"]:
+        return f"{name} * {scale} + {shift}"
+    return f"({name} - {shift}) / {scale}"
+
+
+def _outputs(settings: Settings, networks: Mapping[str, Network]) -> str:
+    head = 'def outputs(rows):\n    """What the model gives: logits, or scaled targets."""\n'
+    if not isinstance(settings.model, PartsTable):
+        return f"{head}    return np.asarray(jax.vmap({_mapped(networks[''])})(features(rows)))\n"
+    train, inputs = settings.train, inputs_of(settings.model)
+    assert isinstance(train, AlternatingTable) and train.of_data is not None
+    wanted: str | None = train.by_loss[train.of_data].of
+    path = list[str]()
+    while wanted is not None:
+        path.append(wanted)
+        wanted = inputs[wanted]
+    body = "x"
+    for name in reversed(path):
+        body = _called(f"MODELS[{_text(name)}]", networks[name], body)
+    return f"{head}    return np.asarray(jax.vmap(lambda x: {body})(features(rows)))\n"
+
+
+def _mapped(network: Network) -> str:
+    """What maps one example, of a model of one part."""
+    call = _called("MODEL", network, "x")
+    return "MODEL" if call == "MODEL(x)" else f"lambda x: {call}"
+
+
+def _called(model: str, network: Network, x: str) -> str:
+    takes_key = isinstance(network, UserNetwork) and network.needs_keys
+    return f"{model}({x}, key=None)" if takes_key else f"{model}({x})"
+
+
+def _predict(data: Mapping[str, Any]) -> str:
+    if not data["class_names"]:
+        one = "[:, 0]" if len(data["spec"]["y_mean"]) == 1 else ""
+        return (
+            'def predict(rows):\n    """The predicted numbers, in the units of the data."""\n'
+            '    scale, mean = np.array(DATA["y_scale"]), np.array(DATA["y_mean"])\n'
+            f"    return (outputs(rows) * scale + mean){one}\n"
+        )
+    chosen = "outputs(rows).argmax(1)"
+    if data["one_logit"]:
+        chosen = "(outputs(rows)[:, 0] > 0).astype(int)"
+    return (
+        'def predict(rows):\n    """The class of each row, as the data calls it."""\n'
+        f'    return np.array(DATA["classes"])[{chosen}]\n'
+    )
+
+
+def _generate(settings: Settings, data: Mapping[str, Any]) -> str:
+    assert isinstance(settings.model, PartsTable)
+    size = settings.model.parts[GENERATOR].in_size
+    of_fold = (
+        '    scale, shift = np.array([DATA["fold"]["scale"], DATA["fold"]["shift"]], x.dtype)\n'
+        "    x = (x - shift) / scale\n"
+    )
+    return (
+        'def generate(count, seed=0):\n    """Rows that the generator makes of noise, in the units '
+        'of the data."""\n'
+        f"    noise = np.random.default_rng(seed).standard_normal((count, {size}))\n"
+        f'    x = np.asarray(jax.vmap(MODELS["{GENERATOR}"])(noise.astype(DATA["dtype"])))\n'
+        f"{of_fold if data['fold'] else ''}"
+        '    return x * np.array(DATA["x_scale"]) + np.array(DATA["x_mean"])\n'
+    )

@@ -1,0 +1,70 @@
+"""What an exported model predicts for the rows of a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from sweeper.data.new_rows import read_rows
+from sweeper.data.transform import Transform, UnfitRowsError
+from sweeper.errors import DataError, Problem, StudyError
+from sweeper.programs.saved_file import read_saved
+from sweeper.saved_model import SavedModel, load
+
+
+def predicted(model: Path, rows: Path, warn: Callable[[str], None]) -> str:
+    """The predictions of `model`, a directory that `export` wrote, for the table `rows`, as CSV.
+
+    `warn` is told of values that no training row had.
+
+    Raises:
+        SweeperError: the model is damaged, or the table does not fit it.
+    """
+    record = read_saved(model).record
+    data = record.get("data", {})
+    if data.get("spec", {}).get("dtype") == "float64":
+        jax.config.update("jax_enable_x64", True)
+    saved = load(model)
+    if not data["targets"]:
+        mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
+        raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
+    found = read_rows(rows, Transform.from_dict(data["transform"]), {*_aside(record)})
+    for doubt in found.doubts:
+        warn(f"{rows.name}: {doubt}")
+    try:
+        columns = dict(_columns(saved, found.frame, data["targets"]))
+    except UnfitRowsError as error:
+        raise DataError(Problem(rows.name, "", str(error), "")) from error
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+def _aside(record: Mapping[str, Any]) -> Iterator[str]:
+    """Columns of the study's own table that its model does not take in."""
+    table = record["settings"]["data"]
+    yield from record["data"]["targets"]
+    yield from table.get("drop", ())
+    ways = table["split"]
+    yield from (name for name in (ways["group"], ways["time"], table.get("mode")) if name)
+
+
+def _columns(saved: SavedModel, frame: Any, targets: list[str]) -> Iterator[tuple[str, list[Any]]]:
+    """The columns of the answer: each target, and of classes the probability of each."""
+    if not saved.class_names:
+        numbers = saved.predict(frame).reshape(len(frame), -1)
+        yield from zip(targets, numbers.T.tolist(), strict=True)
+        return
+    probabilities = saved.probabilities(frame)
+    chosen = saved.classes_of(frame)
+    yield targets[0], np.array(saved.class_names, object)[chosen].tolist()
+    for name, column in zip(saved.class_names, probabilities.T.tolist(), strict=True):
+        yield f"probability of {name}", column

@@ -1,0 +1,86 @@
+"""Published results as Arrow alone reads them: neither pandas nor the configuration is imported.
+
+Most of what turns a column of Arrow into values of Python or NumPy imports pandas where it is
+installed, which takes longer than reading the table: so columns are taken from their buffers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from sweeper.results.columns import DOUBLE, INT64, METADATA_KEY
+
+
+def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
+    """The table in the file `path`, or those of `columns` that it has; None where there is none.
+
+    Text comes as a dictionary and its codes.
+    """
+    # pyarrow.dataset, by which read_table goes, imports pandas, too
+    if not path.is_file():
+        return None
+    content = pa.BufferReader(path.read_bytes())  # one version, even where it is replaced meanwhile
+    schema = parquet.read_schema(content)
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    wanted = [name for name in schema.names if columns is None or name in columns]
+    content.seek(0)
+    with parquet.ParquetFile(content, read_dictionary=texts) as file:
+        return file.read(columns=wanted)
+
+
+def said_of_study(table: pa.Table) -> dict[str, Any]:
+    """What a published table says of its study, such as the search space; empty if it does not."""
+    return json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
+
+
+def floats(column: pa.ChunkedArray) -> np.ndarray:
+    """Numbers, truth values or times as float64, nan where null; times in seconds since 1970."""
+    if pa.types.is_timestamp(column.type):
+        return floats(column.cast(INT64)) / 1e6
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    array = _whole(column.cast(DOUBLE))
+    values = _values(array, np.float64).copy()
+    values[_is_null(array)] = np.nan
+    return values
+
+
+def whole_numbers(column: pa.ChunkedArray) -> np.ndarray:
+    """Whole numbers as int64, -1 where null."""
+    array = _whole(column.cast(INT64))
+    values = _values(array, np.int64).copy()
+    values[_is_null(array)] = -1
+    return values
+
+
+def texts(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
+    """The different texts of a column, and each row's place among them, -1 where it is null."""
+    array = _whole(column.unify_dictionaries())
+    return array.dictionary.to_pylist(), whole_numbers(pa.chunked_array([array.indices]))
+
+
+def _whole(column: pa.ChunkedArray) -> Any:
+    chunks = column.combine_chunks()
+    return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
+
+
+def _values(array: Any, kind: type) -> np.ndarray:
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.empty(0, kind)
+    return np.frombuffer(data, kind)[array.offset : array.offset + len(array)]
+
+
+def _is_null(array: Any) -> np.ndarray:
+    validity = array.buffers()[0]
+    if validity is None or not array.null_count:
+        return np.zeros(len(array), bool)
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)] == 0

@@ -1,0 +1,229 @@
+"""Published trials as lists of plain values, chosen and sorted: without pandas, so at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sweeper.errors import Problem, SetupError
+from sweeper.ranking import best_first, pareto_front, value_columns
+from sweeper.results.light import floats, read_light, said_of_study, texts
+from sweeper.results.where import Values, rows_where, unknown_column
+from sweeper.rundir import RunDir
+
+Row = dict[str, Any]
+_CURVE = ("trial_number", "epoch", "metric", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """The rows of `trials.parquet` at one moment; `study` is what the file says of its study.
+
+    `places` are those that are chosen, in their order.
+    """
+
+    table: pa.Table
+    study: Mapping[str, Any]
+    places: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in their order."""
+        return self.table.column_names
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The objectives of the study."""
+        metric = self.study["metric"]
+        return (metric,) if isinstance(metric, str) else tuple(metric)
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Which values of them are better."""
+        direction = self.study["direction"]
+        return (direction,) if isinstance(direction, str) else tuple(direction)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns of the objectives."""
+        return value_columns(len(self.metrics))
+
+    @property
+    def telling(self) -> list[str]:
+        """The columns that tell the most, those that say the same of all left out."""
+        known = [*self.values, "best_epoch", "epochs_done", "n_parameters", "train_s"]
+        params = [name for name in self.names if is_param(name)]
+        told = [name for name in ("reason",) if self.table[name].null_count < len(self.table)]
+        return ["trial_number", "state", *told, *self.values, *params, *known[len(self.values) :]]
+
+    def where(self, condition: str) -> Trials:
+        """Those for which a condition is true.
+
+        Raises:
+            StudyError: it cannot be read.
+        """
+        kept = rows_where(condition, _Columns(self.table))
+        return replace(self, places=self.places[kept[self.places]])
+
+    def sorted_by(self, key: str) -> Trials:
+        """Those by a column, objectives with the best first, others the least; `-KEY` turns it.
+
+        What is null comes last; of equals the earlier trial first.
+        """
+        turned, name = key.startswith("-"), key.removeprefix("-")
+        if name not in self.names:
+            raise unknown_column("--sort", name, dict.fromkeys(self.names))
+        column = _values(self.table[name])
+        ways = dict(zip(self.values, self.directions, strict=True))
+        ways["best_value"] = self.directions[0]
+        falls = turned != (ways.get(name) == "maximize")
+        known = [place for place in self.places if not column.is_null[place]]
+        # equals stay as they were, turned or not
+        known.sort(key=lambda place: column.values[place], reverse=falls)
+        null = [place for place in self.places if column.is_null[place]]
+        return replace(self, places=np.array([*known, *null], np.intp))
+
+    def rows(self, wanted: Sequence[str] | None = None, count: int | None = None) -> list[Row]:
+        """The first `count` rows, all if None, as plain values; null is None.
+
+        Raises:
+            StudyError: there is no such column.
+        """
+        names = self.names if wanted is None else [*wanted]
+        for name in names:
+            if name not in self.names:
+                raise unknown_column("--columns", name, dict.fromkeys(self.names))
+        columns = [plain(self.table[name]) for name in names]
+        each = (tuple(column[i] for column in columns) for i in self.places[:count])
+        return [dict(zip(names, row, strict=True)) for row in each]
+
+    def row(self, number: int) -> Row | None:
+        """All of one trial; None where none of this number has ended."""
+        found = np.flatnonzero(floats(self.table["trial_number"]) == number)
+        return replace(self, places=found).rows()[0] if len(found) else None
+
+    def best(self, count: int) -> list[int]:
+        """The numbers of the best trials, best first, as `ranking` has it."""
+        found = best_first(self._ranked, self.directions, count)
+        return [row["trial_number"] for row in found]
+
+    def front(self) -> list[int]:
+        """The numbers of the trials of the Pareto front."""
+        return [row["trial_number"] for row in pareto_front(self._ranked, self.directions)]
+
+    @property
+    def _ranked(self) -> list[Row]:
+        told = ["trial_number", "state", *self.values]
+        return self.rows([*told, "feasible"] if "feasible" in self.names else told)
+
+    def of(self, numbers: Sequence[int]) -> list[Row]:
+        """The rows of these trials, in this order."""
+        places = {int(n): i for i, n in enumerate(floats(self.table["trial_number"]))}
+        return replace(self, places=np.array([places[n] for n in numbers], np.intp)).rows()
+
+
+def listed(run_dir: RunDir) -> Trials:
+    """The trials of a run directory that have ended.
+
+    Raises:
+        SetupError: nothing was published there.
+    """
+    table = read_light(run_dir.trials)
+    if table is None:
+        found = f"no {run_dir.trials.name} there"
+        mend = "name the run directory of a study that was started, such as runs/digits"
+        raise SetupError(Problem(str(run_dir.root), "", found, mend))
+    return Trials(table, said_of_study(table), np.arange(len(table)))
+
+
+def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
+    """What a trial measured, epoch by epoch: the mean over its replicates and folds, by metric."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for part in sorted(run_dir.metrics.glob("part-*.parquet")):
+        table = read_light(part, _CURVE)
+        if table is None or not len(table):
+            continue
+        rows = np.flatnonzero(floats(table["trial_number"]) == number)
+        names, codes = texts(table["metric"])
+        epochs, values = floats(table["epoch"]), floats(table["value"])
+        for row in rows.tolist():
+            by_epoch = found.setdefault(names[codes[row]], {})
+            by_epoch.setdefault(int(epochs[row]), []).append(float(values[row]))
+    return {
+        metric: [_mean(by_epoch[epoch]) for epoch in sorted(by_epoch)]
+        for metric, by_epoch in found.items()
+    }
+
+
+def buckets_of(run_dir: RunDir, number: int) -> list[Row]:
+    """The buckets that a trial was trained in, a row a round."""
+    table = read_light(run_dir.buckets)
+    if table is None:
+        return []
+    holds = re.compile(rf"[\[ ]{number}[,\]]")
+    rows = [i for i, trials in enumerate(plain(table["trials"])) if holds.search(trials)]
+    columns = {name: plain(table[name]) for name in table.column_names}
+    return [{name: column[i] for name, column in columns.items()} for i in rows]
+
+
+def is_param(column: str) -> bool:
+    """Whether a column holds a parameter."""
+    return column.startswith("params_") and column != "params_json"
+
+
+def plain(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python has them, None where it is null."""
+    kind, known = column.type, _values(column)
+    convert: Callable[[Any], Any] | None = None
+    if pa.types.is_integer(kind):
+        convert = int
+    elif pa.types.is_boolean(kind):
+        convert = bool
+    elif pa.types.is_timestamp(kind):
+        convert = lambda seconds: datetime.fromtimestamp(seconds, UTC)  # noqa: E731
+    pairs = zip(known.values.tolist(), known.is_null.tolist(), strict=True)
+    return [None if null else convert(one) if convert else one for one, null in pairs]
+
+
+class _Columns(Mapping[str, Values]):
+    """The columns of a table, each converted when it is asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __getitem__(self, name: str) -> Values:
+        return _values(self._table[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.column_names)
+
+    def __len__(self) -> int:
+        return self._table.num_columns
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table.column_names
+
+
+def _values(column: pa.ChunkedArray) -> Values:
+    if pa.types.is_dictionary(column.type):
+        names, codes = texts(column) if len(column) else ([], np.empty(0, np.int64))
+        return Values("text", np.array([*names, ""], object)[codes], codes < 0)
+    values = floats(column)
+    is_truth, is_time = pa.types.is_boolean(column.type), pa.types.is_timestamp(column.type)
+    kind = "truth" if is_truth else "time" if is_time else "number"
+    return Values(kind, values, np.isnan(values))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    known = [value for value in values if value == value]
+    return sum(known) / len(known) if known else None

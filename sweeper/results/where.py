@@ -1,0 +1,191 @@
+"""Conditions on the rows of a table, such as `value > 0.97 and params_depth == 2`.
+
+They are written as in Python and read by its grammar, but nothing of them is run: comparisons of
+columns and constants, `in`, `is None`, and, or, not. A comparison with a null is neither true nor
+false, as in SQL, so that `not` does not make it true.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.errors import Problem, StudyError
+
+Kind = Literal["number", "truth", "text", "time"]
+Mask = NDArray[np.bool_]
+_SAYS = {
+    "number": "numbers, such as 0.5",
+    "truth": "True or False",
+    "text": 'text, such as "relu"',
+    "time": 'times, such as "2026-01-31 12:00"',
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_GRAMMAR = 'write comparisons such as value > 0.9 and params_activation in ("relu", "tanh")'
+_LONGEST, _SHOWN = 10_000, 100  # characters of a condition: that are read, that are told again
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A column: numbers as float64, times in seconds since 1970; what is null is any value."""
+
+    kind: Kind
+    values: NDArray[Any]
+    is_null: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """For which rows a condition is true, and for which it is false; for others it is neither."""
+
+    true: Mask
+    false: Mask
+
+
+def rows_where(condition: str, columns: Mapping[str, Values]) -> Mask:
+    """The rows for which `condition` is true.
+
+    Raises:
+        StudyError: it is no such condition, or names no such column.
+    """
+    try:
+        if len(condition) > _LONGEST:
+            raise ValueError(f"longer than {_LONGEST} characters")
+        tree = ast.parse(condition.strip(), mode="eval")
+        return _Reader(condition, columns).answer(tree.body).true
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        told = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise _unread(condition, f"cannot be read: {told}") from None
+
+
+def unknown_column(option: str, name: str, columns: Mapping[str, Any]) -> StudyError:
+    """That there is no column `name`; what begins or ends so is named."""
+    inside = [column for column in columns if name in column.split("_") or name in column]
+    near = get_close_matches(name, columns, n=3) or inside[:3]
+    mend = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(columns)}"
+    return StudyError(Problem("", option, f"no column '{name}'", mend))
+
+
+def _unread(condition: str, found: str, mend: str = _GRAMMAR) -> StudyError:
+    told = condition if len(condition) <= _SHOWN else f"{condition[:_SHOWN]}..."
+    return StudyError(Problem("", "--where", f"{told!r} {found}", mend))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    condition: str
+    columns: Mapping[str, Values]
+
+    def answer(self, node: ast.expr) -> Answer:
+        """What a condition, or a part of it, says of every row."""
+        match node:
+            case ast.BoolOp(op=op, values=parts):
+                answers = [self.answer(part) for part in parts]
+                both, either = (np.logical_and.reduce, np.logical_or.reduce)
+                true, false = (both, either) if isinstance(op, ast.And) else (either, both)
+                return Answer(true([a.true for a in answers]), false([a.false for a in answers]))
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                found = self.answer(inner)
+                return Answer(found.false, found.true)
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                sides = [left, *rights]
+                pairs = zip(sides[:-1], ops, sides[1:], strict=True)
+                answers = [self._compared(*pair) for pair in pairs]
+                return Answer(
+                    np.logical_and.reduce([a.true for a in answers]),
+                    np.logical_or.reduce([a.false for a in answers]),
+                )
+            case ast.Name(id=name) if self._column(name).kind == "truth":
+                column = self._column(name)
+                true = column.values.astype(bool) & ~column.is_null
+                return Answer(true, ~true & ~column.is_null)
+            case _:
+                raise self._no_condition(node)
+
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Answer:
+        if isinstance(op, ast.In | ast.NotIn):
+            if not isinstance(right, ast.Tuple | ast.List | ast.Set) or not right.elts:
+                raise self._no_condition(right)
+            each = [self._compared(left, ast.Eq(), one) for one in right.elts]
+            true = np.logical_or.reduce([a.true for a in each])
+            false = np.logical_and.reduce([a.false for a in each])
+            return Answer(true, false) if isinstance(op, ast.In) else Answer(false, true)
+        if isinstance(op, ast.Is | ast.IsNot):
+            if not _is_none(right) or not isinstance(left, ast.Name):
+                raise self._no_condition(right)
+            null = self._column(left.id).is_null
+            return Answer(null, ~null) if isinstance(op, ast.Is) else Answer(~null, null)
+        if _is_none(left) or _is_none(right):
+            raise _unread(self.condition, "compares with None", "write `is None`, or `is not None`")
+        return self._of_values(left, _COMPARISONS[type(op)], right)
+
+    def _of_values(
+        self, left: ast.expr, compare: Callable[[Any, Any], Any], right: ast.expr
+    ) -> Answer:
+        names = [side.id for side in (left, right) if isinstance(side, ast.Name)]
+        if not names:
+            raise self._no_condition(left)
+        kinds = {self._column(name).kind for name in names}
+        if len(kinds) > 1:
+            told = " and ".join(f"'{name}' holds {self._column(name).kind}s" for name in names)
+            raise _unread(self.condition, f"compares columns of two kinds: {told}")
+        kind, sides = kinds.pop(), [self._side(one, names[0]) for one in (left, right)]
+        if kind == "text" and compare not in (operator.eq, operator.ne):
+            raise _unread(self.condition, f"orders '{names[0]}', which holds text", "use == or in")
+        null = np.logical_or.reduce([self._column(name).is_null for name in names])
+        held = np.asarray(compare(*sides), bool)
+        return Answer(held & ~null, ~held & ~null)
+
+    def _side(self, node: ast.expr, column: str) -> Any:
+        """The values of one side of a comparison with `column`."""
+        if isinstance(node, ast.Name):
+            return self._column(node.id).values
+        try:
+            value = ast.literal_eval(node)
+        except ValueError:
+            raise self._no_condition(node) from None
+        kind = self._column(column).kind
+        if kind == "time" and isinstance(value, str):
+            return self._moment(value)
+        wanted = {"number": (int, float), "truth": bool, "text": str, "time": ()}[kind]
+        if not isinstance(value, wanted) or (kind == "number" and isinstance(value, bool)):
+            mend = f"compare it with {_SAYS[kind]}"
+            raise _unread(self.condition, f"compares '{column}' with {value!r}", mend)
+        return value
+
+    def _moment(self, text: str) -> float:
+        """A time as seconds since 1970; UTC where it does not say."""
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise _unread(
+                self.condition, f"compares a time with {text!r}", f"write {_SAYS['time']}"
+            ) from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def _column(self, name: str) -> Values:
+        if name not in self.columns:
+            raise unknown_column("--where", name, self.columns)
+        return self.columns[name]
+
+    def _no_condition(self, node: ast.expr) -> StudyError:
+        return _unread(self.condition, f"has '{ast.unparse(node)}', which is no condition")
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

@@ -1,0 +1,135 @@
+"""What the commands answer about trials: lists of them, and one of them in full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from sweeper import wording
+from sweeper.answers import Record, pairs, rows
+from sweeper.rundir import RunDir
+
+_CURVE_WIDTH = 60
+_TRACEBACK_LINES = 12
+# what `show` says of a trial's training, where it is known
+_TRAINING = ("epochs_done", "n_parameters", "train_s", "compile_share_s", "peak_memory_bytes")
+_CLASS = ("strategy", "lane_loop", "capacity", "padded_width", "padded_depth", "padded_parts")
+_PLACE = ("place", "device", "host")
+
+
+def listed(records: Sequence[Record]) -> Table:
+    """Trials, a line each."""
+    names = [*records[0]]
+    return rows("", [_heading(name) for name in names], [[*row.values()] for row in records])
+
+
+def trial(
+    row: Record,
+    metrics: Sequence[str],
+    curves: Mapping[str, Sequence[float | None]],
+    buckets: Sequence[Record],
+) -> Iterator[RenderableType]:
+    """All that is known of a trial, in blocks."""
+    ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
+    facts: dict[str, object] = {f"trial {row['trial_number']}": ended}
+    values = ("value", *(f"value_{index}" for index in range(1, len(metrics))))
+    facts |= {metric: row[name] for metric, name in zip(metrics, values, strict=True)}
+    if row["best_epoch"] is not None:
+        facts["best"] = f"{wording.number(row['best_value'])} in epoch {row['best_epoch']}"
+    known = ("value_std", "feasible", "diverged_epoch", *(n for n in row if n.startswith("test_")))
+    facts |= {name: row[name] for name in known if row.get(name) is not None}
+    yield pairs(facts)
+    yield ""
+    yield "parameters"
+    yield pairs(json.loads(row["params_json"]))
+    yield ""
+    yield "curves, by epoch"
+    yield _curves(curves)
+    yield ""
+    yield pairs(_training(row))
+    if buckets:
+        yield ""
+        yield _buckets(buckets)
+    if row["error_type"] is not None:
+        yield ""
+        yield f"{row['error_type']}: the end of what it told"
+        lines = (row["error_message"] or "").rstrip().splitlines()
+        yield "\n".join(lines[-_TRACEBACK_LINES:])
+
+
+def with_the_best(run_dir: RunDir, row: Record) -> Table:
+    """Where the model of the best trial is, and the commands that go on with it."""
+    number, root = row["trial_number"], run_dir.root
+    kept = "not kept: refit trains it again"
+    facts: dict[str, object] = {
+        "its model": kept if row["model_path"] is None else root / row["model_path"],
+        "is it luck?": f"python -m sweeper confirm {root}",
+        "again": f"python -m sweeper reproduce {root} {number}",
+        "on more rows": f"python -m sweeper refit {root} {number}",
+        "take it home": f"python -m sweeper export {root} {number} --to best/",
+    }
+    if row["model_path"] is None:
+        facts.pop("take it home")
+    return pairs(facts)
+
+
+def confirmed(metrics: Sequence[str], records: Sequence[Record]) -> Table:
+    """Finalists by what they came to with fresh seeds, and what they were before."""
+    metric = metrics[0]
+    tested = [name for name in records[0] if name.startswith("test_")]
+    headings = ["rank", "trial", f"{metric}, mean", "spread", *tested, "rank before", "before"]
+    told = ["rank", "trial", "mean", "std", *tested, "rank_before", "before"]
+    return rows("finalists with fresh seeds", headings, [[row[n] for n in told] for row in records])
+
+
+def _training(row: Record) -> dict[str, object]:
+    seconds = {"train_s", "compile_share_s"}
+    facts: dict[str, object] = {}
+    for name in _TRAINING:
+        value = row[name]
+        if value is not None:
+            value = wording.seconds(value) if name in seconds else value
+            value = wording.size(value) if name.endswith("_bytes") else value
+            facts[name.removesuffix("_s").removesuffix("_bytes")] = value
+    known = [(name, row[name]) for name in _CLASS if row.get(name) is not None]
+    facts["class"] = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known)
+    facts["where"] = ", ".join(str(row[name]) for name in _PLACE if row[name] is not None)
+    facts["rounds"] = wording.span(row["first_round"], row["last_round"])
+    facts["attempts"] = row["attempts"]
+    return facts
+
+
+def _curves(curves: Mapping[str, Sequence[float | None]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for metric, values in curves.items():
+        known = [value for value in values if value is not None]
+        if known:
+            ends = f"{wording.number(known[0])} to {wording.number(known[-1])}"
+            table.add_row(metric, wording.sparkline(values, _CURVE_WIDTH), ends)
+    return table
+
+
+def _buckets(buckets: Sequence[Record]) -> Table:
+    headings = ("round", "bucket", "epochs", "lanes", "place", "compile s", "train s", "outcome")
+    told = [
+        (
+            row["round"],
+            row["bucket_id"],
+            wording.span(row["epochs_from"], row["epochs_to"]),
+            row["lanes_live"],
+            row["place"],
+            row["compile_s"],
+            row["train_s"],
+            row["outcome"],
+        )
+        for row in buckets
+    ]
+    return rows("buckets", headings, told)
+
+
+def _heading(column: str) -> str:
+    """What a column is called above a list."""
+    return "trial" if column == "trial_number" else column.removeprefix("params_")

@@ -1,0 +1,197 @@
+"""What `export` writes is of use without this package, and the card and the files say how."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import sweeper
+from sweeper.errors import DataError
+from sweeper.export import export
+from sweeper.predicting import predicted
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
+from tests.standalone import standalone
+
+RNG = np.random.default_rng(3)
+PENGUINS = pd.DataFrame(
+    {
+        "bill|mm": np.where(RNG.random(120) < 0.1, np.nan, RNG.normal(40, 5, 120)),
+        "island": RNG.choice(["Biscoe", "Dream", "Torgersen"], 120),
+        "ring": RNG.integers(1, 4, 120),
+        "species": RNG.choice(["Adelie", "Gentoo <b>"], 120),
+        "note": "x",
+    }
+)
+STUDY = """\
+version = 1
+[study]
+name = "penguins"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 1
+[data]
+source = "csv"
+path = "penguins.csv"
+target = "species"
+drop = ["note"]
+impute = "median"
+categorical_columns = ["ring"]
+[model]
+kind = "mlp"
+depth = 2
+width = 5
+layer_norm = true
+[optimizer]
+name = "adam"
+lr = 1e-2
+[train]
+loss = "cross_entropy"
+epochs = 2
+batch_size = 16
+[execution]
+threads = 1
+workers = 0
+"""
+LESS = ("study.n_trials=2", "train.epochs=3", "search={model={width={type='int',low=9,high=12}}}")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a study of digits that has ended, with its best model in best/."""
+    directory = tmp_path_factory.mktemp("digits")
+    results = trained(study_in(directory, DIGITS, *LESS, "model.layer_norm=true"))
+    export(results.run_dir.root, None, 0, directory / "best")
+    return directory
+
+
+def penguins_in(directory: Path, *overrides: str) -> Path:
+    """The exported model of a study of a table with text, gaps and columns that are left out."""
+    table = PENGUINS.copy()
+    table.loc[::17, "island"] = None
+    table.to_csv(directory / "penguins.csv", index=False)
+    results = trained(study_in(directory, STUDY, *overrides))
+    export(results.run_dir.root, None, 0, directory / "best")
+    return directory / "best"
+
+
+def test_equinox_and_numpy_alone_give_the_recorded_accuracy_from_raw_pixels(
+    digits: Path, tmp_path: Path
+) -> None:
+    x, y = load_digits(return_X_y=True)
+    _, test = train_test_split(np.arange(len(x)), test_size=180, random_state=0, stratify=y)
+    images = x[test].reshape(-1, 8, 8)
+
+    calls = {"found": "load.predict(given['images'])"}
+    found = standalone(digits / "best", tmp_path, calls, images=images)["found"]
+
+    row = sweeper.open_results(digits / "run").best(1).iloc[0]
+    assert np.mean(found == y[test]) == pytest.approx(row["test_accuracy"], abs=1e-6)
+    np.testing.assert_array_equal(found, sweeper.load(digits / "best").predict(images))
+
+
+def test_the_exported_trial_file_trains_to_the_recorded_value(digits: Path) -> None:
+    config = sweeper.load_study(digits / "best" / "trial.toml", [f"results.dir={digits / 'again'}"])
+    again = trained(config).trials().iloc[0]
+    row = sweeper.open_results(digits / "run").best(1).iloc[0]
+    assert (again["value"], again["test_loss"]) == (row["value"], row["test_loss"])
+
+
+def test_the_card_tells_what_the_model_is(digits: Path) -> None:
+    card = (digits / "best" / "README.md").read_text(encoding="utf-8")
+    row = sweeper.open_results(digits / "run").best(1).iloc[0]
+    preparation = json.loads((digits / "run" / "preparation.json").read_text(encoding="utf-8"))
+    for line in (
+        f"# Trial {row['trial_number']} of the study digits",
+        f"| test_accuracy | {row['test_accuracy']} |",
+        f"| width | {row['params_width']} |",
+        f"| digest | {preparation['digest']} |",
+        "| rows | 1257 to train, 360 to validate, 180 to test |",
+        "    python -m sweeper predict best/ new.csv -o out.csv",
+    ):
+        assert f"\n{line}\n" in f"\n{card}"
+    for package in ("equinox", "jax", "numpy", "sweeper"):
+        assert f"\n| {package} | " in card
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("data.categorical=ordinal", "data.scale=minmax", "train.loss=binary_cross_entropy"),
+        ("study.folds=2", "execution.precision=float64"),
+    ],
+)
+def test_columns_of_text_with_gaps_are_encoded_without_this_package(
+    more: tuple[str, ...], tmp_path: Path
+) -> None:
+    import jax
+
+    jax.config.update("jax_enable_x64", "float64" in str(more))
+    try:
+        best = penguins_in(tmp_path, *more)
+        rows = pd.read_csv(tmp_path / "penguins.csv")
+        saved = sweeper.load(best)
+        columns = [*saved.info["data"]["transform"]["columns"]]
+        given = {f"c{i}": rows[name].to_numpy(object) for i, name in enumerate(columns)}
+        call = ", ".join(f"{name!r}: given['c{i}']" for i, name in enumerate(columns))
+
+        calls = {name: f"load.{name}({{{call}}})" for name in ("features", "predict")}
+        found = standalone(best, tmp_path, calls, **given)
+
+        np.testing.assert_array_equal(found["features"], saved.features(rows))
+        assert found["features"].dtype == saved.features(rows).dtype
+        assert found["predict"].tolist() == saved.predict(rows).tolist()
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path) -> None:
+    best, told = penguins_in(tmp_path), list[str]()
+    rows = PENGUINS.head(4).drop(columns=["species"])
+    rows.loc[2, "island"] = "Dram"
+    rows.to_csv(tmp_path / "new.csv", index=False)
+
+    text = predicted(best, tmp_path / "new.csv", told.append)
+
+    found = pd.read_csv(tmp_path / "new.csv"), pd.read_csv(StringIO(text))
+    names = ["species", "probability of Adelie", "probability of Gentoo <b>"]
+    assert [*found[1].columns] == names
+    assert found[1]["species"].tolist() == sweeper.load(best).predict(found[0]).tolist()
+    np.testing.assert_allclose(found[1][names[1:]].sum(axis=1), 1, rtol=1e-6)
+    assert told == ["new.csv: column 'island' has 'Dram' in 1 row, which no training row had"]
+    other = rows.rename(columns={"island": "Island"}).assign(weight=1)
+    other.to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(DataError) as refusal:
+        predicted(best, tmp_path / "other.csv", told.append)
+    assert [str(problem) for problem in refusal.value.problems] == [
+        "other.csv: no column 'island'; is 'Island' the same?",
+        "other.csv: strange columns: 'Island' and 'weight'; remove what the study does not have",
+    ]
+
+
+def test_numbers_are_predicted_in_the_units_of_the_data(tmp_path: Path) -> None:
+    numbers = ("data.target=['ring','bill|mm']", "data.drop=['note','species']", "data.impute=none")
+    table = PENGUINS.fillna({"bill|mm": 40.0})
+    numbers = (*numbers, "data.categorical_columns=[]", "train.loss=mse")
+    table.to_csv(tmp_path / "penguins.csv", index=False)
+    results = trained(study_in(tmp_path, STUDY, *numbers))
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+
+    text = predicted(tmp_path / "best", tmp_path / "penguins.csv", lambda told: None)
+
+    found = pd.read_csv(StringIO(text))
+    expected = sweeper.load(tmp_path / "best").predict(table)
+    assert [*found.columns] == ["ring", "bill|mm"]
+    np.testing.assert_allclose(found.to_numpy(), expected)
+    island = {"island": table["island"].to_numpy(str)}
+    alone = standalone(tmp_path / "best", tmp_path, {"found": "load.predict(given)"}, **island)
+    np.testing.assert_allclose(alone["found"], expected, rtol=1e-5)
+    assert 20 < expected[:, 1].mean() < 60
