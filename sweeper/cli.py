@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sweeper.commands import listing, looking, machine, models, running, writing
+from sweeper.commands import listing, looking, machine, models, running, winner, writing
 from sweeper.commands.printing import print_shown
 from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
@@ -33,6 +33,9 @@ COMMANDS = (
     listing.best,
     looking.verify,
     writing.trial,
+    winner.confirm,
+    winner.reproduce,
+    winner.refit,
     models.export,
     models.predict,
     models.check_program,

@@ -43,6 +43,16 @@ class RunDir:
         return self.root / "importance.parquet"
 
     @property
+    def confirm(self) -> Path:
+        """The run directory of its finalists, trained again with fresh seeds."""
+        return self.root / "confirm"
+
+    @property
+    def refit(self) -> Path:
+        """The run directories of trials that were trained again on more rows, a number each."""
+        return self.root / "refit"
+
+    @property
     def schema(self) -> Path:
         """What the columns of the published tables mean, for people."""
         return self.root / "SCHEMA.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -11,6 +12,9 @@ from rich.table import Table
 from sweeper import wording
 from sweeper.answers import Record, pairs, rows
 from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.winner.reproducing import Reproduction
 
 _CURVE_WIDTH = 60
 _TRACEBACK_LINES = 12
@@ -76,13 +80,56 @@ def with_the_best(run_dir: RunDir, row: Record) -> Table:
     return pairs(facts)
 
 
-def confirmed(metrics: Sequence[str], records: Sequence[Record]) -> Table:
+def confirmed(metric: str, records: Sequence[Record], seeds: int) -> Iterator[RenderableType]:
     """Finalists by what they came to with fresh seeds, and what they were before."""
-    metric = metrics[0]
-    tested = [name for name in records[0] if name.startswith("test_")]
-    headings = ["rank", "trial", f"{metric}, mean", "spread", *tested, "rank before", "before"]
-    told = ["rank", "trial", "mean", "std", *tested, "rank_before", "before"]
-    return rows("finalists with fresh seeds", headings, [[row[n] for n in told] for row in records])
+    known = ("rank", "trial", "mean", "std", "rank_before", "before")
+    others = [name for name in records[0] if name not in known]
+    headings = ("rank", "trial", f"{metric}, mean", "deviation", *others, "rank before", "before")
+    told = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
+    title = f"finalists, each with {seeds} fresh seeds"
+    yield rows(title, headings, [[row[name] for name in told] for row in records])
+    first, former = records[0], next(row for row in records if row["rank_before"] == 1)
+    yield ""
+    if first is former:
+        yield f"trial {first['trial']} is confirmed: it was the best, and is so again"
+        return
+    now = f"trial {first['trial']} is the best now"
+    yield f"{now}; trial {former['trial']}, which was, has rank {former['rank']}"
+
+
+def reproduced(found: Reproduction) -> Iterator[RenderableType]:
+    """Whether a trial came to what was recorded."""
+    whole = f"trial {found.trial}: {found.values} values of {found.epochs} epochs"
+    if not found.values:
+        yield f"trial {found.trial}: nothing was recorded of it to compare with"
+        return
+    if found.first is None:
+        yield f"{whole}, bit-equal"
+        return
+    first = found.first
+    yield f"{whole}, {found.differing} of which differ"
+    yield pairs(
+        {
+            "first difference": f"epoch {first.epoch}, {first.metric}",
+            "of replicate, fold": f"{first.replicate}, {first.fold}",
+            "recorded": repr(first.recorded),
+            "again": repr(first.again),
+            **{f"largest, {name}": value for name, value in found.largest.items()},
+        }
+    )
+    for name, (before, here) in found.versions.items():
+        yield f"{name} was {before}, and here is {here}"
+    if not found.versions:
+        yield "the versions are the same: another machine, number of threads or device, it may be"
+
+
+def refitted(row: Record, again: Record, on: str) -> Table:
+    """What a model was measured at before, and after it was trained on more rows."""
+    names = [n for n in row if n.startswith("test_") and row[n] is not None]
+    unseen = on != "all"
+    records = [[name, row[name], again[name] if unseen else "seen in training"] for name in names]
+    records.append(["epochs", row["epochs_done"], again["epochs_done"]])
+    return rows(f"trial {row['trial_number']}", ("", "trained on train", f"on {on}"), records)
 
 
 def _training(row: Record) -> dict[str, object]:

@@ -30,6 +30,10 @@ MaybeDirectory = Annotated[
 MaybeTrial = Annotated[
     str | None, typer.Argument(metavar="[TRIAL]", help="The trial's number; the best if left out.")
 ]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 ModelDirectory = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="The directory to write; none may be there yet.")
 ]

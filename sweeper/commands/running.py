@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,18 +11,17 @@ import typer
 from sweeper import answers, plan_answers, wording
 from sweeper.commands.arguments import (
     AsJson,
+    Fresh,
     MaybeDirectory,
     Overrides,
+    Quiet,
     StudyFile,
     loaded,
     run_asked,
 )
 from sweeper.commands.printing import print_json, print_shown, status_record
-from sweeper.console import console_on
-from sweeper.deaths import note_left
+from sweeper.commands.training import exit_code, trained
 from sweeper.errors import Problem, StudyError
-from sweeper.interrupts import INTERRUPTED, interruptible
-from sweeper.live import QuietView, View, view_for
 from sweeper.results.status import Status, ended_by, read_status
 from sweeper.rundir import RunDir
 
@@ -34,9 +31,7 @@ BEST_SHOWN = 10
 def run(
     study: StudyFile,
     overrides: Overrides = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
-    ] = False,
+    fresh: Fresh = False,
     plan_file: Annotated[
         Path | None,
         typer.Option("--plan", metavar="FILE", help="Go by the lattice that `plan --json` wrote."),
@@ -44,10 +39,10 @@ def run(
     continue_from: Annotated[
         Path | None,
         typer.Option(
-            "--continue-from", metavar="FILE", help="Let trials start from what `export` wrote."
+            "--continue-from", metavar="DIR", help="Let trials start from what `export` wrote."
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study, or go on with it where it was left.
@@ -55,19 +50,9 @@ def run(
     Ctrl-C once stops at the end of the round, with everything committed; twice at once.
     """
     config = loaded(study, overrides)
-    view: View = QuietView() if quiet else view_for(console_on(sys.stderr))
-    with view:
-        from sweeper import api  # takes seconds, so the view shows already
-
-        with interruptible(view.say, partial(note_left, RunDir(config.run_dir))) as stop:
-            status = api.run(
-                config,
-                fresh=fresh,
-                plan_file=plan_file,
-                continue_from=continue_from,
-                observer=view,
-                stop=stop,
-            )
+    status = trained(
+        config, fresh=fresh, quiet=quiet, plan_file=plan_file, continue_from=continue_from
+    )
     run_dir = RunDir(config.run_dir)
     if as_json:
         print_json(status_record(run_dir, status))
@@ -120,13 +105,6 @@ def plan(
         print_json(preview)
     else:
         print_shown(*(plan_answers.decay(preview) if decay else plan_answers.plan(preview)))
-
-
-def exit_code(status: Status) -> int:
-    """What a run that ended as `status` says ends the program with."""
-    if status.state == "interrupted":
-        return INTERRUPTED
-    return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1
 
 
 def _print_results(run_dir: RunDir, status: Status) -> None:

@@ -1,0 +1,53 @@
+"""How commands train: with a live view, and an end in good order at Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeper.console import console_on
+from sweeper.deaths import note_left
+from sweeper.interrupts import INTERRUPTED, interruptible
+from sweeper.live import QuietView, View, view_for
+from sweeper.results.status import Status
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.config import StudyConfig
+
+
+def trained(
+    config: StudyConfig,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    plan_file: Path | None = None,
+    continue_from: Path | None = None,
+) -> Status:
+    """Run a study, or go on with it, and show how; gives how it stands then.
+
+    Raises:
+        SweeperError: it cannot start.
+    """
+    view: View = QuietView() if quiet else view_for(console_on(sys.stderr))
+    with view:
+        from sweeper import api  # takes seconds, so the view shows already
+
+        with interruptible(view.say, partial(note_left, RunDir(config.run_dir))) as stop:
+            return api.run(
+                config,
+                fresh=fresh,
+                plan_file=plan_file,
+                continue_from=continue_from,
+                observer=view,
+                stop=stop,
+            )
+
+
+def exit_code(status: Status) -> int:
+    """What a run that ended as `status` says ends the program with."""
+    if status.state == "interrupted":
+        return INTERRUPTED
+    return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1

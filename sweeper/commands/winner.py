@@ -1,0 +1,124 @@
+"""Commands that train the winner again: confirm, reproduce, refit."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from sweeper import trial_answers
+from sweeper.commands.arguments import (
+    AsJson,
+    Fresh,
+    MaybeDirectory,
+    MaybeTrial,
+    ModelDirectory,
+    Quiet,
+    run_asked,
+    trial_asked,
+)
+from sweeper.commands.printing import print_exported, print_json, print_shown
+from sweeper.commands.training import exit_code, trained
+from sweeper.errors import Problem, StudyError
+from sweeper.rundir import RunDir
+
+
+def confirm(
+    directory: MaybeDirectory = None,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", min=1, help="So many of the best trials.")
+    ] = 10,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=2, help="Trainings of each of them.")
+    ] = 8,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train the best trials again with fresh seeds: was the winner good, or lucky?
+
+    They are a study of their own, in DIR-confirm, on the same parts of the data.
+    """
+    run_dir = run_asked(directory)
+    from sweeper.winner.confirming import confirmed, finalists
+
+    found = finalists(run_dir, top, seeds)
+    status = trained(found.config, fresh=fresh, quiet=quiet)
+    if status.state == "finished":
+        rows = confirmed(found)
+        if as_json:
+            print_json({"run_dir": str(found.config.run_dir), "finalists": rows})
+        else:
+            metric = found.config.study.objectives[0]
+            print_shown(*trial_answers.confirmed(metric, rows, seeds), "")
+            print_shown(f"each of {seeds} seeds is in {found.config.run_dir}")
+    raise typer.Exit(exit_code(status))
+
+
+def reproduce(
+    directory: MaybeDirectory = None,
+    trial: MaybeTrial = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a trial alone, and compare it with what was recorded, epoch by epoch.
+
+    Ends with 1 where a value differs, and names the first.
+    """
+    run_dir, number = trial_asked(directory, trial)
+    from sweeper.winner.reproducing import alone, compared
+
+    with tempfile.TemporaryDirectory() as place:
+        config, number = alone(run_dir, number, Path(place) / "again")
+        status = trained(config, quiet=quiet, continue_from=_started_from(run_dir))
+        if status.state != "finished":
+            raise typer.Exit(exit_code(status))
+        found = compared(run_dir, RunDir(config.run_dir), number)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_shown(*trial_answers.reproduced(found))
+    raise typer.Exit(bool(found.differing) or not found.values)
+
+
+def refit(
+    directory: MaybeDirectory = None,
+    trial: MaybeTrial = None,
+    on: Annotated[
+        Literal["train+val", "all"], typer.Option("--on", help="The parts to train on.")
+    ] = "train+val",
+    output: ModelDirectory = Path("best"),
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a trial again on more rows, for its best number of epochs, and export it.
+
+    Its run directory is DIR-refit-TRIAL. What is measured on rows that it was trained on tells
+    nothing; of `train+val` the test part is still unseen.
+    """
+    run_dir, number = trial_asked(directory, trial)
+    if output.exists():
+        mend = "name another with --to, or remove it"
+        raise StudyError(Problem(str(output), "", "there is such a directory already", mend))
+    from sweeper.export import export
+    from sweeper.winner.refitting import refit_study
+
+    config, row = refit_study(run_dir, number, on)
+    status = trained(config, fresh=fresh, quiet=quiet, continue_from=_started_from(run_dir))
+    if code := exit_code(status):
+        raise typer.Exit(code)
+    number = export(config.run_dir, int(row["trial_number"]), 0, output)
+    from sweeper.results.listing import listed
+
+    again = listed(RunDir(config.run_dir)).row(number)
+    assert again is not None, "it was trained just now"
+    print_shown(trial_answers.refitted(row, again, on), "")
+    print_exported(number, output)
+
+
+def _started_from(run_dir: RunDir) -> Path | None:
+    """The saved model that the trials of a study started from, if they did."""
+    return run_dir.started_from if run_dir.started_from.exists() else None

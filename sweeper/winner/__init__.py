@@ -1,0 +1,1 @@
+"""What is done with the winner of a study: confirmed, reproduced, trained again on more rows."""

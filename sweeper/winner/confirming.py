@@ -1,0 +1,93 @@
+"""Whether the best trials are good or were lucky: they are trained again with fresh seeds.
+
+The best of many noisy values is better than what it will give again. So the finalists are a study
+of their own, in which each is trained with several seeds, on the same parts of the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig, parse
+from sweeper.config.writing import toml_text
+from sweeper.errors import Problem, StudyError
+from sweeper.ranking import best_first, value_columns
+from sweeper.results.listing import Row, listed
+from sweeper.rundir import RunDir
+from sweeper.trial_file import study_of
+
+
+@dataclass(frozen=True, slots=True)
+class Finalists:
+    """The best trials of a study, best first, and the study that trains them again."""
+
+    rows: tuple[Row, ...]
+    config: StudyConfig
+
+
+def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
+    """The `top` best trials of a run directory, to be trained with `seeds` seeds each.
+
+    Raises:
+        SetupError: nothing was published there.
+        StudyError: no trial is complete.
+    """
+    known = listed(run_dir)
+    rows = known.of(known.best(top))
+    if not rows:
+        found, mend = "no trial is complete, so there are no finalists", "wait for one"
+        raise StudyError(Problem(str(run_dir.root), "", found, mend))
+    file = Path(known.study["study_file"])
+    before = study_of(known.study["settings"], file)
+    return Finalists(tuple(rows), parse(toml_text(_tables(before, run_dir, rows, seeds)), file))
+
+
+def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -> dict[str, Any]:
+    """The tables of the study that trains them again."""
+    tables, names = before.canonical(), [*before.columns]
+    drawn = [{name: row[f"params_{name}"] for name in names} for row in rows]
+    study = tables["study"] | {
+        "name": f"{before.study.name}-confirm",
+        "n_trials": len(rows),
+        "replicates": seeds,
+        # other weights, orders and draws; the parts of the data stay what they were
+        "seed": (before.study.seed + 1) % 2**32,
+        "enqueue": [{n: v for n, v in one.items() if v is not None} for one in drawn],
+        "sampler": {"name": "random"},
+        "pruner": {"name": "none"},
+        "timeout": None,
+    }
+    split = tables["data"]["split"] | {"seed": before.split_seed}
+    tables["execution"].pop("max_failures", None)
+    return tables | {
+        "study": study,
+        "data": tables["data"] | {"split": split},
+        "results": tables["results"] | {"dir": f"{run_dir.root}-confirm"},
+    }
+
+
+def confirmed(before: Finalists) -> list[Row]:
+    """What the finalists came to, best first: mean and spread, and what they were before."""
+    config = before.config
+    known = listed(RunDir(config.run_dir))
+    again = {row["trial_number"]: row for row in known.rows()}
+    ranked = [
+        row["trial_number"] for row in best_first(again.values(), known.directions, len(again))
+    ]
+    ranked += [number for number in again if number not in ranked]  # those that failed
+    tested = [name for name in known.names if name.startswith("test_")]
+    further = value_columns(len(known.metrics))[1:]
+    return [
+        {
+            "rank": rank,
+            "trial": before.rows[number]["trial_number"],
+            "mean": again[number]["value"],
+            "std": again[number]["value_std"],
+            **{name: again[number][name] for name in (*further, *tested)},
+            "rank_before": number + 1,
+            "before": before.rows[number]["value"],
+        }
+        for rank, number in enumerate(ranked, 1)
+    ]

@@ -1,0 +1,38 @@
+"""The winner trained again on more rows than those that chose it, for its best number of epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from sweeper.config import StudyConfig, parse
+from sweeper.config.writing import toml_text
+from sweeper.rundir import RunDir
+from sweeper.trial_file import trial_of, trial_tables
+
+TrainOn = Literal["train+val", "all"]
+
+
+def refit_study(
+    run_dir: RunDir, number: int | None, train_on: TrainOn
+) -> tuple[StudyConfig, Mapping[str, Any]]:
+    """The study that trains a trial again on more rows, and the trial's row; the best if None.
+
+    Raises:
+        SweeperError: there is no such trial.
+    """
+    config, row = trial_of(run_dir.root, number)
+    tables = trial_tables(config, row)
+    name = f"{config.study.name[:80]}-refit-{row['trial_number']}"
+    # nothing is kept from training by which an epoch could be chosen, so the last one is
+    tables["study"] |= {"name": name, "value": "last", "replicates": 1, "folds": None}
+    tables["train"] |= {"early_stop": None}
+    tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
+    tables["results"] |= {"dir": f"{run_dir.root}-refit-{row['trial_number']}", "keep_models": 1}
+    of_class = tables["trial"]["class"]
+    alone = {"strategy": "exact", "capacity": 1, "width": None, "depth": None, "sizes": {}}
+    tables["trial"] |= {
+        "epochs": row["best_epoch"] or row["epochs_done"],
+        "class": {**of_class, **alone, "traced": {}},
+    }
+    return parse(toml_text(tables), config.source.path), row
