@@ -33,6 +33,7 @@ COMMANDS = (
     listing.best,
     looking.verify,
     writing.trial,
+    writing.export_optuna,
     winner.confirm,
     winner.reproduce,
     winner.refit,

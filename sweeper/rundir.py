@@ -116,6 +116,11 @@ class RunDir:
         return self.logs / f"worker-{index}.log"
 
     @property
+    def log(self) -> Path:
+        """What the program that runs the study did."""
+        return self.logs / "sweeper.log"
+
+    @property
     def staging(self) -> Path:
         """Half-written files, to be renamed into place."""
         return self.root / ".staging"

@@ -15,12 +15,14 @@ from sweeper.errors import Problem, SetupError
 from sweeper.executors.claims import n_devices, n_workers
 from sweeper.executors.executor import Executor
 from sweeper.executors.shortages import shortages
+from sweeper.importances import Importances
 from sweeper.planning import structures
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
 from sweeper.reconcile import Change
 from sweeper.results.publish import Publisher
+from sweeper.results.schema_text import write_schema_text
 from sweeper.results.status import Status, ended_by, write_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Plan
@@ -51,6 +53,8 @@ class StudyRun:
         self._sweep = Sweep(_parts(config, data, session, executor))
         self._published = Published(session.ledger, session.run_dir)
         self._publisher = Publisher(session.run_dir, config)
+        self._importances = Importances(config, session.run_dir)
+        write_schema_text(session.run_dir, config)
         state, n_trials = self._sweep.state, n_proposals(config)
         self._standing = Standing(config, session.run_id, n_trials, time.time(), len(state.ended))
         root = session.run_dir.root.absolute()
@@ -77,6 +81,7 @@ class StudyRun:
             stop_file.unlink(missing_ok=True)
             with self._standing.spending("publish"):
                 self._publisher.publish(self._published, final=True)
+                self._importances.finish(self._sweep.state.ended)
             status = self._write_status(self._end())
             if told := ended_by(status):
                 self._observer(Warned(told))
@@ -112,6 +117,7 @@ class StudyRun:
 
     def _publish(self) -> None:
         self._publisher.publish(self._published)
+        self._importances.consider(self._sweep.state.ended)
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
         status = self._standing.status(self._sweep.state, time.time(), doing, plan)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.commands.running import exit_code
+from sweeper.commands.training import exit_code
 from sweeper.errors import StudyError
 from sweeper.results.status import Status, newest_run, write_status
 from sweeper.rundir import RunDir

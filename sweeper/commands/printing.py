@@ -25,7 +25,7 @@ def print_shown(*parts: RenderableType) -> None:
     console_on(sys.stdout).print(*parts, sep="\n")
 
 
-def print_written(output: Path, use: str) -> None:
+def print_written(output: Path | str, use: str) -> None:
     """Say what the file at `output` is good for now that it is there."""
     console_on(sys.stdout).print(f"written to {output}; {use}", soft_wrap=True)
 

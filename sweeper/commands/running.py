@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -44,6 +44,14 @@ def run(
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option("--log-file", metavar="FILE", help="Instead of DIR/logs/sweeper.log."),
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option("--log-level", help="The least that is logged."),
+    ] = "info",
 ) -> None:
     """Run a study, or go on with it where it was left.
 
@@ -51,7 +59,13 @@ def run(
     """
     config = loaded(study, overrides)
     status = trained(
-        config, fresh=fresh, quiet=quiet, plan_file=plan_file, continue_from=continue_from
+        config,
+        fresh=fresh,
+        quiet=quiet,
+        plan_file=plan_file,
+        continue_from=continue_from,
+        log_file=log_file,
+        log_level=log_level,
     )
     run_dir = RunDir(config.run_dir)
     if as_json:

@@ -11,6 +11,7 @@ from sweeper.console import console_on
 from sweeper.deaths import note_left
 from sweeper.interrupts import INTERRUPTED, interruptible
 from sweeper.live import QuietView, View, view_for
+from sweeper.logs import Level, logged
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
@@ -25,6 +26,8 @@ def trained(
     quiet: bool = False,
     plan_file: Path | None = None,
     continue_from: Path | None = None,
+    log_file: Path | None = None,
+    log_level: Level = "info",
 ) -> Status:
     """Run a study, or go on with it, and show how; gives how it stands then.
 
@@ -35,13 +38,17 @@ def trained(
     with view:
         from sweeper import api  # takes seconds, so the view shows already
 
-        with interruptible(view.say, partial(note_left, RunDir(config.run_dir))) as stop:
+        leave = partial(note_left, RunDir(config.run_dir))
+        with (
+            interruptible(view.say, leave) as stop,
+            logged(view, log_file, log_level) as observer,
+        ):
             return api.run(
                 config,
                 fresh=fresh,
                 plan_file=plan_file,
                 continue_from=continue_from,
-                observer=view,
+                observer=observer,
                 stop=stop,
             )
 

@@ -40,7 +40,7 @@ def confirm(
 ) -> None:
     """Train the best trials again with fresh seeds: was the winner good, or lucky?
 
-    They are a study of their own, in DIR-confirm, on the same parts of the data.
+    They are a study of their own, in DIR/confirm, on the same parts of the data.
     """
     run_dir = run_asked(directory)
     from sweeper.winner.confirming import confirmed, finalists
@@ -96,7 +96,7 @@ def refit(
 ) -> None:
     """Train a trial again on more rows, for its best number of epochs, and export it.
 
-    Its run directory is DIR-refit-TRIAL. What is measured on rows that it was trained on tells
+    Its run directory is DIR/refit/TRIAL. What is measured on rows that it was trained on tells
     nothing; of `train+val` the test part is still unseen.
     """
     run_dir, number = trial_asked(directory, trial)

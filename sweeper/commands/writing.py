@@ -1,4 +1,4 @@
-"""Commands that write study files: init, trial."""
+"""Commands that write what others read: init and trial study files, export-optuna a storage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.commands.arguments import MaybeDirectory, MaybeTrial, trial_asked
+from sweeper.commands.arguments import MaybeDirectory, MaybeTrial, run_asked, trial_asked
 from sweeper.commands.printing import print_written
 
 
@@ -30,6 +30,25 @@ def init(
 
     begin(template, output, data)
     print_written(output, f"`python -m sweeper run {output}` runs it")
+
+
+def export_optuna(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The run directory.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Such as sqlite:///study.db.")],
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the study there; else its own.")
+    ] = None,
+) -> None:
+    """Write all trials that have ended to a storage of Optuna's, for optuna-dashboard and others.
+
+    With their states, values, parameters and curves; `optuna.load_study` loads it.
+    """
+    run_dir = run_asked(directory)
+    from sweeper.optuna_export import export_optuna as write
+
+    called, count = write(run_dir, url, name)
+    use = f"`optuna.load_study(study_name={called!r}, storage={url!r})` loads it"
+    print_written(url, f"{count} trials of '{called}'; {use}, `optuna-dashboard {url}` shows it")
 
 
 def trial(

@@ -173,3 +173,11 @@ BUCKETS = (
     Column("capacity_planned", INT32, "lanes of the class"),
     Column("memory_limit_bytes", INT64, "the most that a program may take there"),
 )
+
+IMPORTANCE = (
+    Column("objective", STRING, "what is optimised", R),
+    Column("param", STRING, "the parameter, by the name that its study gives it", R),
+    Column("importance", DOUBLE, "by Optuna's PED-ANOVA; those of an objective sum to 1", R),
+    Column("n_trials", INT64, "how many complete trials it was worked out from", R),
+    Column("computed_at", TIME, "when it was", R),
+)

@@ -165,6 +165,26 @@ def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
     }
 
 
+def curves_of_all(run_dir: RunDir, metric: str) -> dict[int, dict[int, float]]:
+    """What every trial measured of a metric, by its number and epoch: means as in `curves`."""
+    sums: dict[tuple[int, int], tuple[float, int]] = {}
+    for part in sorted(run_dir.metrics.glob("part-*.parquet")):
+        table = read_light(part, _CURVE)
+        if table is None or not len(table):
+            continue
+        names, codes = texts(table["metric"])
+        values = floats(table["value"])
+        chosen = ~np.isnan(values) & (codes == (names.index(metric) if metric in names else -1))
+        columns = (floats(table[name])[chosen].astype(int) for name in ("trial_number", "epoch"))
+        for number, epoch, value in zip(*columns, values[chosen].tolist(), strict=True):
+            total, count = sums.get((int(number), int(epoch)), (0.0, 0))
+            sums[int(number), int(epoch)] = total + value, count + 1
+    found: dict[int, dict[int, float]] = {}
+    for (number, epoch), (total, count) in sorted(sums.items()):
+        found.setdefault(number, {})[epoch] = total / count
+    return found
+
+
 def buckets_of(run_dir: RunDir, number: int) -> list[Row]:
     """The buckets that a trial was trained in, a row a round."""
     table = read_light(run_dir.buckets)

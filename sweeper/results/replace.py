@@ -25,3 +25,11 @@ def replacing(target: Path, staging: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     with fault_points(Step.RENAME_FILE):
         staged.replace(target)
+
+
+def swapped(target: Path, staging: Path, content: bytes) -> None:
+    """Replace a file that can be written again at any time, and may be lost in a power cut."""
+    staging.mkdir(parents=True, exist_ok=True)
+    staged = staging / target.name
+    staged.write_bytes(content)
+    staged.replace(target)

@@ -21,6 +21,7 @@ from sweeper.results.columns import (
     CIRCUMSTANCES,
     DOUBLE,
     FEASIBLE,
+    IMPORTANCE,
     INT64,
     METADATA_KEY,
     METRICS,
@@ -69,6 +70,7 @@ def columns_of_tables(config: StudyConfig | None) -> dict[str, list[dict[str, An
     """
     trials = _columns_of_any() if config is None else _trials_columns(config)
     tables = {"trials.parquet": trials, "metrics/": METRICS, "buckets.parquet": BUCKETS}
+    tables["importance.parquet"] = IMPORTANCE
     return {name: [_described(column) for column in columns] for name, columns in tables.items()}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from sweeper.config import StudyConfig, parse
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, StudyError
-from sweeper.ranking import best_first, value_columns
+from sweeper.ranking import value_columns
 from sweeper.results.listing import Row, listed
 from sweeper.rundir import RunDir
 from sweeper.trial_file import study_of
@@ -64,7 +64,7 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
     return tables | {
         "study": study,
         "data": tables["data"] | {"split": split},
-        "results": tables["results"] | {"dir": f"{run_dir.root}-confirm"},
+        "results": tables["results"] | {"dir": str(run_dir.confirm)},
     }
 
 
@@ -73,9 +73,7 @@ def confirmed(before: Finalists) -> list[Row]:
     config = before.config
     known = listed(RunDir(config.run_dir))
     again = {row["trial_number"]: row for row in known.rows()}
-    ranked = [
-        row["trial_number"] for row in best_first(again.values(), known.directions, len(again))
-    ]
+    ranked = known.best(len(again))
     ranked += [number for number in again if number not in ranked]  # those that failed
     tested = [name for name in known.names if name.startswith("test_")]
     further = value_columns(len(known.metrics))[1:]

@@ -28,7 +28,7 @@ def refit_study(
     tables["study"] |= {"name": name, "value": "last", "replicates": 1, "folds": None}
     tables["train"] |= {"early_stop": None}
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
-    tables["results"] |= {"dir": f"{run_dir.root}-refit-{row['trial_number']}", "keep_models": 1}
+    tables["results"] |= {"dir": str(run_dir.refit / str(row["trial_number"])), "keep_models": 1}
     of_class = tables["trial"]["class"]
     alone = {"strategy": "exact", "capacity": 1, "width": None, "depth": None, "sizes": {}}
     tables["trial"] |= {

@@ -1,0 +1,94 @@
+"""Publishes how much each parameter matters, worked out beside a study while it trains.
+
+A thread of its own does so, seldom enough that it never takes more than a hundredth of the time.
+Whatever goes wrong in it is logged: a study does not depend on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sweeper.config import StudyConfig
+from sweeper.results.importance import write_importance
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.study.importance import Importance
+
+_LEAST_TRIALS = 10
+_GROWTH = 1.1
+_EVERY_S, _SHARE = 10.0, 0.01
+_log = logging.getLogger("sweeper")
+
+
+class Importances:
+    """The importances of one study, as far as its trials tell; its methods are for one thread."""
+
+    def __init__(
+        self,
+        config: StudyConfig,
+        run_dir: RunDir,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._run_dir = run_dir
+        self._clock = clock
+        self._known: Importance | None = None
+        self._told = set[int]()
+        self._thread: threading.Thread | None = None
+        self._published, self._cost_s, self._at = 0, 0.0, clock()
+
+    def consider(self, ended: Mapping[int, Mapping[str, Any]]) -> None:
+        """Begin to work them out anew, where there are enough new trials and it is time."""
+        waits_s = max(_EVERY_S, self._cost_s / _SHARE)
+        if self._is_working() or self._clock() - self._at < waits_s or not self._are_due(ended):
+            return
+        self._thread = threading.Thread(target=self._publish, args=(_new(ended, self._told),))
+        self._thread.daemon = True
+        self._thread.start()
+
+    def finish(self, ended: Mapping[int, Mapping[str, Any]]) -> None:
+        """Publish them of all trials that have ended."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._are_due(ended, growth=1.0):
+            self._publish(_new(ended, self._told))
+
+    def _is_working(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _are_due(self, ended: Mapping[int, Any], growth: float = _GROWTH) -> bool:
+        if not self._config.search:
+            return False
+        count = sum(row["state"] == "COMPLETE" for row in ended.values())
+        return count >= _LEAST_TRIALS and count > growth * self._published
+
+    def _publish(self, rows: list[Mapping[str, Any]]) -> None:
+        started = self._clock()
+        try:
+            if self._known is None:
+                from sweeper.study.importance import Importance
+
+                self._known = Importance(self._config)
+            self._known.tell(rows)
+            self._told |= {row["trial_number"] for row in rows}
+            found = {
+                metric: self._known.of(index)
+                for index, metric in enumerate(self._config.study.objectives)
+            }
+            write_importance(self._run_dir, found, len(self._told))
+        except Exception as error:  # a library's, whatever it be: the study goes on without
+            _log.warning("importance.parquet was not written: %s: %s", type(error).__name__, error)
+        self._published = len(self._told)
+        self._at = self._clock()
+        self._cost_s = self._at - started
+
+
+def _new(ended: Mapping[int, Mapping[str, Any]], told: set[int]) -> list[Mapping[str, Any]]:
+    """The rows of complete trials that have not been told yet."""
+    rows = (row for number, row in ended.items() if number not in told)
+    return [row for row in rows if row["state"] == "COMPLETE"]

@@ -1,0 +1,100 @@
+"""What a run did, in a file of lines with times and levels, beside the view that people watch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging.handlers import MemoryHandler
+from pathlib import Path
+from typing import Literal
+
+from sweeper import wording
+from sweeper.progress import (
+    BucketFinished,
+    BucketStarted,
+    Event,
+    Observer,
+    RoundClosed,
+    StudyOpened,
+    Warned,
+)
+from sweeper.rundir import RunDir
+
+Level = Literal["debug", "info", "warning", "error"]
+_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+_KEPT = 10_000  # lines until the run directory is there to write them to
+_own = logging.getLogger("sweeper")
+_events = logging.getLogger("sweeper.events")
+
+
+@contextmanager
+def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Observer]:
+    """An observer that also logs what it is told, with whatever the package logs meanwhile.
+
+    To `file`; else to `logs/` of the run directory, once that is there: a study that is refused
+    leaves none. Warnings go to standard error as well.
+    """
+    keeper = MemoryHandler(_KEPT, flushLevel=logging.CRITICAL + 1)
+    keeper.setLevel(level.upper())
+    if file is not None:
+        _begin(keeper, file)
+    told = logging.StreamHandler()
+    told.setLevel(logging.WARNING)
+
+    def observed(event: Event) -> None:
+        if isinstance(event, StudyOpened) and keeper.target is None:
+            _begin(keeper, RunDir(event.run_dir).log)
+        _log(event)
+        if keeper.target is not None:
+            keeper.flush()
+        observer(event)
+
+    before = _own.level, _events.propagate
+    # a handler keeps Python from telling warnings by itself
+    spoken = [] if logging.getLogger().handlers else [told]
+    _own.setLevel(min(logging.getLevelName(level.upper()), logging.WARNING))
+    _events.propagate = False  # the view shows them
+    for one in (keeper, *spoken):
+        _own.addHandler(one)
+    _events.addHandler(keeper)
+    try:
+        yield observed
+    except Exception as error:
+        _events.error("ended by %s: %s", type(error).__name__, error)
+        raise
+    finally:
+        _events.removeHandler(keeper)
+        for one in (keeper, *spoken):
+            _own.removeHandler(one)
+        _own.level, _events.propagate = before
+        if keeper.target is not None:
+            keeper.flush()
+            keeper.target.close()
+
+
+def _begin(keeper: MemoryHandler, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    keeper.setTarget(handler)
+    keeper.flush()
+
+
+def _log(event: Event) -> None:
+    match event:
+        case StudyOpened(study=study, rounds_done=done, n_trials=count):
+            _events.info("study %s opened: %d trials, %d rounds done", study, count, done)
+        case BucketStarted(trials=trials, place=place):
+            shown = wording.trial_numbers(trials)
+            _events.debug("bucket %d, %s: %s, %s", event.bucket, event.strategy, shown, place)
+        case BucketFinished(bucket=bucket, place=place):
+            compiled, trained = (wording.seconds(s) for s in (event.compile_s, event.train_s))
+            told = "bucket %d done on %s: %s compiling, %s training"
+            _events.debug(told, bucket, place, compiled, trained)
+        case RoundClosed(status=status):
+            best = "" if status.best is None else wording.best_trial(status.metric, status.best)
+            shown = f"{wording.progress(status)}; {wording.states(status)}"
+            _events.info("round %d closed: %s; %s", status.round, shown, best or "no best yet")
+        case Warned(message=message):
+            _events.warning("%s", message)

@@ -1,0 +1,36 @@
+"""`importance.parquet`: how much each parameter matters for each objective."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from sweeper.results.columns import IMPORTANCE
+from sweeper.results.replace import swapped
+from sweeper.rundir import RunDir
+
+_SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
+
+
+def write_importance(
+    run_dir: RunDir, importances: Mapping[str, Mapping[str, float]], n_trials: int
+) -> None:
+    """Replace the file by these importances, by objective and parameter."""
+    at = datetime.now(UTC)
+    rows = [
+        {
+            "objective": objective,
+            "param": param,
+            "importance": importance,
+            "n_trials": n_trials,
+            "computed_at": at,
+        }
+        for objective, by_param in importances.items()
+        for param, importance in by_param.items()
+    ]
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.Table.from_pylist(rows, _SCHEMA), sink)
+    swapped(run_dir.importance, run_dir.staging, sink.getvalue().to_pybytes())
