@@ -40,11 +40,11 @@ COMMANDS = (
     models.export,
     models.predict,
     models.check_program,
+    machine.doctor,
     machine.calibrate,
 )
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -1,16 +1,44 @@
-"""Commands about the machine that studies run on: calibrate."""
+"""Commands about the machine that studies run on: doctor, calibrate."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sweeper.commands.printing import print_written
+from sweeper.commands.arguments import AsJson
+from sweeper.commands.printing import print_json, print_shown, print_written
 from sweeper.console import console_on
+
+
+def doctor(
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where results would be written.")
+    ] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Look whether this machine is fit for studies: packages, devices, memory, disk, a probe.
+
+    Ends with 1 where something is wrong, and tells the mend.
+    """
+    from sweeper import diagnosis
+
+    found: list[diagnosis.Finding] = []
+    for finding in diagnosis.diagnose(directory):
+        found.append(finding)
+        if not as_json:
+            mark, mend = ("!", f"; {finding.mend}") if finding.mend else (" ", "")
+            print_shown(f"{mark} {finding.about}: {finding.found}{mend}")
+    wrong = sum(bool(finding.mend) for finding in found)
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        print_shown(f"{wrong} to mend" if wrong else "nothing to mend")
+    raise typer.Exit(bool(wrong))
 
 
 def calibrate(

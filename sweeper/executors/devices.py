@@ -26,8 +26,12 @@ def visible_gpus(
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return tuple(name.strip() for name in chosen.split(",") if name.strip())
-    count = len(list(driver.iterdir())) if driver.is_dir() else 0
-    return tuple(str(index) for index in range(count))
+    return tuple(str(index) for index in range(gpus_of_machine(driver)))
+
+
+def gpus_of_machine(driver: Path = _DRIVER) -> int:
+    """How many GPUs of NVIDIA there are, whether or not JAX can use them."""
+    return len(list(driver.iterdir())) if driver.is_dir() else 0
 
 
 def _has_plugin() -> bool:

@@ -19,7 +19,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError
-from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
+from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -28,6 +28,7 @@ from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.ranking import value_columns
+from sweeper.study.stored import write_trials
 
 Row = Mapping[str, Any]
 Curve = Mapping[int, float]
@@ -85,23 +86,35 @@ def with_gaps(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[Fr
         first = trial.number + 1
 
 
-def study_of_trials(config: StudyConfig, trials: Sequence[FrozenTrial]) -> optuna.Study:
-    """An Optuna study of these trials, in memory."""
-    return _filled(config, trials, InMemoryStorage(), config.study.name)
+def blank_study(config: StudyConfig, storage: BaseStorage, name: str) -> optuna.Study:
+    """A study of Optuna's without any trial, for those of `config`."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        storage=storage, study_name=name, directions=list(config.study.directions)
+    )
+    metrics = [*config.study.objectives]
+    storage.set_study_system_attr(study._study_id, "study:metric_names", metrics)
+    return study
 
 
 def write_study(
     config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str | None
 ) -> str:
-    """Write a study of these trials to the storage at `url`; gives the name that it has there.
+    """Write a study of these trials to the database at `url`; gives the name that it has there.
 
     Raises:
-        StudyError: there is such a study, or the URL is none.
-        SetupError: the storage cannot be written.
+        StudyError: there is such a study.
+        SetupError: the database cannot be written.
     """
     name = name or config.study.name
     try:
-        _filled(config, trials, RDBStorage(url), name)
+        storage = RDBStorage(url)
+        study = blank_study(config, storage, name)
+        try:
+            write_trials(storage, study._study_id, trials)
+        except BaseException:
+            storage.delete_study(study._study_id)
+            raise
     except DuplicatedStudyError:
         mend = "give this one another name with --name, or write to another file"
         raise StudyError(Problem(url, "", f"it has a study '{name}' already", mend)) from None
@@ -110,20 +123,6 @@ def write_study(
         mend = "write a URL that Optuna takes, such as sqlite:///study.db"
         raise SetupError(Problem(url, "", f"cannot be written: {told}", mend)) from error
     return name
-
-
-def _filled(
-    config: StudyConfig, trials: Sequence[FrozenTrial], storage: BaseStorage, name: str
-) -> optuna.Study:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        storage=storage, study_name=name, directions=list(config.study.directions)
-    )
-    metrics = [*config.study.objectives]
-    study._storage.set_study_system_attr(study._study_id, "study:metric_names", metrics)
-    for trial in trials:
-        storage.create_new_trial(study._study_id, trial)
-    return study
 
 
 def _distribution(entry: SearchEntry) -> BaseDistribution:

@@ -11,9 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import optuna
+from optuna.storages import InMemoryStorage
 
 from sweeper.config import StudyConfig
-from sweeper.study.foreign import frozen_trials, study_of_trials
+from sweeper.study.foreign import blank_study, frozen_trials
 
 _PACKAGE = "optuna.importance"
 
@@ -39,7 +40,7 @@ class Importance:
 
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
-        self._study = study_of_trials(config, ())
+        self._study = blank_study(config, InMemoryStorage(), config.study.name)
         self._evaluator = _evaluator()
 
     def tell(self, rows: Iterable[Mapping[str, Any]]) -> None:

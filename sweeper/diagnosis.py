@@ -1,0 +1,184 @@
+"""What of this machine a study depends on, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from sweeper.cachedir import CACHE_VARIABLE, cache_root
+from sweeper.data.memory import physical_bytes
+from sweeper.executors.devices import gpus_of_machine
+
+# of these file systems the locks and the order of writes do not hold as on a disk
+_REMOTE = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph", "lustre"}
+_REMOTE |= {"beegfs", "gpfs", "glusterfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse"}
+_LEAST_FREE_BYTES = 2**30
+_LEAST_MEMORY_BYTES = 2 * 2**30
+_MOUNTS = Path("/proc/self/mounts")
+_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
+_LANES, _WIDTH = 8, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of something; `mend` says what to do where it is wrong, and is empty else."""
+
+    about: str
+    found: str
+    mend: str = ""
+
+
+def diagnose(run_dir: Path) -> Iterator[Finding]:
+    """Each finding as soon as it is known; results would be written to `run_dir`."""
+    yield Finding("python", f"{platform.python_version()}, {platform.platform()}")
+    yield from _packages()
+    yield _cores()
+    yield _memory()
+    yield from _settings()
+    yield from _files(run_dir)
+    yield from _cache()
+    yield from _devices()
+
+
+def _packages() -> Iterator[Finding]:
+    """The versions of what this package stands on, and whether it was made for them."""
+    found: list[str] = []
+    for line in requires("sweeper") or ():
+        requirement = Requirement(line)
+        if requirement.marker is not None and not requirement.marker.evaluate():
+            continue
+        name = requirement.name
+        try:
+            here = version(name)
+        except PackageNotFoundError:
+            yield Finding(name, "not installed", f"python -m pip install '{line}'")
+            continue
+        found.append(f"{name} {here}")
+        if not requirement.specifier.contains(here, prereleases=True):
+            yield Finding(name, f"{here}, and not tried with it", f"python -m pip install '{line}'")
+    yield Finding("packages", ", ".join(found))
+
+
+def _cores() -> Finding:
+    count = os.cpu_count() or 1
+    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count
+    return Finding("cores", f"{given} of {count}" if given < count else str(count))
+
+
+def _memory() -> Finding:
+    memory = physical_bytes()
+    if memory is None:
+        return Finding("memory", "the system does not tell")
+    told = f"{memory / 2**30:.1f} GiB for this process"
+    mend = "" if memory >= _LEAST_MEMORY_BYTES else "give it 2 GiB or more, or write workers = 0"
+    return Finding("memory", told, mend)
+
+
+def _settings() -> Iterator[Finding]:
+    """Environment variables that JAX reads."""
+    given = {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))}
+    if given:
+        yield Finding("environment", ", ".join(f"{name}={given[name]}" for name in sorted(given)))
+    if all(name in given for name in _FRACTIONS):
+        yield Finding("environment", f"both {' and '.join(_FRACTIONS)}", f"unset {_FRACTIONS[0]}")
+
+
+def _files(run_dir: Path) -> Iterator[Finding]:
+    """The disk of the run directory."""
+    place = next(
+        path for path in (run_dir.absolute(), *run_dir.absolute().parents) if path.exists()
+    )
+    kind = file_system(place)
+    mend = ""
+    if kind in _REMOTE:
+        mend = "name results.dir on a disk of this machine: the ledger's locks do not hold there"
+    yield Finding("run directory", f"{run_dir} on {kind or 'a file system that is not told'}", mend)
+    free = shutil.disk_usage(place).free
+    mend = "" if free >= _LEAST_FREE_BYTES else "make room, or name another results.dir"
+    yield Finding("free there", f"{free / 2**30:.1f} GiB", mend)
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield Finding("run directory", f"{place} cannot be written", "name another results.dir")
+
+
+def file_system(place: Path, mounts: Path = _MOUNTS) -> str | None:
+    """The kind of file system that `place` is on; None where the system does not tell."""
+    try:
+        lines = [line.split() for line in mounts.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return None
+    resolved = place.resolve()
+    points = {Path(_unescaped(fields[1])): fields[2] for fields in lines if len(fields) > 2}
+    for path in (resolved, *resolved.parents):
+        if path in points:
+            return points[path]
+    return None
+
+
+def _unescaped(name: str) -> str:
+    """A mount point as it is called; spaces in it are written as octal numbers."""
+    return name.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+
+
+def _cache() -> Iterator[Finding]:
+    """Where compiled programs are kept."""
+    root = cache_root()
+    mend = f"let {CACHE_VARIABLE} name a directory that you may write to"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root):
+            pass
+    except OSError as error:
+        yield Finding("compile cache", f"{root}: {error.strerror}", mend)
+        return
+    sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
+    yield Finding("compile cache", f"{root}: {len(sizes)} files, {sum(sizes) / 2**20:.0f} MiB")
+
+
+def _devices() -> Iterator[Finding]:
+    """What JAX runs on, and whether lanes side by side come to what each comes to alone."""
+    try:
+        import jax
+
+        devices = jax.devices()
+    except Exception as error:  # whatever a driver or a plugin raises
+        told = f"JAX does not start: {type(error).__name__}: {error}"
+        yield Finding("devices", told, "mend the driver, or set JAX_PLATFORMS=cpu")
+        return
+    for device in devices:
+        limit = (device.memory_stats() or {}).get("bytes_limit")
+        size = "" if limit is None else f", {limit / 2**30:.1f} GiB granted"
+        yield Finding("device", f"{device}: {device.device_kind}{size}")
+    gpus = gpus_of_machine()
+    if gpus and devices[0].platform == "cpu":
+        mend = "python -m pip install 'jax[cuda13]', or let JAX_PLATFORMS name cuda"
+        yield Finding("devices", f"{gpus} GPUs of NVIDIA, and JAX uses none", mend)
+    yield _probe()
+
+
+def _probe() -> Finding:
+    """A small program under vmap, and its lanes one by one."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    def lane(weight: jax.Array) -> jax.Array:
+        return jnp.tanh(weight @ weight.T).sum()
+
+    weights = jax.random.normal(jax.random.key(0), (_LANES, _WIDTH, _WIDTH)) / _WIDTH
+    started = time.perf_counter()
+    together = np.asarray(jax.jit(jax.vmap(jax.grad(lane)))(weights))
+    took_s = time.perf_counter() - started
+    alone = np.stack([np.asarray(jax.jit(jax.grad(lane))(weight)) for weight in weights])
+    apart = float(np.max(np.abs(together - alone)))
+    told = f"{_LANES} lanes compiled and run in {took_s:.1f} s, {apart:.1e} apart from each alone"
+    wrong = not np.isfinite(together).all() or apart > 1e-4
+    return Finding("vmap", told, "try another version of jaxlib or of the driver" if wrong else "")
