@@ -1,0 +1,78 @@
+"""Conditions on rows: what they mean, nulls included, and what is no condition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sweeper.errors import StudyError
+from sweeper.results.where import Values, rows_where
+
+_NULL = np.array([False, False, False, True])
+COLUMNS = {
+    "value": Values("number", np.array([0.5, 0.97, 0.99, np.nan]), _NULL),
+    "other": Values("number", np.array([0.5, 0.98, 0.0, 1.0]), np.zeros(4, bool)),
+    "params_depth": Values("number", np.array([1.0, 2.0, 2.0, 3.0]), np.zeros(4, bool)),
+    "params_activation": Values("text", np.array(["relu", "tanh", "a'b", ""], object), _NULL),
+    "feasible": Values("truth", np.array([1.0, 0.0, 1.0, 0.0]), _NULL),
+    "started_at": Values("time", np.array([0.0, 86400.0, 1e9, 0.0]), np.zeros(4, bool)),
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("value > 0.97", [2]),
+        ("value >= 0.97 and params_depth == 2", [1, 2]),
+        ("not value > 0.97", [0, 1]),
+        ("value > 0.97 or params_depth in (3, 1)", [0, 2, 3]),
+        ("params_depth not in [1, 2]", [3]),
+        ("0.9 < value < 0.98", [1]),
+        ("value is None", [3]),
+        ("value is not None and -1 < value", [0, 1, 2]),
+        ("params_activation in ('relu', \"a'b\")", [0, 2]),
+        ("params_activation != 'relu'", [1, 2]),
+        ("not (params_activation == 'relu' or value < 0.98)", [2]),
+        ("feasible", [0, 2]),
+        ("not feasible", [1]),
+        ("feasible == False", [1]),
+        ("value < other", [1]),
+        ("started_at >= '1970-01-02' and started_at < '2001-01-01T00:00:00+00:00'", [1]),
+        ("not (value > 0.97 and params_depth == 3)", [0, 1, 2]),
+    ],
+)
+def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
+    assert np.flatnonzero(rows_where(condition, COLUMNS)).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("vaule > 1", "no column 'vaule'; did you mean value?"),
+        ("depth == 2", "no column 'depth'; did you mean params_depth?"),
+        ("value >", "cannot be read: invalid syntax"),
+        ("", "cannot be read: invalid syntax"),
+        ("value", "has 'value', which is no condition"),
+        ("value + 1 > 2", "has 'value + 1', which is no condition"),
+        ("__import__('os').system('true')", "which is no condition"),
+        ("value > [].__class__", "has '[].__class__', which is no condition"),
+        ("1 < 2", "has '1', which is no condition"),
+        ("value == None", "compares with None; write `is None`, or `is not None`"),
+        ("value > 'high'", "compares 'value' with 'high'; compare it with numbers, such as 0.5"),
+        ("value > True", "compares 'value' with True; compare it with numbers"),
+        ("feasible == 1", "compares 'feasible' with 1; compare it with True or False"),
+        ("params_activation > 'a'", "orders 'params_activation', which holds text; use == or in"),
+        ("params_activation == 3", "compare it with text, such as"),
+        ("value == params_activation", "compares columns of two kinds"),
+        ("started_at > 'soon'", "compares a time with 'soon'; write times, such as"),
+        ("value in other", "has 'other', which is no condition"),
+        ("(" * 300 + "value > 1" + ")" * 300, "cannot be read"),
+        ("value > 1 or " * 2000 + "value > 1", "cannot be read: longer than 10000 characters"),
+    ],
+)
+def test_what_is_no_condition_is_refused(condition: str, found: str) -> None:
+    with pytest.raises(StudyError) as refusal:
+        rows_where(condition, COLUMNS)
+    assert found in str(refusal.value)
+    assert str(refusal.value).startswith("--where: ")
+    assert len(str(refusal.value)) < 400

@@ -1,0 +1,137 @@
+"""What `run` writes beside the tables: importances, SCHEMA.md, a log; and the file that stops it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import sweeper
+from sweeper.importances import Importances
+from sweeper.results.columns import IMPORTANCE
+from sweeper.rundir import RunDir
+from tests.command_line import STUDY, CommandLine, settings, wait_for
+from tests.in_process import study_in, trained
+
+TWO = (
+    "study.metric=['val_loss','n_parameters']",
+    "study.direction=['minimize','minimize']",
+    "study.sampler={name='random'}",
+    "search.model.width={type='int', low=4, high=16, or=[32], base=2}",
+    "search.model.dropout={type='float', low=0.1, high=0.3, when={'model.width'=[4]}}",
+    "search.optimizer.weight_decay={type='categorical', choices=[0.1]}",
+)
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    directory = tmp_path_factory.mktemp("beside")
+    return trained(study_in(directory, STUDY, *TWO)).run_dir
+
+
+def test_importances_are_of_every_objective_and_parameter(run_dir: RunDir) -> None:
+    found = pd.read_parquet(run_dir.importance)
+    trials = sweeper.open_results(run_dir.root).trials()
+
+    assert [*found.columns] == [column.name for column in IMPORTANCE]
+    assert set(found["n_trials"]) == {sum(trials["state"] == "COMPLETE")}
+    by_objective = found.set_index("param").groupby("objective")["importance"]
+    assert set(by_objective.groups) == {"val_loss", "n_parameters"}
+    names = {"lr", "epochs", "width", "dropout", "weight_decay"}
+    for _, values in by_objective:
+        assert set(values.index) == names
+        assert values.sum() == pytest.approx(1)
+        assert values["weight_decay"] == 0, "it is the same in every trial"
+    assert by_objective.get_group("n_parameters").idxmax() == "width"
+
+
+def test_importances_are_those_of_optuna(run_dir: RunDir) -> None:
+    import optuna
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    from sweeper.study.foreign import frozen_trials
+
+    results = sweeper.open_results(run_dir.root)
+    config = sweeper.load_study(run_dir.root.parent / "study.toml", TWO)
+    rows = results.trials().astype(object).where(results.trials().notna(), None)
+    study = optuna.create_study(directions=["minimize", "minimize"])
+    study.add_trials([*frozen_trials(config, rows.to_dict("records"), {})])
+    expected = get_param_importances(
+        study, evaluator=PedAnovaImportanceEvaluator(), target=lambda trial: trial.values[0]
+    )
+    found = pd.read_parquet(run_dir.importance)
+    own = found[found["objective"] == "val_loss"].set_index("param")["importance"]
+    for name, value in expected.items():
+        assert own[name] == pytest.approx(value)
+
+
+def test_importances_wait_for_trials_and_never_end_a_study(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, now = study_in(tmp_path, STUDY), [0.0]
+    importances = Importances(config, RunDir(tmp_path / "run"), lambda: now[0])
+    row: dict[str, Any] = {"state": "COMPLETE", "value": 1.0, "params_json": '{"lr": "no number"}'}
+    ended = {number: {**row, "trial_number": number} for number in range(12)}
+    with caplog.at_level(logging.WARNING, logger="sweeper"):
+        importances.consider(ended)
+        assert not caplog.messages, "it is too early"
+        importances.finish({number: ended[number] for number in range(9)})
+        assert not caplog.messages, "they are too few"
+        importances.finish(ended)
+    assert "importance.parquet was not written: " in caplog.text
+    assert not (tmp_path / "run" / "importance.parquet").exists()
+
+
+def test_the_columns_are_told_beside_the_tables(run_dir: RunDir) -> None:
+    text = run_dir.schema.read_text(encoding="utf-8")
+    for column in sweeper.open_results(run_dir.root).trials():
+        assert f"\n| {column} | " in text
+    for heading in ("trials.parquet", "metrics/", "buckets.parquet", "importance.parquet"):
+        assert f"\n## {heading}\n" in text
+
+
+def test_a_run_is_logged_in_its_directory_or_where_it_is_told(command: CommandLine) -> None:
+    command.write()
+    few = settings("study.n_trials=2")
+
+    assert command("run", "study.toml", "--quiet", *few).returncode == 0
+    log = command.run_dir.log.read_text(encoding="utf-8")
+    more = ("--fresh", "--log-file", "own/run.log", "--log-level", "debug")
+    assert command("run", "study.toml", "--quiet", *few, *more).returncode == 0
+    own = (command.directory / "own" / "run.log").read_text(encoding="utf-8")
+    refused = command("run", "study.toml", "--set", "data.name=nothing", "--quiet")
+
+    assert " INFO study wine opened: 2 trials, 0 rounds done\n" in log
+    assert " INFO round 1 closed: " in log
+    assert " DEBUG " not in log
+    assert " DEBUG bucket 0, exact: trials 0, 1, thread 0\n" in own
+    assert not command.run_dir.log.exists()
+    assert refused.returncode == 2
+
+
+def test_a_file_stops_a_study_at_its_next_commit(command: CommandLine) -> None:
+    """From whatever machine; one that was left there stops nobody."""
+    command.write(STUDY)
+    long = settings("study.n_trials=500", "schedule.parallel=1")
+    assert command("stop", str(command.run_dir.root)).returncode == 3
+    with command.started("run", "study.toml", *long) as process:
+        wait_for("round 1", process)
+        stopped = command("stop", str(command.run_dir.root))
+        process.communicate(timeout=120)
+    assert (stopped.returncode, process.returncode) == (0, 130)
+    assert f"asked pid {process.pid} on " in stopped.stdout
+    assert not command.run_dir.stop.exists()
+    status = command.status()
+    assert status["state"] == "interrupted"
+    again = command("stop", str(command.run_dir.root))
+    assert again.returncode == 2
+    assert "the study is not running: it is interrupted" in again.stderr
+    command.run_dir.stop.touch()
+    before = time.time()
+    goes_on = command("run", "study.toml", "--quiet", *settings("study.n_trials=6"))
+    assert goes_on.returncode in (0, 1), before
+    assert command.status()["state"] == "finished"

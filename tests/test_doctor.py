@@ -1,0 +1,44 @@
+"""doctor: what it finds of this machine, and that what is wrong has its mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweeper.diagnosis import diagnose, file_system
+from tests.command_line import CommandLine
+
+
+def test_a_fit_machine_has_nothing_to_mend(command: CommandLine) -> None:
+    done = command("doctor", "--json")
+    found = {one["about"]: one for one in json.loads(done.stdout)["findings"]}
+    assert (done.returncode, [o for o in found.values() if o["mend"]]) == (0, [])
+    assert {"python", "packages", "cores", "memory", "run directory", "compile cache"} <= {*found}
+    assert "jax " in found["packages"]["found"]
+    assert "lanes compiled and run in" in found["vmap"]["found"]
+
+
+def test_what_is_wrong_is_told_with_its_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5")
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", ".5")
+    wrong = {one.about: one.mend for one in diagnose(tmp_path / "runs") if one.mend}
+    assert wrong == {
+        "environment": "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
+        "compile cache": "let SWEEPER_CACHE_DIR name a directory that you may write to",
+    }
+
+
+def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
+    mounts, place = tmp_path / "mounts", tmp_path / "my runs" / "digits"
+    place.mkdir(parents=True)
+    spaced = str(tmp_path / "my runs").replace(" ", "\\040")
+    mounts.write_text(f"/dev/a / ext4 rw 0 0\nserver:/x {spaced} nfs4 rw 0 0\n", encoding="utf-8")
+    assert file_system(place, mounts) == "nfs4"
+    assert file_system(tmp_path, mounts) == "ext4"
+    assert file_system(tmp_path, tmp_path / "none") is None

@@ -1,0 +1,167 @@
+"""trials, show, best and status: the rows of Parquet, without JAX, Optuna or pandas."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweeper
+from sweeper.errors import StudyError
+from sweeper.results.listing import buckets_of, curves, listed
+from sweeper.rundir import RunDir
+from tests.command_line import STUDY, CommandLine
+from tests.in_process import study_in, trained
+from tests.processes import ROOT
+
+FAILING = """
+import jax.numpy as jnp
+def squared(outputs, y):
+    return jnp.mean((outputs[:, 0] - y) ** 2)
+"""
+MORE = (
+    "study.n_trials=6",
+    "study.pruner={name='percentile', percentile=20.0, n_startup_trials=2}",
+    "search.model.activation={type='categorical', choices=['relu', 'tanh']}",
+    "search.model.dropout={type='float', low=0.1, high=0.5, when={'model.activation'='tanh'}}",
+)
+HEAVY = ("jax", "optuna", "pandas", "sklearn", "equinox", "pydantic")
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("listed")
+    trained(study_in(directory, STUDY, *MORE))
+    return directory
+
+
+@pytest.fixture
+def run_dir(directory: Path) -> RunDir:
+    return RunDir(directory / "run")
+
+
+def test_rows_are_those_that_pandas_reads(run_dir: RunDir) -> None:
+    trials = sweeper.open_results(run_dir.root).trials()
+    known = listed(run_dir)
+    rows = known.rows()
+
+    assert [[*row] for row in rows] == [[*trials.columns]] * 6
+    plain = trials.astype(object).where(trials.notna(), None)
+    assert rows == plain.to_dict("records")
+    best = sweeper.open_results(run_dir.root).best(3)["trial_number"].tolist()
+    assert known.best(3) == best
+    assert [row["trial_number"] for row in known.of(best)] == best
+
+
+def test_trials_are_chosen_and_sorted(run_dir: RunDir) -> None:
+    known = listed(run_dir)
+    complete = known.where("state == 'COMPLETE'").sorted_by("value").rows(["value"])
+    values = [row["value"] for row in complete]
+
+    assert values == sorted(values)  # a loss: the best is the least
+    turned = known.where("state == 'COMPLETE'").sorted_by("-value").rows(["value"])
+    assert [row["value"] for row in turned] == values[::-1]
+    drawn = [row["params_dropout"] for row in known.sorted_by("params_dropout").rows()]
+    there = [value for value in drawn if value is not None]
+    assert drawn == [*sorted(there), *[None] * (6 - len(there))]
+    assert len(known.where("params_dropout is None")) == 6 - len(there)
+    with pytest.raises(StudyError, match="--sort: no column 'vaule'; did you mean value"):
+        known.sorted_by("vaule")
+
+
+def test_curves_are_means_over_replicates_and_folds(tmp_path: Path) -> None:
+    more = ("study.n_trials=2", "study.replicates=2", "study.folds=2", "search.train.epochs.low=3")
+    run_dir = RunDir(trained(study_in(tmp_path, STUDY, *more)).run_dir.root)
+    metrics = sweeper.open_results(run_dir.root).metrics()
+
+    its = metrics[(metrics["trial_number"] == 1) & (metrics["metric"] == "val_loss")]
+    means = its.groupby("epoch")["value"].mean()
+
+    assert curves(run_dir, 1)["val_loss"] == pytest.approx(means.tolist())
+    assert {row["trials"] for row in buckets_of(run_dir, 1)} == {"[0, 1]"}
+
+
+def test_commands_answer_for_people_and_for_programs(directory: Path, command: CommandLine) -> None:
+    run = str(directory / "run")
+    shown = command("trials", run, "--where", "params_activation == 'tanh'", "--sort", "value")
+    as_csv = command("trials", run, "--columns", "trial_number,params_lr,state", "--csv")
+    as_json = command("trials", run, "--json", "--head", "2")
+    wrong = command("trials", run, "--where", "vaule > 1")
+
+    trials = sweeper.open_results(run).trials()
+    assert shown.stdout.splitlines()[0].split()[:2] == ["trial", "state"]
+    assert len(shown.stdout.splitlines()) == 1 + sum(trials["params_activation"] == "tanh")
+    rows = [*csv.DictReader(StringIO(as_csv.stdout))]
+    assert [float(row["params_lr"]) for row in rows] == trials["params_lr"].tolist()
+    assert [row["trial_number"] for row in json.loads(as_json.stdout)] == [0, 1]
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "--where: no column 'vaule'; did you mean value?\n"
+
+
+def test_a_trial_is_shown_with_its_curve_and_the_best_with_what_to_do(
+    directory: Path, command: CommandLine
+) -> None:
+    run = str(directory / "run")
+    best = int(sweeper.open_results(run).best(1)["trial_number"][0])
+
+    shown, by_name = command("show", run, str(best)), command("show", run)
+    told = command("best", run)
+    missing = command("show", run, "99")
+
+    assert shown.stdout == by_name.stdout
+    row = sweeper.open_results(run).trial(best)
+    assert row is not None
+    assert f"trial {best}" in shown.stdout.splitlines()[0]
+    assert f"in epoch {row['best_epoch']}" in shown.stdout
+    (curve,) = (line for line in shown.stdout.splitlines() if line.startswith("val_loss"))
+    assert len(curve.split()[1]) == row["epochs_done"]
+    assert set(curve.split()[1]) <= set("▁▂▃▄▅▆▇█")
+    assert f"python -m sweeper reproduce {run} {best}" in told.stdout
+    assert missing.stderr == f"{run}: no trial 99 has ended; name one that is there: 0 to 5\n"
+    assert command("show", "there").stderr.startswith("there: no trials.parquet there")
+
+
+def test_an_error_is_shown_by_the_end_of_what_it_told(tmp_path: Path, command: CommandLine) -> None:
+    study = STUDY.replace("n_trials = 12", "n_trials = 1").replace(
+        "batch_size = 32", "batch_size = 32"
+    )
+    (command.directory / "nets.py").write_text(
+        "import equinox as eqx\n"
+        "CALLS = []\n"
+        "def build(in_size, out_size, key):\n"
+        "    CALLS.append(1)\n"
+        "    if len(CALLS) > 1:\n"
+        "        raise RuntimeError('no [bold]more[/bold] of these')\n"
+        "    return eqx.nn.MLP(in_size, out_size, 4, 1, key=key)\n",
+        encoding="utf-8",
+    )
+    model = 'kind = "python"\nfunction = "nets:build"\n'
+    command.write(study.replace('kind = "mlp"\ndepth = 1\nwidth = 8\n', model))
+    assert command("run", "study.toml", "--quiet").returncode == 1
+
+    shown = command("show", str(command.run_dir.root), "0")
+
+    assert "FAIL, error" in shown.stdout
+    assert "no [bold]more[/bold] of these" in shown.stdout
+
+
+@pytest.mark.parametrize("arguments", ["status", "trials", "show", "best"])
+def test_what_only_reads_imports_nothing_slow(directory: Path, arguments: str) -> None:
+    told = (
+        f"import sys; sys.argv[1:] = [{arguments!r}, {str(directory / 'run')!r}]\n"
+        "import sweeper.cli\n"
+        "try:\n    sweeper.cli.main()\n"
+        "except SystemExit as ended:\n    assert not ended.code\n"
+        f"print('found', *sorted({set(HEAVY)!r} & set(sys.modules)))\n"
+    )
+    environment: dict[str, Any] = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1].split() == ["found"]

@@ -1,0 +1,92 @@
+"""A study written for Optuna's own tools has all its trials, with states, values and curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+import sweeper
+from sweeper.errors import SetupError, StudyError
+from sweeper.optuna_export import export_optuna
+from sweeper.results.listing import curves_of_all
+from sweeper.rundir import RunDir
+from sweeper.study.foreign import with_gaps
+from tests.command_line import STUDY
+from tests.in_process import study_in, trained
+
+MORE = (
+    "study.n_trials=8",
+    "study.replicates=2",
+    "study.pruner={name='percentile', percentile=20.0, n_startup_trials=2}",
+    "study.constraints=[{metric='val_loss', max=0.5}]",
+    "search.model.width={type='int', low=4, high=16, base=2}",
+    "search.model.activation={type='categorical', choices=['relu', 'tanh']}",
+    "search.model.dropout={type='float', low=0.1, high=0.3, when={'model.activation'='tanh'}}",
+    "search.optimizer.weight_decay={type='float', low=1e-3, high=0.1, log=true, or=[0.0]}",
+)
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return trained(study_in(tmp_path_factory.mktemp("foreign"), STUDY, *MORE)).run_dir
+
+
+def test_every_trial_is_there_with_all_that_optuna_knows(run_dir: RunDir, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    assert export_optuna(run_dir, url, None) == ("wine", 8)
+
+    study = optuna.load_study(study_name="wine", storage=url)
+    trials = sweeper.open_results(run_dir.root).trials()
+    curves = curves_of_all(run_dir, "val_loss")
+    assert study.directions == [optuna.study.StudyDirection.MINIMIZE]
+    assert study.metric_names == ["val_loss"]
+    for trial, (_, row) in zip(study.trials, trials.iterrows(), strict=True):
+        drawn = {
+            name.removeprefix("params_"): value
+            for name, value in row.items()
+            if name.startswith("params_") and name != "params_json" and value == value
+        }
+        assert trial.number == row["trial_number"]
+        assert trial.state.name == row["state"]
+        assert trial.value == row["value"]
+        assert trial.params == {n: v for n, v in drawn.items() if v is not None}
+        assert trial.intermediate_values == curves[trial.number]
+        assert list(trial.intermediate_values) == [*range(1, row["epochs_done"] + 1)]
+        assert trial.user_attrs.get("reason") == row["reason"]
+        assert (trial.constraints["val_loss max"] <= 0) == row["feasible"]
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED"}
+    known = {name: d for trial in study.trials for name, d in trial.distributions.items()}
+    assert known == {
+        "lr": FloatDistribution(1e-4, 1e-1, log=True),
+        "epochs": IntDistribution(2, 4),
+        "width": IntDistribution(4, 16, log=True),
+        "activation": CategoricalDistribution(("relu", "tanh")),
+        "dropout": FloatDistribution(0.1, 0.3),
+        "weight_decay": FloatDistribution(0.0, 0.1),
+    }
+    assert set(optuna.importance.get_param_importances(study)) <= set(known)
+
+
+def test_a_study_of_that_name_or_a_url_that_is_none_is_refused(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    export_optuna(run_dir, url, None)
+    with pytest.raises(StudyError, match="it has a study 'wine' already; give this one another"):
+        export_optuna(run_dir, url, None)
+    assert export_optuna(run_dir, url, "other") == ("other", 8)
+    assert len(optuna.load_study(study_name="other", storage=url).trials) == 8
+    for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
+        with pytest.raises(SetupError, match="write a URL that Optuna takes"):
+            export_optuna(run_dir, wrong, None)
+
+
+def test_numbers_between_that_have_not_ended_are_running(tmp_path: Path) -> None:
+    config = study_in(tmp_path, STUDY)
+    ended = [optuna.trial.create_trial(value=1.0) for _ in range(2)]
+    ended[0].number, ended[1].number = 3, 1
+    whole = [*with_gaps(config, ended)]
+    assert [trial.state.name for trial in whole] == ["RUNNING", "COMPLETE", "RUNNING", "COMPLETE"]

@@ -1,0 +1,163 @@
+"""The winner is confirmed with fresh seeds, reproduced alone, and trained again on more rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeper
+from sweeper.commands.training import trained as trained_with_view
+from sweeper.data.preparation import prepare
+from sweeper.errors import DataError, StudyError
+from sweeper.rundir import RunDir
+from sweeper.winner.confirming import confirmed, finalists
+from sweeper.winner.refitting import refit_study
+from sweeper.winner.reproducing import alone, compared
+from tests.command_line import STUDY, CommandLine
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
+
+MORE = (
+    "study.n_trials=5",
+    "data.split={val=0.2, test=0.2, stratify=true}",
+    "train.metrics=['accuracy']",
+    "search.model.dropout={type='float', low=0.1, high=0.3, when={'train.epochs'=[4]}}",
+    "search.train.epochs={type='int', low=3, high=4}",
+    "study.value=best",
+    "train.early_stop={patience=2}",
+)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("winner")
+    trained(study_in(directory, STUDY, *MORE))
+    return directory
+
+
+@pytest.fixture
+def run_dir(directory: Path) -> RunDir:
+    return RunDir(directory / "run")
+
+
+def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDir) -> None:
+    found = finalists(run_dir, 3, 4)
+    before = sweeper.open_results(run_dir.root)
+    original = before.study["settings"]
+
+    assert trained_with_view(found.config, quiet=True).state == "finished"
+    rows = confirmed(found)
+
+    best = before.best(3)
+    assert [row["trial"] for row in sorted(rows, key=lambda row: row["rank_before"])] == [
+        *best["trial_number"]
+    ]
+    assert found.config.study.seed != original["study"]["seed"]
+    assert found.config.split_seed == original["study"]["seed"]
+    again = sweeper.open_results(run_dir.confirm).trials()
+    assert set(again["n_replicates"]) == {4}
+    for number, old in enumerate(found.rows):
+        assert json.loads(again.loc[number, "params_json"]) == json.loads(old["params_json"])
+    assert [row["mean"] for row in rows] == sorted(again["value"])
+    assert {row["std"] for row in rows} == set(again["value_std"])
+    assert {row["test_accuracy"] for row in rows} == set(again["test_accuracy"])
+    config = sweeper.load_study(before.study["study_file"])
+    split = {"test": 0.2, "val": 0.2, "stratify": True}
+    assert {**found.config.data.split.model_dump(), **split} == found.config.data.split.model_dump()
+    assert config.data.source == found.config.data.source
+
+
+def test_parts_are_drawn_with_a_seed_of_their_own(tmp_path: Path) -> None:
+    """Another study.seed with the old one for the split has the same rows in each part."""
+    first = prepare(study_in(tmp_path, STUDY))
+    other = prepare(study_in(tmp_path, STUDY, "study.seed=1", "data.split.seed=0"))
+    apart = prepare(study_in(tmp_path, STUDY, "study.seed=1"))
+    assert first.digest == other.digest != apart.digest
+
+
+def test_a_trial_is_trained_on_more_than_its_part(tmp_path: Path) -> None:
+    parts = {
+        on: prepare(study_in(tmp_path, DIGITS, f"data.split.train_on={on}", "data.scale=none"))
+        for on in ("train", "train+val", "all")
+    }
+    train = parts["train"]
+    for on, more in (("train+val", [train.x_val]), ("all", [train.x_val, train.x_test])):
+        np.testing.assert_array_equal(parts[on].x_train, np.concatenate([train.x_train, *more]))
+        np.testing.assert_array_equal(parts[on].x_val, train.x_val)
+        np.testing.assert_array_equal(parts[on].x_test, train.x_test)
+    with pytest.raises(DataError, match=r"data\.split\.train_on: all, where each fold is kept"):
+        prepare(study_in(tmp_path, DIGITS, "data.split.train_on=all", "study.folds=3"))
+
+
+def test_a_trial_is_reproduced_and_the_first_difference_is_named(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    config, number = alone(run_dir, None, tmp_path / "again")
+    assert trained_with_view(config, quiet=True).state == "finished"
+    again = RunDir(tmp_path / "again")
+
+    found = compared(run_dir, again, number)
+
+    assert (found.differing, found.first, found.largest) == (0, None, {})
+    assert found.values == found.epochs * 3  # train_loss, val_loss, val_accuracy
+    part = next(path for path in again.metrics.iterdir() if "-000000" not in path.name)
+    from pyarrow import compute, parquet
+
+    table = parquet.read_table(part)
+    is_it = compute.and_(
+        compute.equal(table["epoch"], 2), compute.equal(table["metric"], "val_loss")
+    )
+    moved = compute.if_else(is_it, compute.add(table["value"], 0.25), table["value"])
+    place = table.schema.get_field_index("value")
+    parquet.write_table(table.set_column(place, table.schema.field(place), moved), part)
+    found = compared(run_dir, again, number)
+    assert found.differing == 1
+    assert found.first is not None
+    assert (found.first.epoch, found.first.metric) == (2, "val_loss")
+    assert found.largest == {"val_loss": pytest.approx(0.25)}
+
+
+def test_the_winner_is_trained_on_all_but_the_test_part_and_taken_home(
+    directory: Path, command: CommandLine
+) -> None:
+    run = str(directory / "run")
+    best = sweeper.open_results(run).best(1).iloc[0]
+    number = best["trial_number"]
+
+    done = command("refit", run, "--to", "home", "--quiet")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "test_accuracy" in done.stdout
+    row = sweeper.open_results(RunDir(directory / "run").refit / str(number)).trials().iloc[0]
+    assert row["epochs_done"] == best["best_epoch"]
+    assert row["trial_number"] == number
+    saved = sweeper.load(command.directory / "home")
+    assert saved.params == {}
+    assert saved.info["data"]["spec"]["train_rows"] == 178 - 36
+    card = (command.directory / "home" / "README.md").read_text(encoding="utf-8")
+    assert "It was trained on train+val: validation measures are of rows" in card
+    refused = command("refit", run, "--to", "home")
+    assert refused.returncode == 2
+    assert "there is such a directory already" in refused.stderr
+
+
+def test_the_command_names_the_trial_that_it_reproduces(
+    directory: Path, command: CommandLine
+) -> None:
+    done = command("reproduce", str(directory / "run"), "2", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("trial 2: ")
+    assert done.stdout.endswith("bit-equal\n")
+
+
+def test_a_refit_has_nothing_to_choose_an_epoch_by(run_dir: RunDir) -> None:
+    config, row = refit_study(run_dir, 1, "all")
+    assert config.train.early_stop is None
+    assert (config.study.value, config.study.replicates, config.study.folds) == ("last", 1, None)
+    assert config.trial is not None
+    assert (config.trial.number, config.trial.epochs) == (1, row["best_epoch"])
+    with pytest.raises(StudyError, match="no trial 99 has ended"):
+        refit_study(run_dir, 99, "all")
