@@ -1,8 +1,9 @@
-"""What `run` writes beside the tables: importances, SCHEMA.md, a log; and the file that stops it."""
+"""What `run` writes beside the tables: importances, SCHEMA.md, a log; and what stops it."""
 
 from __future__ import annotations
 
 import logging
+import warnings
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import sweeper
 from sweeper.importances import Importances
 from sweeper.results.columns import IMPORTANCE
+from sweeper.results.listing import listed
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings, wait_for
 from tests.in_process import study_in, trained
@@ -55,14 +57,15 @@ def test_importances_are_those_of_optuna(run_dir: RunDir) -> None:
 
     from sweeper.study.foreign import frozen_trials
 
-    results = sweeper.open_results(run_dir.root)
     config = sweeper.load_study(run_dir.root.parent / "study.toml", TWO)
-    rows = results.trials().astype(object).where(results.trials().notna(), None)
+    rows = listed(run_dir).rows()
     study = optuna.create_study(directions=["minimize", "minimize"])
-    study.add_trials([*frozen_trials(config, rows.to_dict("records"), {})])
-    expected = get_param_importances(
-        study, evaluator=PedAnovaImportanceEvaluator(), target=lambda trial: trial.values[0]
-    )
+    study.add_trials([*frozen_trials(config, rows, {})])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few trials, and that less is better
+        expected = get_param_importances(
+            study, evaluator=PedAnovaImportanceEvaluator(), target=lambda trial: trial.values[0]
+        )
     found = pd.read_parquet(run_dir.importance)
     own = found[found["objective"] == "val_loss"].set_index("param")["importance"]
     for name, value in expected.items():

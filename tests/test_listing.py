@@ -20,18 +20,13 @@ from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
 from tests.processes import ROOT
 
-FAILING = """
-import jax.numpy as jnp
-def squared(outputs, y):
-    return jnp.mean((outputs[:, 0] - y) ** 2)
-"""
 MORE = (
     "study.n_trials=6",
     "study.pruner={name='percentile', percentile=20.0, n_startup_trials=2}",
     "search.model.activation={type='categorical', choices=['relu', 'tanh']}",
     "search.model.dropout={type='float', low=0.1, high=0.5, when={'model.activation'='tanh'}}",
 )
-HEAVY = ("jax", "optuna", "pandas", "sklearn", "equinox", "pydantic")
+HEAVY = ("jax", "optuna", "pandas", "sklearn", "equinox", "optax")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +79,9 @@ def test_curves_are_means_over_replicates_and_folds(tmp_path: Path) -> None:
     means = its.groupby("epoch")["value"].mean()
 
     assert curves(run_dir, 1)["val_loss"] == pytest.approx(means.tolist())
-    assert {row["trials"] for row in buckets_of(run_dir, 1)} == {"[0, 1]"}
+    assert all(1 in json.loads(row["trials"]) for row in buckets_of(run_dir, 1))
+    assert len(buckets_of(run_dir, 1)) == len(means)
+    assert buckets_of(run_dir, 11) == []
 
 
 def test_commands_answer_for_people_and_for_programs(directory: Path, command: CommandLine) -> None:
@@ -128,9 +125,7 @@ def test_a_trial_is_shown_with_its_curve_and_the_best_with_what_to_do(
 
 
 def test_an_error_is_shown_by_the_end_of_what_it_told(tmp_path: Path, command: CommandLine) -> None:
-    study = STUDY.replace("n_trials = 12", "n_trials = 1").replace(
-        "batch_size = 32", "batch_size = 32"
-    )
+    study = STUDY.replace("n_trials = 12", "n_trials = 1")
     (command.directory / "nets.py").write_text(
         "import equinox as eqx\n"
         "CALLS = []\n"

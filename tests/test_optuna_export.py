@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import optuna
@@ -55,7 +56,10 @@ def test_every_trial_is_there_with_all_that_optuna_knows(run_dir: RunDir, tmp_pa
         assert trial.params == {n: v for n, v in drawn.items() if v is not None}
         assert trial.intermediate_values == curves[trial.number]
         assert list(trial.intermediate_values) == [*range(1, row["epochs_done"] + 1)]
-        assert trial.user_attrs.get("reason") == row["reason"]
+        assert (trial.user_attrs.get("reason") == "pruned") == (row["state"] == "PRUNED")
+        assert trial.datetime_start is not None
+        assert trial.duration is not None
+        assert trial.duration.total_seconds() > 0
         assert (trial.constraints["val_loss max"] <= 0) == row["feasible"]
     assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED"}
     known = {name: d for trial in study.trials for name, d in trial.distributions.items()}
@@ -67,7 +71,9 @@ def test_every_trial_is_there_with_all_that_optuna_knows(run_dir: RunDir, tmp_pa
         "dropout": FloatDistribution(0.1, 0.3),
         "weight_decay": FloatDistribution(0.0, 0.1),
     }
-    assert set(optuna.importance.get_param_importances(study)) <= set(known)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that trials are few
+        assert set(optuna.importance.get_param_importances(study)) == set(known)
 
 
 def test_a_study_of_that_name_or_a_url_that_is_none_is_refused(

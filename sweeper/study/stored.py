@@ -18,21 +18,19 @@ _Rows = list[dict[str, Any]]
 def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial]) -> None:
     """Add `trials`, numbered from 0 on in their order, to a study without any, all or none."""
     with orm.Session(storage.engine) as session, session.begin():
-        rows = [
-            {
-                "number": number,
-                "study_id": study_id,
-                "state": trial.state,
-                "datetime_start": trial.datetime_start,
-                "datetime_complete": trial.datetime_complete,
-            }
+        stored = [
+            models.TrialModel(
+                number=number,
+                study_id=study_id,
+                state=trial.state,
+                datetime_start=trial.datetime_start,
+                datetime_complete=trial.datetime_complete,
+            )
             for number, trial in enumerate(trials)
         ]
-        session.bulk_insert_mappings(models.TrialModel.__mapper__, rows)
-        of_study = session.query(models.TrialModel.number, models.TrialModel.trial_id)
-        found = of_study.filter(models.TrialModel.study_id == study_id)
-        ids: dict[int, int] = {row[0]: row[1] for row in found}
-        by_id = {ids[number]: trial for number, trial in enumerate(trials)}
+        session.add_all(stored)
+        session.flush()  # gives them their ids
+        by_id = {one.trial_id: trial for one, trial in zip(stored, trials, strict=True)}
         for model, rows in _rows(by_id).items():
             session.bulk_insert_mappings(model.__mapper__, rows)
 

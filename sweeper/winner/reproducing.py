@@ -59,9 +59,9 @@ def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig
 
 def compared(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
     """Trial `number` in both run directories, value by value."""
-    before, now = (_values(one, number) for one in (recorded, again))
-    rows = before.join(now, how="left", lsuffix=" recorded", rsuffix=" again").sort_index()
-    left, right = rows["value recorded"], rows["value again"]
+    before, now = _values(recorded, number, "recorded"), _values(again, number, "again")
+    rows = before.join(now, how="left").sort_index()
+    left, right = rows["recorded"], rows["again"]
     differs = ~((left == right) | (left.isna() & right.isna()))
     apart = (left - right).abs()[differs].dropna().groupby("metric").max()
     first = None
@@ -82,11 +82,11 @@ def compared(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
     )
 
 
-def _values(run_dir: RunDir, number: int) -> Any:
-    """What a trial measured, by epoch, replicate, fold and metric."""
+def _values(run_dir: RunDir, number: int, name: str) -> Any:
+    """What a trial measured, by epoch, replicate, fold and metric; in a column `name`."""
     metrics = open_results(run_dir.root).metrics()
     its = metrics[metrics["trial_number"] == number]
-    return its.set_index(_PLACE)[["value"]]
+    return its.set_index(_PLACE)[["value"]].rename(columns={"value": name})
 
 
 def _versions(recorded: RunDir, again: RunDir) -> dict[str, tuple[str | None, str | None]]:
