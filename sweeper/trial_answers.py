@@ -138,9 +138,9 @@ def _training(row: Record) -> dict[str, object]:
     for name in _TRAINING:
         value = row[name]
         if value is not None:
-            value = wording.seconds(value) if name in seconds else value
-            value = wording.size(value) if name.endswith("_bytes") else value
-            facts[name.removesuffix("_s").removesuffix("_bytes")] = value
+            shown = wording.size(value) if name.endswith("_bytes") else value
+            shown = wording.seconds(value) if name in seconds else shown
+            facts[name.removesuffix("_s").removesuffix("_bytes")] = shown
     known = [(name, row[name]) for name in _CLASS if row.get(name) is not None]
     facts["class"] = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known)
     facts["where"] = ", ".join(str(row[name]) for name in _PLACE if row[name] is not None)

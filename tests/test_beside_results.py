@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import warnings
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 

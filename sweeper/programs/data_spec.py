@@ -36,7 +36,10 @@ class DataSpec:
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> DataSpec:
         """What was written as JSON."""
-        return DataSpec(**{k: tuple(v) if isinstance(v, list) else v for k, v in body.items()})
+        values: dict[str, Any] = {}
+        for name, value in body.items():
+            values[name] = tuple(value) if isinstance(value, list) else value
+        return DataSpec(**values)
 
 
 def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:

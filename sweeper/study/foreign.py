@@ -133,7 +133,7 @@ def _distribution(entry: SearchEntry) -> BaseDistribution:
     if isinstance(entry, FloatSearch):
         return FloatDistribution(low, high, log=is_log)
     step = 1 if is_log or entry.beside else entry.step
-    return IntDistribution(low, high - (high - low) % step, log=is_log, step=step)
+    return IntDistribution(int(low), int(high - (high - low) % step), log=is_log, step=step)
 
 
 def _measured(row: Row) -> list[str]:
@@ -148,10 +148,10 @@ def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
         value = row[column]
         if value is None:
             continue
-        bounds = (("max", one.max, value), ("min", value, one.min))
-        for name, less, more in bounds:
-            if getattr(one, name) is not None:
-                found[f"{one.metric} {name}"] = float(more - less)
+        if one.max is not None:
+            found[f"{one.metric} max"] = value - one.max
+        if one.min is not None:
+            found[f"{one.metric} min"] = one.min - value
     return found or None
 
 

@@ -30,7 +30,9 @@ def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTria
         ]
         session.add_all(stored)
         session.flush()  # gives them their ids
-        by_id = {one.trial_id: trial for one, trial in zip(stored, trials, strict=True)}
+        by_id: dict[Any, FrozenTrial] = {
+            one.trial_id: trial for one, trial in zip(stored, trials, strict=True)
+        }
         for model, rows in _rows(by_id).items():
             session.bulk_insert_mappings(model.__mapper__, rows)
 

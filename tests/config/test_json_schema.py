@@ -181,7 +181,11 @@ def test_the_schemas_are_commands(command: CommandLine) -> None:
     command.write()
     tables = json.loads(command("schema", "results").stdout)["tables"]
     own = json.loads(command("schema", "results", "study.toml").stdout)["tables"]
-    assert [name for name in tables if tables[name] == own[name]] == ["metrics/", "buckets.parquet"]
+    assert [name for name in tables if tables[name] == own[name]] == [
+        "metrics/",
+        "buckets.parquet",
+        "importance.parquet",
+    ]
     names, own_names = (
         [column["name"] for column in found["trials.parquet"]] for found in (tables, own)
     )
