@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sweeper.commands import listing, looking, machine, models, running, winner, writing
+from sweeper.commands import listing, looking, machine, models, pages, running, winner, writing
 from sweeper.commands.printing import print_shown
 from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
@@ -32,6 +32,8 @@ COMMANDS = (
     listing.show,
     listing.best,
     looking.verify,
+    pages.dashboard,
+    pages.report,
     writing.trial,
     writing.export_optuna,
     winner.confirm,

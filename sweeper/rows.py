@@ -88,6 +88,7 @@ def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
         "capacity_planned": program.capacity,
         "memory_limit_bytes": outcome.memory_limit_bytes,
         "ceiling": None if ceiling is None else asdict(ceiling),
+        "finished_at": outcome.finished_at or None,
         "lanes": [_lane(work, lane, outcome, sum(epochs)) for lane in outcome.lanes],
     }
     return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))

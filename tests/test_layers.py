@@ -65,7 +65,7 @@ LAYERS = (
     {"api"},
     {"winner"},
     {"wording", "interrupts", "console"},
-    {"live", "answers", "logs"},
+    {"live", "answers", "logs", "dashboard"},
     {"plan_answers", "trial_answers"},
     {"commands"},
     {"cli"},
@@ -98,7 +98,7 @@ DOORS = {
     "packaging": {"diagnosis"},
     "pandas": {"data", "results"},
     "platformdirs": {"cachedir"},
-    "pyarrow": {"results"},
+    "pyarrow": {"dashboard", "results"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},
     "rich": {"console", "live", "answers", "plan_answers", "trial_answers", "commands"},
@@ -106,8 +106,10 @@ DOORS = {
     "sklearn": {"data"},
     "sqlalchemy": {"study"},
     "sqlite3": {"ledger"},
+    "starlette": {"dashboard"},
     "tomllib": {"config"},
     "typer": {"cli", "commands"},
+    "uvicorn": {"dashboard"},
 }
 HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn"}
 

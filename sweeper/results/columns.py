@@ -172,6 +172,7 @@ BUCKETS = (
     Column("occupancy", DOUBLE, "share of its lanes and epochs in which a trial was trained"),
     Column("capacity_planned", INT32, "lanes of the class"),
     Column("memory_limit_bytes", INT64, "the most that a program may take there"),
+    Column("finished_at", TIME, "when it had trained"),
 )
 
 IMPORTANCE = (

@@ -1,0 +1,151 @@
+"""What views are made of: facts, notes, small tables, charts and choices, all plain data.
+
+A chart is an option of ECharts in which a series may name columns instead of holding data: the
+page fills them in from its tables, in the rows that are shown. `tone` names a colour of the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+Block = dict[str, Any]
+Option = dict[str, Any]
+
+HEIGHT = 340
+_NAME_GAP = 26
+_UPRIGHT_GAP = 46
+
+
+def table(columns: Sequence[Mapping[str, Any]], order: str) -> Block:
+    """The table of trials; `order` in which the first objective has the best in front."""
+    return {"kind": "table", "columns": list(columns), "order": order}
+
+
+def facts(items: Sequence[tuple[str, str]]) -> Block:
+    """Names and what they are, a line each."""
+    return {"kind": "facts", "items": [list(item) for item in items]}
+
+
+def note(text: str, is_warning: bool = False) -> Block:
+    """A sentence."""
+    return {"kind": "note", "text": text, "warning": is_warning}
+
+
+def rows(caption: str, headings: Sequence[str], records: Sequence[Sequence[Any]]) -> Block:
+    """A small table; a cell is text, a number, `trials_cell` or `details_cell`."""
+    return {
+        "kind": "rows",
+        "caption": caption,
+        "headings": list(headings),
+        "rows": [list(record) for record in records],
+    }
+
+
+def trials_cell(numbers: Sequence[int]) -> dict[str, Any]:
+    """A cell that names trials, each of which can be selected."""
+    return {"trials": list(numbers)}
+
+
+def details_cell(summary: str, text: str) -> dict[str, Any]:
+    """A cell that shows a line, and more when it is opened."""
+    return {"summary": summary, "text": text}
+
+
+def chart(
+    label: str, option: Option, height: int = HEIGHT, *, width: int = 0, **more: Any
+) -> Block:
+    """A chart; `label` tells what it shows to whoever cannot see it, `width` is its least."""
+    series = option["series"]
+    has_room = {"left": 64, "right": 24, "top": 34 if "legend" in option else 14, "bottom": 46}
+    if "dataZoom" in option:
+        has_room["bottom"] = 74
+    lines = all(own["type"] in ("line", "bar") for own in series)
+    tooltip = {"trigger": "axis" if lines else "item", "confine": True}
+    whole = {"animation": False, "grid": has_room, "tooltip": tooltip, **option}
+    place = {"label": label, "height": height, "width": width, **more}
+    return {"kind": "chart", "place": place, "option": whole}
+
+
+def choice(label: str, alternatives: Sequence[tuple[str, Sequence[Block]]]) -> Block:
+    """Blocks of which one alternative is shown; nothing to choose from one."""
+    return {
+        "kind": "choice",
+        "label": label,
+        "alternatives": [[name, list(blocks)] for name, blocks in alternatives],
+    }
+
+
+def grid(blocks: Sequence[Block], size: Literal["narrow", "wide"] = "narrow") -> Block:
+    """Blocks side by side, as many as find room."""
+    return {"kind": "grid", "blocks": list(blocks), "size": size}
+
+
+def axis(name: str, unit: str | None = None, *, log: bool = False, **more: Any) -> Option:
+    """An axis of numbers, labelled with its unit."""
+    label = f"{name} ({unit})" if unit else name
+    scale: Option = {"type": "log"} if log else {"type": "value", "scale": True}
+    return {"name": label, "nameLocation": "middle", "nameGap": _NAME_GAP, **scale, **more}
+
+
+def upright(given: Option) -> Option:
+    """The same as an axis that stands, whose labels take more room."""
+    return {**given, "nameGap": _UPRIGHT_GAP}
+
+
+def categories(name: str, values: Sequence[Any], **more: Any) -> Option:
+    """An axis of texts."""
+    texts = [str(value) for value in values]
+    place = {"nameLocation": "middle", "nameGap": _NAME_GAP}
+    return {"name": name, **place, "type": "category", "data": texts, **more}
+
+
+def points(
+    name: str, columns: Sequence[str], tone: str, *, table: str = "trials", **more: Any
+) -> Option:
+    """A scatter of two columns of a table of the page."""
+    return {
+        "type": "scatter",
+        "name": name,
+        "table": table,
+        "columns": list(columns),
+        "tone": tone,
+        "large": True,
+        "largeThreshold": 2000,
+        **more,
+    }
+
+
+def size_of_points(n: int) -> int:
+    """How large, in pixels, to draw each of so many points."""
+    return 6 if n <= 1000 else 4 if n <= 6000 else 3
+
+
+def ring(columns: Sequence[str]) -> Option:
+    """A ring around each trial that is selected."""
+    return {
+        "type": "scatter",
+        "name": "selected",
+        "table": "trials",
+        "columns": list(columns),
+        "only": "selected",
+        "symbolSize": 15,
+        "tone": "selected",
+        "z": 9,
+        "silent": True,
+    }
+
+
+ZOOM = ({"type": "slider", "height": 16, "bottom": 6, "showDataShadow": False}, {"type": "inside"})
+
+
+def line(name: str, data: Sequence[Any], tone: str, **more: Any) -> Option:
+    """A line through points that the option itself holds."""
+    return {
+        "type": "line",
+        "name": name,
+        "data": list(data),
+        "tone": tone,
+        "showSymbol": False,
+        **more,
+    }

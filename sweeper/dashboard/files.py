@@ -1,0 +1,59 @@
+"""The files of the page, as they lie in the package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from string import Template
+
+_HERE = Path(__file__).parent / "static"
+_MEDIA = {".css": "text/css", ".js": "text/javascript"}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file that the page loads."""
+
+    path: Path
+
+    @property
+    def media_type(self) -> str:
+        """What a browser is told that it is."""
+        return _MEDIA[self.path.suffix]
+
+    def text(self) -> str:
+        """What is in it."""
+        return self.path.read_text(encoding="utf-8")
+
+
+STATIC = {
+    path.name: StaticFile(path)
+    for path in (
+        _HERE / "vendored" / "echarts.min.js",
+        _HERE / "vendored" / "tabulator.min.js",
+        _HERE / "vendored" / "tabulator_simple.min.css",
+        _HERE / "page.css",
+        _HERE / "page.js",
+    )
+}
+
+
+def page_html(studies: Sequence[str], views: Sequence[tuple[str, str]]) -> str:
+    """The page itself, which names the others; a section a view, of which name and title are given.
+
+    A script fills the sections, and shows one of `studies` at a time.
+    """
+    sections = (
+        f'<section id="{name}" aria-labelledby="{name}-title">'
+        f'<h2 id="{name}-title">{escape(title)}</h2><div class="body"></div></section>'
+        for name, title in views
+    )
+    page = Template((_HERE / "index.html").read_text(encoding="utf-8"))
+    return page.substitute(
+        hidden="" if len(studies) > 1 else " hidden",
+        studies="".join(f"<option>{escape(name)}</option>" for name in studies),
+        links="".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in views),
+        sections="\n".join(sections),
+    )

@@ -1,0 +1,192 @@
+"""Blocks as HTML in which every text is text; charts and the table of trials leave a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from sweeper import wording
+from sweeper.dashboard.blocks import Block, Option
+
+Charts = dict[str, Option]
+"""The options of the charts of a view, by the name of their place."""
+
+
+_TABULATOR = {
+    "index": "_row",
+    "height": 380,
+    "layout": "fitDataFill",
+    "placeholder": "no trial passes the filters",
+    "clipboard": "copy",
+    "clipboardCopyRowRange": "active",
+    "downloadRowRange": "active",
+    "columnDefaults": {
+        "headerFilter": "input",
+        "headerFilterPlaceholder": "filter",
+        "sorterParams": {"alignEmptyValues": "bottom"},
+        "maxWidth": 360,
+        "minWidth": 72,
+    },
+}
+
+
+def view_html(name: str, blocks: Sequence[Block]) -> tuple[str, Charts]:
+    """The inside of a section of the page, and its charts."""
+    charts: Charts = {}
+    return _all(blocks, name, charts), charts
+
+
+def _all(blocks: Sequence[Block], key: str, charts: Charts) -> str:
+    return "".join(
+        _WRITERS[block["kind"]](block, f"{key}-{place}", charts)
+        for place, block in enumerate(blocks)
+    )
+
+
+def _note(block: Block, key: str, charts: Charts) -> str:
+    kind = "note warning" if block["warning"] else "note"
+    return f'<p class="{kind}">{escape(block["text"])}</p>'
+
+
+def _facts(block: Block, key: str, charts: Charts) -> str:
+    items = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in block["items"])
+    return f"<dl>{''.join(items)}</dl>"
+
+
+def _grid(block: Block, key: str, charts: Charts) -> str:
+    return f'<div class="grid {block["size"]}">{_all(block["blocks"], key, charts)}</div>'
+
+
+def _shares(block: Block, key: str, charts: Charts) -> str:
+    """A bar of parts: drawn as SVG, for styles written into elements are forbidden to the page."""
+    whole = sum(count for _, count, _ in block["shares"]) or 1
+    bars: list[str] = []
+    keys: list[str] = []
+    at = 0.0
+    for name, count, tone in block["shares"]:
+        width = 100 * count / whole
+        bars.append(f'<rect class="{tone}" x="{at:.3f}" width="{width:.3f}" height="1"/>')
+        swatch = f'<svg class="swatch"><rect class="{tone}" width="11" height="11"/></svg>'
+        keys.append(f"<li>{swatch}{count} {escape(name)}</li>")
+        at += width
+    drawn = (
+        f'<svg class="shares" viewBox="0 0 100 1" preserveAspectRatio="none">{"".join(bars)}</svg>'
+    )
+    named = escape(block["label"])
+    listed = f'<ul class="keys" aria-label="{named}">{"".join(keys)}</ul>'
+    return f'<div aria-hidden="true">{drawn}</div>{listed}'
+
+
+def _rows(block: Block, key: str, charts: Charts) -> str:
+    caption = escape(block["caption"])
+    heads = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in block["headings"])
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in block["rows"])
+    table = (
+        f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
+    )
+    region = f'class="scroll" tabindex="0" role="region" aria-label="{caption}"'
+    return f"<div {region}>{table}</table></div>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        if "trials" in value:
+            return f"<td>{''.join(map(trial_button, value['trials']))}</td>"
+        summary, text = escape(value["summary"]), escape(value["text"].strip())
+        if summary == text:
+            return f"<td>{summary}</td>"
+        return f"<td><details><summary>{summary}</summary><pre>{text}</pre></details></td>"
+    kind = ' class="number"' if isinstance(value, int | float) else ""
+    return f"<td{kind}>{escape(wording.number(value))}</td>"
+
+
+def trial_button(number: int) -> str:
+    """What selects a trial."""
+    return (
+        f'<button type="button" data-trial="{number}" aria-label="trial {number}">{number}</button>'
+    )
+
+
+def _choice(block: Block, key: str, charts: Charts) -> str:
+    """Alternatives of which the page shows one; with nothing to choose from just that one."""
+    names = [name for name, _ in block["alternatives"]]
+    contents = [
+        _all(inner, f"{key}-{place}", charts)
+        for place, (_, inner) in enumerate(block["alternatives"])
+    ]
+    parts = [
+        f'<div class="alternative"{" hidden" if place else ""}>{content}</div>'
+        for place, content in enumerate(contents)
+    ]
+    if len(names) == 1:
+        return parts[0]
+    options = "".join(f"<option>{escape(name)}</option>" for name in names)
+    select = f'<select class="choice" id="choice-{key}">{options}</select>'
+    label = f'<label class="tools">{escape(block["label"])} {select}</label>'
+    return f"<div>{label}{''.join(parts)}</div>"
+
+
+def _chart(block: Block, key: str, charts: Charts) -> str:
+    charts[key] = {"option": block["option"], **block["place"]}
+    return f'<div class="scroll" data-chart="{key}"></div>'
+
+
+def _table(block: Block, key: str, charts: Charts) -> str:
+    """What stands around the table of trials, which a script draws."""
+    charts["table"] = {
+        "options": _TABULATOR | {"initialSort": [{"column": "value", "dir": block["order"]}]},
+        "columns": [_definition(column) for column in block["columns"]],
+        "meanings": {column["name"]: column["meaning"] for column in block["columns"]},
+        "tips": [
+            [column["name"], column["title"], column["unit"] or ""]
+            for column in block["columns"]
+            if column["is_telling"]
+        ],
+    }
+    boxes = "".join(
+        f'<label><input type="checkbox" checked data-column="{escape(column["name"])}"> '
+        f"{escape(column['title'])}</label>"
+        for column in block["columns"]
+    )
+    return (
+        '<p class="note">Filters: &gt; 0.9, &lt;= 3, = relu, != relu, or a part of a text. A '
+        "click, or Enter on a row, selects a trial for the charts.</p>"
+        '<div class="tools"><span id="count" role="status"></span>'
+        '<button type="button" id="clear">Clear filters</button>'
+        '<button type="button" id="copy">Copy</button><button type="button" id="csv">CSV</button>'
+        '<label><input type="checkbox" id="hides" checked> hide constant columns</label></div>'
+        f"<details><summary>Choose columns</summary>"
+        f'<div class="columns">{boxes}</div></details><div id="table"></div>'
+    )
+
+
+def _definition(column: Mapping[str, Any]) -> dict[str, Any]:
+    """A column as Tabulator is told of it."""
+    title, unit, is_text = column["title"], column["unit"], column["is_text"]
+    return {
+        "field": column["name"],
+        "title": f"{title} ({unit})" if unit else title,
+        "sorter": "string" if is_text else "number",
+        "hozAlign": "left" if is_text else "right",
+    }
+
+
+def _picker(block: Block, key: str, charts: Charts) -> str:
+    """Where the numbers of the selected trials stand, and can be written."""
+    field = '<input id="picked" size="18" inputmode="numeric" aria-describedby="missing">'
+    said = '<p id="missing" class="note" role="status"></p>'
+    return f'<label class="tools">trials, at most six {field}</label>{said}'
+
+
+_WRITERS: dict[str, Callable[[Block, str, Charts], str]] = {
+    "note": _note,
+    "facts": _facts,
+    "grid": _grid,
+    "shares": _shares,
+    "rows": _rows,
+    "choice": _choice,
+    "chart": _chart,
+    "table": _table,
+    "picker": _picker,
+}

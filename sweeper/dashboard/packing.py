@@ -1,0 +1,62 @@
+"""Columns as small JSON: few digits, texts once, constants once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+DIGITS = 6  # significant; a page shows no more
+
+Packed = list[Any] | dict[str, Any]
+
+
+def rounded(values: np.ndarray | Sequence[float], digits: int = DIGITS) -> list[float | int | None]:
+    """Numbers with so many significant digits; None where one is not finite.
+
+    Whole numbers stay as they are, up to where a float holds them.
+    """
+    numbers = np.asarray(values, np.float64)
+    finite = np.isfinite(numbers)
+    known = np.where(finite, numbers, 0.0)
+    size = np.abs(known)
+    with np.errstate(divide="ignore"):
+        exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
+    places = np.clip(digits - 1 - exponent, -300, 300)
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    short = np.where(places >= 0, np.round(known * up) / up, np.round(known / down) * down)
+    # what is too small to be scaled, and what is whole
+    whole = (known == np.round(known)) & (size < 2**53)
+    short = np.where(whole | ~np.isfinite(short), known, short)
+    listed: list[Any] = short.tolist()
+    if whole.all():
+        listed = known.astype(np.int64).tolist()
+    if not finite.all():
+        listed = [
+            value if is_known else None for value, is_known in zip(listed, finite, strict=True)
+        ]
+    return listed
+
+
+def packed_numbers(values: np.ndarray) -> Packed:
+    """A column of numbers: a list, or its one value under "all"."""
+    listed = rounded(values)
+    if len(listed) > 1 and all(value == listed[0] for value in listed):
+        return {"all": listed[0]}
+    return listed
+
+
+def packed_texts(texts: Sequence[str], codes: np.ndarray) -> Packed:
+    """A column of text: the texts that occur under "of", each row's place under "at"."""
+    used, at = np.unique(codes, return_inverse=True)
+    of = [None if code < 0 else texts[code] for code in used.tolist()]
+    if len(of) == 1:
+        return {"all": of[0]}
+    return {"of": of, "at": at.tolist()}
+
+
+def as_json(record: Any) -> str:
+    """`record` as JSON without spaces; what is not finite must be gone by now."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,206 @@
+"""What the page is told: the views of a study, its tables, and of both only what has changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sweeper.dashboard.blocks import Block, note, table
+from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.files import page_html
+from sweeper.dashboard.html import view_html
+from sweeper.dashboard.packing import as_json
+from sweeper.dashboard.study import Source, Study
+from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.views.comparison import comparison_view, unique_names
+from sweeper.dashboard.views.execution import execution_view
+from sweeper.dashboard.views.failures import failures_view
+from sweeper.dashboard.views.history import history_view
+from sweeper.dashboard.views.importance import by_importance, importance_view
+from sweeper.dashboard.views.learning import KEPT, curve_record, learning_view
+from sweeper.dashboard.views.parallel import parallel_view
+from sweeper.dashboard.views.pareto import pareto_view
+from sweeper.dashboard.views.slices import slices_view
+from sweeper.dashboard.views.status import status_view
+
+_SORT = {"minimize": "asc", "maximize": "desc"}
+NOTHING_YET = "No trial has ended yet."
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A section of the page, made anew whenever one of `sources` has changed."""
+
+    name: str
+    title: str
+    sources: tuple[Source, ...]
+    blocks: Callable[[Study], list[Block]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a page has already: rows through which round, and views by their digests."""
+
+    trials_through: int = -1
+    buckets_through: int = -1
+    views: Collection[str] = ()
+
+
+def _of_trials(make: Callable[[Trials], list[Block]]) -> Callable[[Study], list[Block]]:
+    def blocks(study: Study) -> list[Block]:
+        trials = study.trials
+        return [note(NOTHING_YET)] if trials is None or not len(trials) else make(trials)
+
+    return blocks
+
+
+def _table(trials: Trials) -> list[Block]:
+    return [table([asdict(column) for column in trials.columns], _SORT[trials.directions[0]])]
+
+
+def _learning(study: Study) -> list[Block]:
+    return learning_view(study.curves, study.trials.metrics[0] if study.trials else None)
+
+
+def _importance(study: Study) -> list[Block]:
+    return importance_view(study.importance_rows())
+
+
+def _execution(study: Study) -> list[Block]:
+    return (
+        execution_view(Buckets(study.buckets)) if study.buckets is not None else [note(NOTHING_YET)]
+    )
+
+
+def _by_importance(
+    study: Study, make: Callable[[Trials, Sequence[str]], list[Block]]
+) -> list[Block]:
+    rows = study.importance_rows()
+    return _of_trials(lambda it: make(it, by_importance(list(it.parameters), rows)))(study)
+
+
+VIEWS = (
+    View("status", "Status", ("status", "trials"), status_view),
+    View("trials", "Trials", ("trials",), _of_trials(_table)),
+    View("history", "History", ("trials",), _of_trials(history_view)),
+    View("curves", "Learning curves", ("curves", "trials"), _learning),
+    View("importance", "Importance of parameters", ("importance",), _importance),
+    View(
+        "parallel",
+        "Parallel coordinates",
+        ("trials", "importance"),
+        lambda study: _by_importance(study, parallel_view),
+    ),
+    View(
+        "slices",
+        "Slices",
+        ("trials", "importance"),
+        lambda study: _by_importance(study, slices_view),
+    ),
+    View("execution", "Execution", ("buckets",), _execution),
+    View("failures", "Failures and early ends", ("trials",), _of_trials(failures_view)),
+    View("pareto", "Pareto front", ("trials",), _of_trials(pareto_view)),
+)
+COMPARISON = ("comparison", "Studies side by side")
+
+
+@dataclass(slots=True)
+class Page:
+    """The page of some studies; blocks are made once for each state of their sources."""
+
+    studies: Sequence[Study]
+    is_report: bool = False
+    _made: dict[tuple[int, str], tuple[object, str, dict[str, Any]]] = field(
+        default_factory=dict[tuple[int, str], tuple[object, str, dict[str, Any]]]
+    )
+
+    def html(self) -> str:
+        """The page before it is told anything."""
+        views = [*((view.name, view.title) for view in VIEWS), COMPARISON]
+        return page_html(unique_names(self.studies), views)
+
+    def payload(self, index: int, known: Known = Known()) -> dict[str, Any]:
+        """What a page that shows the study `index` has to be told, beyond what it knows."""
+        for study in self.studies:
+            study.refresh()
+        study = self.studies[index]
+        return {
+            "study": index,
+            "name": study.status.study,
+            "state": study.status.state,
+            "said": _said(study),
+            "select": _first_selected(study),
+            "tables": {
+                "trials": _rows_since(study.trials, "last_round", known.trials_through),
+                "buckets": _rows_since(
+                    Buckets(study.buckets) if study.buckets is not None else None,
+                    "round",
+                    known.buckets_through,
+                ),
+            },
+            "views": [
+                {"name": name, "digest": digest} | ({} if digest in known.views else content)
+                for name, digest, content in self._views(index)
+            ],
+        }
+
+    def curves(self, index: int, number: int) -> list[list[object]]:
+        """The curves of a trial of the study `index`."""
+        return curve_record(self.studies[index].curves, number)
+
+    def _views(self, index: int) -> list[tuple[str, str, dict[str, Any]]]:
+        study = self.studies[index]
+        found = [
+            (
+                view.name,
+                *self._view(index, view.name, study.version(view.sources), view),
+            )
+            for view in VIEWS
+        ]
+        versions = tuple(study.version(("status", "trials")) for study in self.studies)
+        return [*found, (COMPARISON[0], *self._view(-1, COMPARISON[0], versions, None))]
+
+    def _view(
+        self, index: int, name: str, version: object, view: View | None
+    ) -> tuple[str, dict[str, Any]]:
+        before, digest, content = self._made.get((index, name), (None, "", {}))
+        if before != version:
+            blocks = view.blocks(self.studies[index]) if view else comparison_view(self.studies)
+            if name == "curves" and self.is_report:
+                blocks = [note(KEPT), *blocks]
+            html, charts = view_html(name, blocks)
+            content = {"html": html, "charts": charts}
+            digest = hashlib.blake2b(as_json(content).encode(), digest_size=6).hexdigest()
+            self._made[index, name] = (version, digest, content)
+        return digest, content
+
+
+def _rows_since(table: Trials | Buckets | None, column: str, through: int) -> dict[str, Any]:
+    """The rows of rounds after `through`, and how many there are in all."""
+    if table is None or not len(table):
+        return {"n": 0, "through": -1, "new": 0, "columns": {}}
+    rounds = table.numbers(column)
+    rows = np.flatnonzero(rounds > through)
+    return {
+        "n": len(table),
+        "through": int(rounds.max()),
+        "new": len(rows),
+        "columns": table.packed(rows) if len(rows) else {},
+    }
+
+
+def _said(study: Study) -> str:
+    """A sentence for who hears the page."""
+    counts = study.status.counts
+    ended = sum(counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
+    return f"{study.status.study} {study.status.state}: {ended} of {study.status.n_trials} trials"
+
+
+def _first_selected(study: Study) -> int | None:
+    """The trial whose curves are shown at first: the best."""
+    best = study.status.best
+    return None if best is None else int(best["trial_number"])

@@ -1,0 +1,61 @@
+"""The page of some studies as one file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sweeper.dashboard.files import STATIC
+from sweeper.dashboard.packing import as_json
+from sweeper.dashboard.page import Page
+from sweeper.dashboard.study import Study
+from sweeper.dashboard.views.learning import KEPT_CURVES, KEPT_EPOCHS, curve_record
+
+_STYLE = re.compile(r'<link rel="stylesheet" href="static/([\w.]+)">')
+_SCRIPT = re.compile(r'<script src="static/([\w.]+)"></script>')
+
+
+def report(page: Page) -> str:
+    """The page with its data, its style and its scripts inside.
+
+    The data are packed as base64: no text of a user's can end the element that holds them.
+    """
+    data = base64.b64encode(gzip.compress(as_json(_record(page)).encode(), 6, mtime=0)).decode()
+    held = f'<script type="application/octet-stream" id="report">{data}</script>\n'
+    scripts = {name: file.text() for name, file in STATIC.items() if name.endswith(".js")}
+    html = _STYLE.sub(lambda found: f"<style>{STATIC[found[1]].text()}</style>", page.html())
+    html = _SCRIPT.sub(lambda found: f"<script>{scripts[found[1]]}</script>", html)
+    html = html.replace("<script>", f"{held}<script>", 1)
+    return html.replace("<title>", f"{_policy(scripts)}\n<title>", 1)
+
+
+def _record(page: Page) -> dict[str, Any]:
+    """What the page of each study is told, and curves by study and trial."""
+    studies = [page.payload(index) for index in range(len(page.studies))]
+    curves = [_curves(study) for study in page.studies]
+    return {"studies": studies, "curves": curves}
+
+
+def _curves(study: Study) -> dict[int, list[list[object]]]:
+    """Those of the best trials, then of the last ones."""
+    trials = study.trials
+    if trials is None:
+        return {}
+    numbers = trials.numbers("trial_number").astype(int)
+    best = numbers[trials.best(KEPT_CURVES)].tolist()
+    chosen = dict.fromkeys([*best, *np.sort(numbers)[::-1].tolist()])
+    return {n: curve_record(study.curves, n, KEPT_EPOCHS) for n in list(chosen)[:KEPT_CURVES]}
+
+
+def _policy(scripts: Mapping[str, str]) -> str:
+    """Nothing may be loaded, and only the page's own scripts run."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in scripts.values())
+    own = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    policy = f"default-src 'none'; script-src {own}; style-src 'unsafe-inline'; img-src data:"
+    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'

@@ -1,0 +1,152 @@
+"""Serves the page of some studies: reads only, on this machine only unless told otherwise."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sweeper.dashboard.files import STATIC
+from sweeper.dashboard.packing import as_json
+from sweeper.dashboard.page import Known, Page
+from sweeper.errors import Problem, SetupError
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class OwnHostOnly:
+    """Refuses requests under a name that is not this server's, as a rebound DNS name would be."""
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app = app
+        self._host = host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] == "http":
+            headers = dict(scope["headers"])
+            if not is_own_name(headers.get(b"host", b"").decode("latin-1"), self._host):
+                refusal = PlainTextResponse("this is not a name of this server\n", 400)
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def is_own_name(header: str, host: str) -> bool:
+    """Whether `header`, a Host header, may name a server that was told to listen on `host`.
+
+    Beyond loopback an address is as good as a name: only names can be made to point elsewhere.
+    """
+    name = header.rpartition(":")[0] if not header.endswith("]") and ":" in header else header
+    name = name.strip("[]").lower()
+    if host in _LOOPBACK:
+        return name in _LOOPBACK
+    return name in (*_LOOPBACK, host.lower(), socket.gethostname().lower()) or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
+    """The application; its paths are relative, so it may stand behind another server's path."""
+
+    async def index(request: Request) -> Response:
+        return Response(page.html(), media_type="text/html", headers=HEADERS)
+
+    async def static(request: Request) -> Response:
+        found = STATIC.get(request.path_params["name"])
+        if found is None:
+            return PlainTextResponse("no such file\n", 404, HEADERS)
+        return Response(
+            found.path.read_bytes(),
+            media_type=found.media_type,
+            headers={**HEADERS, "Cache-Control": "no-cache"},
+        )
+
+    async def study(request: Request) -> Response:
+        index = request.path_params["index"]
+        if index >= len(page.studies):
+            return PlainTextResponse("no such study\n", 404, HEADERS)
+        asked = request.query_params
+        try:
+            known = Known(
+                int(asked.get("trials", -1)),
+                int(asked.get("buckets", -1)),
+                frozenset(asked.get("views", "").split(",")),
+            )
+        except ValueError:
+            return PlainTextResponse("trials and buckets are numbers of rounds\n", 400, HEADERS)
+        try:
+            payload = page.payload(index, known)
+        except SetupError as error:  # a run directory that went away meanwhile
+            return PlainTextResponse(f"{error}\n", 503, HEADERS)
+        return _json(payload)
+
+    async def curves(request: Request) -> Response:
+        index, number = request.path_params["index"], request.path_params["number"]
+        if index >= len(page.studies):
+            return PlainTextResponse("no such study\n", 404, HEADERS)
+        return _json(page.curves(index, number))
+
+    return Starlette(
+        routes=[
+            Route("/", index),
+            Route("/static/{name}", static),
+            Route("/studies/{index:int}", study),
+            Route("/studies/{index:int}/curves/{number:int}", curves),
+        ],
+        middleware=[Middleware(OwnHostOnly, host=host)],
+    )
+
+
+def _json(record: object) -> Response:
+    headers = {**HEADERS, "Cache-Control": "no-store"}
+    return Response(as_json(record), media_type="application/json", headers=headers)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on `host` and `port`, any free one for 0.
+
+    Raises:
+        SetupError: it is taken, or not of this machine.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        mend = "name another with --port, or 0 for any that is free"
+        raise SetupError(Problem(f"{host}:{port}", "", str(error), mend)) from None
+
+
+def serve(page: Page, host: str, listening: socket.socket) -> None:
+    """Serve the page until Ctrl-C."""
+    settings = uvicorn.Config(app_of(page, host), log_level="warning", access_log=False)
+    uvicorn.Server(settings).run(sockets=[listening])
+
+
+def address_of(listening: socket.socket) -> str:
+    """Where a browser finds a server that listens there."""
+    name, port, *_ = listening.getsockname()
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(name), str(name))
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -1,0 +1,299 @@
+"use strict";
+// Polls, draws and links selections. What is shown is decided in Python, in dashboard/views.
+const $ = (id) => document.getElementById(id);
+const MOST_SELECTED = 6, POLL_MS = 2000, REST_MS = 10000;
+const study = Number(new URLSearchParams(location.search).get("study")), tables = {}, digests = {};
+const selected = new Set(), curves = new Map(), charts = new Map(), chosen = new Map();
+let report = null, shown = null, grid = null; // what a report holds; the rows that pass the filters, if not all
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const span = (textContent, className = "") => Object.assign(document.createElement("span"), { textContent, className });
+function fmt(value) {
+  if (typeof value !== "number" || Number.isInteger(value)) return value == null ? "–" : String(value);
+  return Number(value.toPrecision(5))[Math.abs(value) < 1e-3 ? "toExponential" : "toString"]();
+}
+const tick = (value) => Math.abs(value) >= 1e6 ? value.toExponential().replace("e+", "e") : fmt(value);
+
+// Tables: columns as they come packed, taken apart and put behind those that are there.
+function extend(name, sent) {
+  const table = (tables[name] ??= { n: 0, through: -1, columns: {} });
+  for (const [key, packed] of Object.entries(sent.columns)) {
+    const column = packed.of ? packed.at.map((place) => packed.of[place]) : packed;
+    table.columns[key] = (table.columns[key] ?? []).concat("all" in column ? new Array(sent.new).fill(column.all) : column);
+  }
+  table.n += sent.new;
+  table.through = Math.max(table.through, sent.through);
+  return table.n === sent.n; // otherwise the study was begun anew
+}
+
+// Charts: options from Python, into which columns and colours are filled.
+const near = new IntersectionObserver((entries) => {
+  entries.forEach(({ target, isIntersecting }) => { charts.get(target.dataset.chart).near = isIntersecting; });
+  redraw();
+}, { rootMargin: "400px" });
+const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => charts.get(target.dataset.chart).chart.resize()));
+const rectangle = (from, height) => (data, params, api) => { // neighbouring rounds have other shades
+  const [left, middle] = api.coord([api.value(1), api.value(0)]), [right] = api.coord([api.value(2), api.value(0)]);
+  const lane = api.size([0, 1])[1], { x, y, width, height: whole } = params.coordSys;
+  const given = { x: left, y: middle + from * lane, width: Math.max(right - left, 1), height: height * lane };
+  const shape = right > left && echarts.graphic.clipRectByRect(given, { x, y, width, height: whole });
+  return shape && { type: "rect", shape, style: { fill: api.visual("color"), opacity: api.value(3) % 2 ? 1 : 0.6 } };
+};
+const renderers = {
+  band(data, params, api) { // the area between two columns, drawn at once
+    if (params.dataIndexInside) return null;
+    const low = data.map((row) => api.coord([row[0], row[1]])), high = data.map((row) => api.coord([row[0], row[3]]));
+    return { type: "polygon", shape: { points: low.concat(high.reverse()) }, style: { fill: css("band"), opacity: 0.22 } };
+  },
+  bar: rectangle(-0.38, 0.5),
+  thin: rectangle(0.14, 0.24),
+};
+function dataOf(own) { // the rows of a series, the place in its table at the end of each
+  const { columns: all, n } = tables[own.table], columns = own.columns.map((name) => all[name] ?? []);
+  const isLine = own.type === "parallel", only = own.only === "selected" ? selected : own.only && new Set(own.only);
+  const data = [];
+  for (let row = 0; row < n; row++) {
+    if ((own.where && all[own.where[0]][row] !== own.where[1]) || (only && !only.has(all.trial_number[row]))) continue;
+    if (shown && own.table === "trials" && !isLine && only !== selected && !shown.has(row)) continue;
+    const values = columns.map((column) => column[row]);
+    if (isLine || values.every((value) => value != null && !(value <= own.above))) data.push([...values, row]);
+  }
+  return data;
+}
+function chosenCurves([metric, phase]) {
+  const own = [...selected].map((number, at) => [number, css(`line${at}`), curves.get(number) ?? []]);
+  return own.flatMap(([number, color, known]) => known.filter((it) => it[0] === metric && it[1] === phase).map((it) => ({
+    type: "line", name: `trial ${number}`, z: 5, color, lineStyle: { width: 2.2, color }, itemStyle: { color },
+    data: it[2].map((epoch, i) => [epoch, it[3][i]]), showSymbol: it[2].length === 1,
+  })));
+}
+function filled({ option, curves: own, chart }) {
+  const [text, faint, line, ground, raised, accent] = ["text", "faint", "line", "ground", "raised", "accent"].map(css);
+  const textStyle = { color: text };
+  const axis = (given) => ({
+    axisLine: { show: true, lineStyle: { color: faint } }, axisTick: { lineStyle: { color: faint } },
+    splitLine: { show: given.dim === undefined, lineStyle: { color: line } }, nameTextStyle: textStyle, ...given,
+    axisLabel: { color: text, hideOverlap: true, ...(given.type === "category" ? {} : { formatter: tick }) },
+    areaSelectStyle: { color: accent, borderColor: accent, opacity: 0.35, width: 18 },
+  });
+  const series = option.series.map((own) => {
+    const data = own.columns ? dataOf(own) : own.data, color = own.tone && css(own.tone);
+    const isRing = own.only === "selected", ring = { color: "transparent", borderColor: color, borderWidth: 2.5 };
+    const tinted = color && { color, itemStyle: isRing ? ring : { color, opacity: own.type === "scatter" ? 0.75 : 1 } };
+    const renderItem = own.renderer && ((params, api) => renderers[own.renderer](data, params, api));
+    return { ...own, data, ...tinted, lineStyle: { ...(color && { color }), ...own.lineStyle }, ...(renderItem && { renderItem }) };
+  });
+  series.push(...(own ? chosenCurves(own) : []));
+  const looks = {
+    xAxis: axis, yAxis: axis, parallelAxis: axis, legend: (it) => ({ top: 2, textStyle, inactiveColor: line, ...it }),
+    tooltip: (it) => ({ ...it, backgroundColor: ground, borderColor: line, formatter: (hit) => span(tip(hit, option), "tip") }),
+    visualMap: (it) => ({ ...it, inRange: { color: css("scale").split(" ") }, textStyle }),
+    dataZoom: ({ start, end, ...it }) => ({ // where the reader has zoomed to stays
+      ...it, ...(chart.isNew && { start, end }), backgroundColor: raised, borderColor: line, fillerColor: `${accent}33`, textStyle }),
+  };
+  const full = Object.entries(option).map(([name, it]) => [name, !looks[name] ? it : Array.isArray(it) ? it.map(looks[name]) : looks[name](it)]);
+  return { ...Object.fromEntries(full), series, textStyle: { color: text, fontFamily: "system-ui, sans-serif" } };
+}
+function tip(hit, option) {
+  if (Array.isArray(hit)) {
+    const values = hit.map((it) => `${it.seriesName}: ${fmt([it.value].flat().at(-1))}`);
+    return [`${option.xAxis.name} ${fmt(hit[0]?.axisValue)}`, ...values].join("\n");
+  }
+  const own = option.series[hit.seriesIndex], names = own?.tip ?? [option.xAxis?.name, option.yAxis?.name];
+  if (!own?.table) return [hit.seriesName, ...names.map((name, at) => `${name}: ${fmt(hit.value[at])}`)].join("\n");
+  const row = hit.value.at(-1), all = tables[own.table].columns;
+  const told = (own.tips ?? grid.tips).filter(([name]) => all[name]?.[row] != null);
+  return told.map(([name, title, unit]) => `${title}: ${fmt(all[name][row])} ${unit}`).join("\n");
+}
+function redraw() {
+  for (const item of charts.values()) {
+    if (!item.near || !item.stale || !item.node.isConnected) continue;
+    if (!item.chart) {
+      item.chart = Object.assign(echarts.init(item.node), { isNew: true });
+      resized.observe(item.node);
+      item.chart.on("click", (hit) => clicked(hit, item.option));
+      item.chart.on("axisareaselected", () => brush(item));
+    }
+    item.chart.setOption(filled(item), { replaceMerge: ["series"] });
+    item.chart.isNew = item.stale = false;
+  }
+}
+const ofTrials = (item) => item.curves || item.option.series.some((it) => it.table === "trials" && it.type !== "parallel");
+function restale(test = () => true) {
+  charts.forEach((item) => { item.stale ||= Boolean(test(item)); });
+  redraw();
+}
+
+// Selections: a click selects a trial; a brush or a filter of the table narrows every view.
+function clicked(hit, option) {
+  const { table, type } = option.series[hit.seriesIndex] ?? {}, all = tables[table]?.columns;
+  if (table === "trials" && type !== "parallel") toggle(all.trial_number[hit.value.at(-1)]);
+  if (table === "buckets") select(JSON.parse(all.trials[hit.value.at(-1)]));
+}
+const toggle = (number) => select(selected.has(number) ? [...selected].filter((it) => it !== number) : [...selected, number]);
+async function select(numbers) {
+  selected.clear();
+  numbers.slice(-MOST_SELECTED).forEach((number) => selected.add(number));
+  mark();
+  restale(ofTrials);
+  for (const number of numbers.filter((it) => !curves.get(it)?.length)) {
+    curves.set(number, report ? report.curves[study][number] ?? [] : await ask(`studies/${study}/curves/${number}`));
+  }
+  restale((item) => item.curves);
+  mark();
+}
+function mark() {
+  const missing = [...selected].filter((number) => curves.get(number)?.length === 0).join(", ");
+  if ($("picked")) $("picked").value = [...selected].join(" ");
+  if ($("missing")) $("missing").textContent = missing && `No curve is ${report ? "in this report" : "published yet"} of trial ${missing}.`;
+  document.querySelectorAll("[data-trial]").forEach((it) => { it.ariaPressed = selected.has(Number(it.dataset.trial)); });
+  if (grid?.table.initialized) grid.table.getRows("visible").forEach(markRow);
+}
+const markRow = (row) => row.getElement().classList.toggle("chosen", selected.has(row.getData().trial_number));
+function brush({ chart, option }) {
+  const axes = [];
+  chart.getModel().eachComponent("parallelAxis", (it) => axes.push([option.parallelAxis[it.option.dim], it.activeIntervals]));
+  const brushed = axes.filter(([, intervals]) => intervals.length);
+  grid.table.setFilter((row) => brushed.every(([{ column, data }, intervals]) => {
+    const found = row[column], value = typeof found === "string" ? data.indexOf(found) : found;
+    return value != null && intervals.some(([low, high]) => value >= low && value <= high);
+  }));
+}
+
+// The table of trials.
+function matches(wanted, found) { // "> 0.9", "<= 3", "= relu", "!= relu", or a part of the text
+  const [, sign, rest] = wanted.trim().match(/^(>=|<=|!=|>|<|=)?\s*(.*)$/);
+  const text = String(found ?? "").toLowerCase(), part = rest.toLowerCase();
+  if (rest === "" || !sign) return text.includes(part);
+  const [a, b] = typeof found === "number" && !Number.isNaN(Number(rest)) ? [found, Number(rest)] : [text, part];
+  if (sign === "=" || sign === "!=") return (a === b) === (sign === "=");
+  return typeof a === "number" && (sign === ">" ? a > b : sign === "<" ? a < b : sign === ">=" ? a >= b : a <= b);
+}
+function makeGrid({ columns, options, tips, meanings }) {
+  const own = (name) => tables.trials.columns[name];
+  const rowsFrom = (from) => Array.from({ length: tables.trials.n - from }, (_, i) =>
+    Object.fromEntries([["_row", from + i], ...columns.map(({ field }) => [field, own(field)[from + i]])]));
+  const isConstant = (name) => tables.trials.n > 1 && own(name).every((value) => value === own(name)[0]);
+  let held = tables.trials.n;
+  const table = new Tabulator("#table", {
+    ...options, data: rowsFrom(0),
+    columnDefaults: {
+      ...options.columnDefaults, headerFilterFunc: matches, formatter: (cell) => span(fmt(cell.getValue())),
+      titleFormatter: (cell) => span(cell.getValue()), headerTooltip: (_, it) => span(meanings[it.getField()]),
+    },
+    columns: columns.map((it) => ({ ...it, visible: !isConstant(it.field) })),
+    rowFormatter: (row) => {
+      const onkeydown = ({ key }) => { if (key === "Enter") toggle(row.getData().trial_number); };
+      Object.assign(row.getElement(), { tabIndex: 0, onkeydown });
+      markRow(row);
+    },
+  });
+  const boxes = [...document.querySelectorAll("[data-column]")];
+  const show = (box, on) => { box.checked = on; table[on ? "showColumn" : "hideColumn"](box.dataset.column); };
+  const offer = () => boxes.filter((box) => !box.isChosen).forEach((box) => {
+    if (box.checked === ($("hides").checked && isConstant(box.dataset.column))) show(box, !box.checked);
+  });
+  for (const box of boxes) box.onchange = () => { box.isChosen = true; show(box, box.checked); };
+  table.on("tableBuilt", offer);
+  table.on("rowClick", (_, row) => toggle(row.getData().trial_number));
+  table.on("dataFiltered", (_, rows) => {
+    shown = rows.length === tables.trials.n ? null : new Set(rows.map((row) => row.getData()._row));
+    $("count").textContent = shown ? `${rows.length} of ${tables.trials.n} trials pass the filters` : `${rows.length} trials`;
+    restale(ofTrials);
+  });
+  $("hides").onchange = offer;
+  [$("copy").onclick, $("csv").onclick] = [() => table.copyToClipboard("active"), () => table.download("csv", "trials.csv")];
+  $("clear").onclick = () => {
+    const none = (parallelAxisIndex) => ({ type: "axisAreaSelect", parallelAxisIndex, intervals: [] });
+    for (const { chart, option } of charts.values()) option.parallelAxis?.forEach((_, at) => chart?.dispatchAction(none(at)));
+    table.clearFilter(true);
+  };
+  const grow = async () => {
+    if (!table.initialized || held === tables.trials.n) return;
+    const more = rowsFrom(held);
+    held = tables.trials.n;
+    await table.addData(more);
+    table.setSort(table.getSorters().map(({ field, dir }) => ({ column: field, dir })));
+    offer();
+  };
+  return { tips, table, grow };
+}
+
+// The page: what was sent, put in its place.
+function apply(sent) {
+  const whole = ["trials", "buckets"].map((name) => extend(name, sent.tables[name]));
+  if (whole.includes(false)) return location.reload(); // the study was begun anew
+  $("title").textContent = document.title = sent.name;
+  if ($("said").textContent !== sent.said) $("said").textContent = sent.said; // is read out
+  sent.views.filter((view) => view.charts && !(view.name === "trials" && grid)).forEach(show); // columns stay
+  grid?.grow();
+  restale();
+  if (!selected.size && sent.select !== null && !curves.size) select([sent.select]);
+  else if ([...selected].some((number) => !curves.get(number)?.length)) select([...selected]);
+  $("main").ariaBusy = "false";
+}
+function show(view) {
+  const body = $(view.name).querySelector(".body"), focused = document.activeElement.id;
+  if (focused === "picked" && body.contains($("picked"))) return; // somebody is writing there
+  body.innerHTML = view.html; // every text in it is escaped by dashboard/html.py
+  for (const place of body.querySelectorAll("[data-chart]")) put(place, view.charts[place.dataset.chart]);
+  for (const select of body.querySelectorAll("select")) choose(select, chosen.get(select.id));
+  if (view.charts.table) grid = makeGrid(view.charts.table);
+  if (focused && body.contains($(focused))) $(focused).focus({ preventScroll: true });
+  digests[view.name] = view.digest;
+  mark();
+}
+function put(place, { option, label, height, width, curves: own }) { // a chart that was there stays
+  const key = place.dataset.chart, item = charts.get(key) ?? { node: span("", "chart") };
+  charts.set(key, Object.assign(item, { option, curves: own, stale: true }));
+  item.node.dataset.chart = key;
+  item.node.style.cssText = `height:${height}px;min-width:${width}px`;
+  Object.assign(item.node, { tabIndex: 0, role: "img", ariaLabel: label });
+  near.observe(item.node);
+  place.removeAttribute("data-chart");
+  place.replaceChildren(item.node);
+}
+function choose(select, value) {
+  if (value && [...select.options].some((option) => option.value === value)) select.value = value;
+  chosen.set(select.id, select.value);
+  const parts = select.closest("label").parentElement.querySelectorAll(":scope > .alternative");
+  parts.forEach((part, at) => { part.hidden = at !== select.selectedIndex; });
+}
+async function ask(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  return answer.ok ? answer.json() : Promise.reject(new Error(await answer.text()));
+}
+async function poll() {
+  let next = REST_MS;
+  try {
+    const through = (name) => tables[name]?.through ?? -1, views = Object.values(digests).join(",");
+    const known = new URLSearchParams({ trials: through("trials"), buckets: through("buckets"), views });
+    const sent = report ? report.studies[study] : document.hidden ? { state: "unseen" } : await ask(`studies/${study}?${known}`);
+    if (sent.views) apply(sent);
+    if (sent.state !== "finished") next = POLL_MS;
+    $("trouble").textContent = "";
+  } catch (error) { $("trouble").textContent = `No news: ${error.message}`; }
+  if (!report) setTimeout(poll, next);
+}
+async function start() {
+  const dark = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement;
+  const theme = (isDark) => {
+    [root.dataset.theme, $("theme").ariaPressed] = [isDark ? "dark" : "light", isDark];
+    restale();
+  };
+  dark.onchange = () => theme(dark.matches);
+  $("theme").onclick = () => theme(root.dataset.theme !== "dark");
+  $("study").selectedIndex = study;
+  $("study").onchange = () => { location.search = `?study=${$("study").selectedIndex}`; };
+  $("main").onchange = ({ target }) => {
+    if (target.id === "picked") select((target.value.match(/\d+/g) ?? []).map(Number));
+    if (target.className === "choice") choose(target);
+  };
+  $("main").onclick = ({ target }) => { if (target.dataset.trial) toggle(Number(target.dataset.trial)); };
+  theme(dark.matches);
+  if ($("report")) {
+    const bytes = Uint8Array.from(atob($("report").textContent), (letter) => letter.charCodeAt(0));
+    report = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  }
+  poll();
+}
+start();

@@ -1,0 +1,84 @@
+"""One study as its run directory tells it, read anew where its files have changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from sweeper.dashboard.curves import Curves
+from sweeper.dashboard.trials import Trials
+from sweeper.results.light import read_light, said_of_study
+from sweeper.results.status import Status, read_status
+from sweeper.rundir import RunDir
+
+Source = Literal["status", "trials", "buckets", "importance", "curves"]
+
+_IMPORTANCE = ("objective", "param", "importance", "n_trials")
+
+
+@dataclass(slots=True)
+class Study:
+    """What is published of a study; `trials` is None before anything is."""
+
+    run_dir: RunDir
+    status: Status = field(init=False)
+    trials: Trials | None = None
+    buckets: pa.Table | None = None
+    importance: pa.Table | None = None
+    curves: Curves = field(default_factory=Curves)
+    _versions: Counter[Source] = field(default_factory=Counter[Source])
+    _stamps: dict[Path, tuple[int, int, int]] = field(
+        default_factory=dict[Path, tuple[int, int, int]]
+    )
+
+    def __post_init__(self) -> None:
+        self.refresh()
+
+    @property
+    def importance_file(self) -> Path:
+        """Where `run` publishes how much each parameter matters."""
+        return self.run_dir.root / "importance.parquet"
+
+    def refresh(self) -> None:
+        """Read what has changed.
+
+        Raises:
+            SetupError: there is no status of a study.
+        """
+        status = read_status(self.run_dir)
+        if self._versions["status"] == 0 or status != self.status:
+            self.status = status
+            self._versions["status"] += 1
+        if self._has_changed(self.run_dir.trials, "trials"):
+            table = read_light(self.run_dir.trials)
+            self.trials = None if table is None else Trials(table, said_of_study(table))
+        if self._has_changed(self.run_dir.buckets, "buckets"):
+            self.buckets = read_light(self.run_dir.buckets)
+        if self._has_changed(self.importance_file, "importance"):
+            self.importance = read_light(self.importance_file, _IMPORTANCE)
+        self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
+
+    def importance_rows(self) -> list[dict[str, Any]]:
+        """How much each parameter matters to each objective; empty before it is known."""
+        return [] if self.importance is None else self.importance.to_pylist()
+
+    def version(self, sources: Sequence[Source]) -> tuple[int, ...]:
+        """Which states of these sources are read; another one whenever one of them changes."""
+        return tuple(self._versions[source] for source in sources)
+
+    def _has_changed(self, path: Path, source: Source) -> bool:
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            changed = self._stamps.pop(path, None) is not None
+        else:
+            stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            changed = self._stamps.get(path) != stamp
+            self._stamps[path] = stamp
+        self._versions[source] += changed
+        return changed

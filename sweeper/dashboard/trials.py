@@ -1,0 +1,197 @@
+"""The finished trials of a study as columns, under the names that a page shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
+from sweeper.ranking import value_columns
+from sweeper.results.light import floats, texts
+
+# Of no use in a table, or too long for one: errors are shown by the last line of their message.
+_HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path", "error_message"}
+_FIRST = ("trial_number", "state")
+_ERROR_LETTERS = 200
+_NAMING = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt): ")
+_TELLING = 14
+
+
+@dataclass(frozen=True, slots=True)
+class ShownColumn:
+    """A column of the table of trials; `unit` is None where its numbers count nothing.
+
+    `is_telling` are those by which charts tell trials apart.
+    """
+
+    name: str
+    title: str
+    unit: str | None
+    is_text: bool
+    is_telling: bool
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The rows of trials.parquet, by number; `said` is what the file says of its study."""
+
+    table: pa.Table
+    said: Mapping[str, Any]
+    _numbers: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], repr=False)
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """The objectives."""
+        metric = self.said["metric"]
+        return (metric,) if isinstance(metric, str) else tuple(metric)
+
+    @cached_property
+    def directions(self) -> tuple[str, ...]:
+        """minimize or maximize, of each objective."""
+        direction = self.said["direction"]
+        return (direction,) if isinstance(direction, str) else tuple(direction)
+
+    @cached_property
+    def objectives(self) -> tuple[str, ...]:
+        """The columns of the objectives."""
+        return value_columns(len(self.metrics))
+
+    @cached_property
+    def parameters(self) -> dict[str, Mapping[str, Any]]:
+        """The searched settings by the name of their column, each as the study file has it."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for key, entry in self.said["search"].items():
+            name = f"params_{entry.get('name') or key.rpartition('.')[2]}"
+            if name in self.table.column_names:
+                found[name] = entry
+        left = [n for n in self.table.column_names if n.startswith("params_") and n not in found]
+        return {**found, **{name: {} for name in left if name != "params_json"}}
+
+    @cached_property
+    def began_at(self) -> float:
+        """When the first trial was taken up, in seconds since 1970."""
+        began = self._of("started_at")
+        return float(np.nanmin(began)) if np.isfinite(began).any() else 0.0
+
+    def numbers(self, name: str) -> np.ndarray:
+        """A column of numbers: times in seconds since the first trial, memory in MB."""
+        values = self._of(name)
+        if name.endswith("_at"):
+            return values - self.began_at
+        return values / 1e6 if name.endswith(("_bytes", "bytes_limit")) else values
+
+    def texts(self, name: str) -> tuple[list[str], np.ndarray]:
+        """A column of text: what occurs, and each row's place in it, -1 where it is null."""
+        if name == "error":
+            messages, codes = texts(self.table["error_message"])
+            return [last_line(message) for message in messages], codes
+        if pa.types.is_boolean(self.table.schema.field(name).type):
+            return ["false", "true"], np.nan_to_num(self._of(name), nan=-1).astype(int)
+        return texts(self.table[name])
+
+    def is_text(self, name: str) -> bool:
+        """Whether the column holds text."""
+        if name == "error":
+            return True
+        kind = self.table.schema.field(name).type
+        return pa.types.is_dictionary(kind) or pa.types.is_boolean(kind)
+
+    def are(self, state: str) -> np.ndarray:
+        """Which trials ended so."""
+        found, codes = self.texts("state")
+        return codes == found.index(state) if state in found else np.zeros(len(self), bool)
+
+    def params(self, place: int) -> dict[str, Any]:
+        """The parameters of the trial at this place, exact."""
+        return json.loads(self.table["params_json"][place].as_py())
+
+    def best(self, n: int) -> np.ndarray:
+        """The places of the best complete trials that are feasible, by the first objective."""
+        value = self.numbers("value")
+        told = self.are("COMPLETE") & np.isfinite(value)
+        if "feasible" in self.table.column_names:
+            told &= self.numbers("feasible") != 0
+        places = np.flatnonzero(told)
+        cost = value[places] if self.directions[0] == "minimize" else -value[places]
+        return places[np.lexsort((self.numbers("trial_number")[places], cost))][:n]
+
+    @cached_property
+    def columns(self) -> list[ShownColumn]:
+        """What a table of trials shows, what is looked at first in front."""
+        names = [name for name in self.table.column_names if name not in _HIDDEN]
+        own = [*_FIRST, *self.objectives, *self.parameters]
+        rest = [name for name in names if name not in own]
+        if "error_message" in self.table.column_names:
+            rest.insert(rest.index("error_type") + 1 if "error_type" in rest else 0, "error")
+        return [self._shown(name) for name in [*own, *rest]]
+
+    def packed(self, rows: np.ndarray) -> dict[str, Packed]:
+        """The shown columns of the rows at these places."""
+        return {
+            column.name: packed_texts(*self._texts_at(column.name, rows))
+            if column.is_text
+            else packed_numbers(self.numbers(column.name)[rows])
+            for column in self.columns
+        }
+
+    def _texts_at(self, name: str, rows: np.ndarray) -> tuple[list[str], np.ndarray]:
+        found, codes = self.texts(name)
+        return found, codes[rows]
+
+    def _of(self, name: str) -> np.ndarray:
+        if name not in self._numbers:
+            self._numbers[name] = floats(self.table[name])
+        return self._numbers[name]
+
+    def _shown(self, name: str) -> ShownColumn:
+        said = self.said["columns"].get(name, {})
+        meaning = "the last line of the error" if name == "error" else said.get("meaning", "")
+        telling = (
+            "trial_number",
+            "state",
+            *self.objectives,
+            *list(self.parameters)[:_TELLING],
+            "epochs_done",
+        )
+        is_text = self.is_text(name)
+        return ShownColumn(name, self.title(name), unit_of(name), is_text, name in telling, meaning)
+
+    def title(self, name: str) -> str:
+        """What a column is called on the page."""
+        if name in self.objectives:
+            return self.metrics[self.objectives.index(name)]
+        if name in self.parameters:
+            return name.removeprefix("params_")
+        if name == "trial_number":
+            return "trial"
+        if name.startswith("final_"):
+            return f"last {name.removeprefix('final_')}"
+        for end in ("_s", "_bytes", "_at"):
+            name = name.removesuffix(end)
+        return name.replace("_", " ")
+
+
+def unit_of(name: str) -> str | None:
+    """What the numbers of a column count on the page."""
+    if name.startswith(("params_", "final_", "test_")):
+        return None  # named by the user
+    ends = {"_s": "s", "_bytes": "MB", "bytes_limit": "MB", "_at": "s after the first trial"}
+    return next((unit for end, unit in ends.items() if name.endswith(end)), None)
+
+
+def last_line(message: str) -> str:
+    """The line of an error that names it, where tracebacks say what happened; else the last."""
+    lines = [line.strip() for line in message.split("\n") if line.strip()]
+    naming = [line for line in lines if _NAMING.match(line)]  # what comes after is advice
+    return (naming or lines or [""])[-1][:_ERROR_LETTERS]

@@ -1,0 +1,95 @@
+"""View 11: several studies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sweeper import wording
+from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
+from sweeper.dashboard.packing import rounded
+from sweeper.dashboard.study import Study
+from sweeper.dashboard.views.history import best_so_far
+
+_BY = {"trial number": ("trial_number", None), "time": ("finished_at", "s since the first trial")}
+_TONES = 6  # colours of lines that can be told apart; further ones repeat with another dash
+_DASHES = ("solid", "dashed", "dotted")
+
+
+def comparison_view(studies: Sequence[Study]) -> list[Block]:
+    """A row a study, and the best so far of those that share an objective."""
+    if len(studies) == 1:
+        return [note("One study is shown. Name several run directories to see them side by side.")]
+    names = unique_names(studies)
+    records = [_record(name, study) for name, study in zip(names, studies, strict=True)]
+    headings = [
+        "study",
+        "state",
+        "trials",
+        "objective",
+        "best",
+        "trial",
+        "parameters",
+        "compile (s)",
+        "train (s)",
+    ]
+    return [rows("studies", headings, records), *_charts(names, studies)]
+
+
+def unique_names(studies: Sequence[Study]) -> list[str]:
+    """The names of studies; with their run directory where two are called the same."""
+    names = [study.status.study for study in studies]
+    return [
+        f"{name} ({study.run_dir.root})" if names.count(name) > 1 else name
+        for name, study in zip(names, studies, strict=True)
+    ]
+
+
+def _record(name: str, study: Study) -> list[Any]:
+    status = study.status
+    best = status.best
+    return [
+        name,
+        status.state,
+        f"{wording.finished_trials(status.counts)} of {status.n_trials}",
+        ", ".join(wording.names(status.metric)),
+        None if best is None else rounded([best["value"]])[0],
+        None if best is None else best["trial_number"],
+        "" if best is None else wording.settings(best["params"]),
+        *rounded([status.compile_s, status.train_s], 4),
+    ]
+
+
+def _charts(names: Sequence[str], studies: Sequence[Study]) -> list[Block]:
+    """The best so far, of each objective that studies have as their first."""
+    groups: dict[str, list[tuple[str, Study]]] = {}
+    for name, study in zip(names, studies, strict=True):
+        if study.trials is not None and len(study.trials):
+            groups.setdefault(study.trials.metrics[0], []).append((name, study))
+    alternatives = [
+        (f"{metric} by {by}", [_chart(metric, by, members)])
+        for metric, members in groups.items()
+        for by in _BY
+    ]
+    return [choice("best so far of", alternatives)] if alternatives else []
+
+
+def _chart(metric: str, by: str, members: Sequence[tuple[str, Study]]) -> Block:
+    column, unit = _BY[by]
+    series = [
+        line(
+            name,
+            best_so_far(study.trials, 0, column) if study.trials else [],
+            f"line{place % _TONES}",
+            step="end",
+            lineStyle={"type": _DASHES[place // _TONES % len(_DASHES)], "width": 2},
+        )
+        for place, (name, study) in enumerate(members)
+    ]
+    option = {
+        "xAxis": axis(by, unit, scale=False),
+        "yAxis": upright(axis(f"best {metric}")),
+        "legend": {"type": "scroll"},
+        "series": series,
+    }
+    return chart(f"best {metric} so far by {by}, of {len(members)} studies", option)

@@ -1,0 +1,93 @@
+"""View 3: the values of trials and the best so far, by number or by time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sweeper.dashboard.blocks import (
+    ZOOM,
+    Block,
+    axis,
+    chart,
+    choice,
+    line,
+    note,
+    ring,
+    upright,
+)
+from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.views.scales import wants_log
+from sweeper.dashboard.views.states import by_state
+
+_BY = {
+    "trial number": ("trial_number", None),
+    "time": ("finished_at", "s since the first trial"),
+}
+
+
+def history_view(trials: Trials) -> list[Block]:
+    """A chart by number and one by time, of each objective."""
+    if not np.isfinite(trials.numbers("value")).any():
+        return [note("No trial has a value yet.")]
+    alternatives = [
+        (
+            f"{metric} by {by}{', the better half' if is_near else ''}",
+            [_chart(trials, index, by, is_near)],
+        )
+        for index, metric in enumerate(trials.metrics)
+        for is_near in (False, True)
+        for by in _BY
+    ]
+    return [choice("show", alternatives)]
+
+
+def better_half(trials: Trials, index: int) -> dict[str, Any]:
+    """The ends of an axis that leaves the worse half of the complete trials out."""
+    values = trials.numbers(trials.objectives[index])
+    told = values[trials.are("COMPLETE") & np.isfinite(values)]
+    if not len(told):
+        return {}
+    middle, low, high = (float(end) for end in (np.median(told), told.min(), told.max()))
+    if low == high:
+        return {}
+    ends = (middle, high) if trials.directions[index] == "maximize" else (low, middle)
+    low, high = (float(f"{end:.4g}") for end in ends)
+    return {"min": low, "max": high}
+
+
+def best_so_far(trials: Trials, index: int, by: str) -> list[tuple[float, float]]:
+    """Where the best value of an objective got better, and the last place that is known."""
+    at, values = trials.numbers(by), trials.numbers(trials.objectives[index])
+    told = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values) & np.isfinite(at))
+    if not len(told):
+        return []
+    order = told[np.lexsort((trials.numbers("trial_number")[told], at[told]))]
+    ascending = trials.directions[index] == "maximize"
+    best = (np.maximum if ascending else np.minimum).accumulate(values[order])
+    steps = np.flatnonzero(np.diff(best, prepend=np.nan) != 0)
+    found = [(float(at[order[step]]), float(best[step])) for step in steps]
+    last = (float(np.nanmax(at)), float(best[-1]))
+    return found if found[-1] == last else [*found, last]
+
+
+def _chart(trials: Trials, index: int, by: str, is_near: bool) -> Block:
+    column, unit = _BY[by]
+    objective, metric = trials.objectives[index], trials.metrics[index]
+    best = best_so_far(trials, index, column)
+    log = not is_near and wants_log(trials.numbers(objective))
+    ends = better_half(trials, index) if is_near else {}
+    option = {
+        "xAxis": axis(by, unit, scale=False),
+        "yAxis": upright(axis(metric, log=log, **ends)),
+        "dataZoom": list(ZOOM),
+        "legend": {},
+        "series": [
+            *by_state(trials, (column, objective)),
+            line("best so far", best, "best", step="end", z=5),
+            ring((column, objective)),
+        ],
+    }
+    told = f"; the best is {best[-1][1]:.6g}, reached after {len(best)} steps" if best else ""
+    return chart(f"{metric} of each trial by {by}{told}", option)

@@ -1,0 +1,92 @@
+"""View 4: learning curves of selected trials over a band of all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sweeper.dashboard.blocks import Block, axis, chart, choice, note, upright
+from sweeper.dashboard.curves import Curves, Key
+from sweeper.dashboard.packing import rounded
+from sweeper.dashboard.views.scales import wants_log
+
+_CURVE_DIGITS = 5
+KEPT_CURVES = 200  # of so many trials of each study a report holds the curves
+KEPT_EPOCHS = 60
+KEPT = (
+    f"This report holds the curves of {KEPT_CURVES} trials, the best in front, at {KEPT_EPOCHS} "
+    "epochs of each at most; `sweeper dashboard` shows those of all."
+)
+
+
+def learning_view(curves: Curves, first: str | None) -> list[Block]:
+    """A chart a metric and phase; `first` is the metric shown at first, the objective."""
+    keys = sorted(curves.keys(), key=lambda key: (key[0] != first, key[0]))
+    if not keys:
+        return [note("No curve is published yet; a study publishes them every half minute.")]
+    return [
+        {"kind": "picker"},
+        choice("metric", [(_name(key), [_chart(curves, key)]) for key in keys]),
+    ]
+
+
+def curve_record(curves: Curves, number: int, most: int | None = None) -> list[list[object]]:
+    """The curves of one trial: metric, phase, epochs, values; at most so many epochs of each."""
+    records: list[list[object]] = []
+    for curve in curves.curve(number):
+        epochs, values = curve["epochs"], rounded(curve["values"], _CURVE_DIGITS)
+        step = 1 if most is None else -(-len(epochs) // most)
+        kept = [*range(0, len(epochs) - 1, step), len(epochs) - 1]
+        records.append(
+            [
+                curve["metric"],
+                curve["phase"],
+                [epochs[place] for place in kept],
+                [values[place] for place in kept],
+            ]
+        )
+    return records
+
+
+def _name(key: Key) -> str:
+    metric, phase = key
+    return metric if phase is None else f"{metric} in phase {phase}"
+
+
+def _chart(curves: Curves, key: Key) -> Block:
+    metric, phase = key
+    band = curves.band(key)
+    log = wants_log(np.array([value for _, *row in band for value in row]))
+    epochs = [epoch for epoch, *_ in band]
+    columns = [rounded([row[place] for row in band], _CURVE_DIGITS) for place in (1, 2, 3)]
+    data = [list(row) for row in zip(epochs, *columns, strict=True)]
+    option = {
+        "xAxis": axis("epoch", minInterval=1, min="dataMin", max="dataMax"),
+        "yAxis": upright(axis(metric, log=log)),
+        "legend": {"type": "scroll"},
+        "series": [
+            {
+                "type": "custom",
+                "name": "10 to 90 % of all trials",
+                "renderer": "band",
+                "tone": "band",
+                "data": data,
+                "encode": {"x": 0, "y": [1, 3]},
+                "tip": ["epoch", "10 % below", "half below", "90 % below"],
+                "clip": True,
+            },
+            {
+                "type": "line",
+                "name": "median of all",
+                "tone": "muted",
+                "data": [[epoch, middle] for epoch, _, middle, _ in data],
+                "showSymbol": False,
+                "lineStyle": {"type": "dashed"},
+            },
+        ],
+    }
+    last = data[-1]
+    label = (
+        f"{_name(key)} by epoch: 80 % of the trials lie between {last[1]} and {last[3]} "
+        f"after epoch {last[0]}, half of them below {last[2]}"
+    )
+    return chart(label, option, curves=[metric, phase])

@@ -1,0 +1,103 @@
+"""View 6: the best trials as lines through their parameters; brushing an axis filters the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeper.dashboard.blocks import Block, Option, chart, note
+from sweeper.dashboard.packing import rounded
+from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.views.scales import choices_of, is_log, steps
+
+BEST = 300
+_MOST_AXES = 12
+_AXIS = 90
+
+
+def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
+    """The best trials; `parameters` are their columns, the most important first."""
+    best = trials.best(BEST)
+    if not len(best):
+        return [note("No trial is complete yet.")]
+    shown = list(parameters[:_MOST_AXES])
+    columns = [*shown, *trials.objectives]
+    axes = [_axis(trials, name, place) for place, name in enumerate(columns)]
+    numbers = trials.numbers("trial_number")[best].astype(int).tolist()
+    value = trials.numbers("value")[best]
+    lines = {
+        "type": "parallel",
+        "name": "the best trials",
+        "table": "trials",
+        "columns": columns,
+        "only": numbers,
+        "lineStyle": {"width": 1.2, "opacity": 0.55},
+        "inactiveOpacity": 0.04,
+        "activeOpacity": 0.9,
+        "progressive": 0,
+    }
+    low, high = rounded([value.min(), value.max()])
+    # few bad ones would leave all others the same colour
+    ends = rounded(np.quantile(value, (0.1, 1) if trials.directions[0] == "maximize" else (0, 0.9)))
+    option = {
+        "parallelAxis": axes,
+        "parallel": {"left": 50, "right": 90, "top": 60, "bottom": 70},
+        "visualMap": {
+            "min": ends[0],
+            "max": ends[1] if ends[1] != ends[0] else (ends[1] or 0) + 1e-9,
+            "dimension": len(shown),
+            "orient": "horizontal",
+            "left": "center",
+            "bottom": 4,
+            "text": [trials.metrics[0], ""],
+            "itemWidth": 12,
+            "precision": 4,
+        },
+        "series": [lines],
+    }
+    n, complete = len(best), int(trials.are("COMPLETE").sum())
+    values = f"their {trials.metrics[0]} lies between {low} and {high}"
+    label = f"parameters and values of the best {n} trials; {values}"
+    said = (
+        f"The best {n} of {complete} complete trials. Drag along an axis to "
+        "filter the table and every chart by that range; click the axis to take it back. The "
+        "filters in the heads of the table do the same from the keyboard."
+    )
+    if len(parameters) > len(shown):
+        said += f" Of {len(parameters)} parameters the {len(shown)} most important have an axis."
+    return [note(said), chart(label, option, 380, width=_AXIS * len(axes))]
+
+
+def _axis(trials: Trials, name: str, place: int) -> Option:
+    title = trials.title(name)
+    shown: Option = {
+        "dim": place,
+        "name": title,
+        "column": name,
+        "nameRotate": 10,
+        "nameGap": 12,
+        "nameTruncate": {"maxWidth": 100},
+    }
+    if name in trials.objectives:
+        return {**shown, "type": "value", "scale": True}
+    texts = choices_of(trials, name)
+    if texts is not None:
+        return {**shown, "type": "category", "data": texts}
+    entry = trials.parameters[name]
+    values = trials.numbers(name)
+    if is_log(entry, values):
+        return {**shown, "type": "log", **steps(entry), **_range(entry, values)}
+    return {**shown, "type": "value", "scale": True, **steps(entry), **_range(entry, values)}
+
+
+def _range(entry: Any, values: np.ndarray) -> dict[str, Any]:
+    """From end to end of what is searched, and of what stands beside the range."""
+    low, high = entry.get("low"), entry.get("high")
+    if low is None or high is None:
+        return {}
+    told = values[np.isfinite(values)]
+    if not len(told):
+        return {"min": low, "max": high}
+    return {"min": min(low, float(told.min())), "max": max(high, float(told.max()))}

@@ -1,0 +1,112 @@
+"""View 7: the values over each parameter, and whether the best sit at the end of its range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeper.dashboard.blocks import (
+    Block,
+    Option,
+    axis,
+    categories,
+    chart,
+    choice,
+    grid,
+    note,
+    ring,
+    upright,
+)
+from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.views.scales import choices_of, is_log, steps, wants_log
+from sweeper.dashboard.views.states import by_state
+
+_AT_ONCE = 9
+_SMALL = 240
+_BEST_SHARE = 0.1
+_LEAST_BEST = 5
+_NEAR = 0.05  # of the range, as it is drawn
+
+
+def slices_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
+    """A small chart a parameter of the first objective, page by page where they are many."""
+    if not parameters:
+        return [note("The study searches no parameter.")]
+    pages = [parameters[at : at + _AT_ONCE] for at in range(0, len(parameters), _AT_ONCE)]
+    hints = [hint for name in parameters if (hint := bound_hint(trials, name))]
+    alternatives = [
+        (_page_name(trials, page), [grid([_chart(trials, name) for name in page])])
+        for page in pages
+    ]
+    return [*(note(hint, is_warning=True) for hint in hints), choice("parameters", alternatives)]
+
+
+def bound_hint(trials: Trials, name: str) -> str | None:
+    """What to do where most of the best trials sit at an end of the range of a parameter."""
+    entry = trials.parameters[name]
+    low, high = entry.get("low"), entry.get("high")
+    complete = int(trials.are("COMPLETE").sum())
+    best = trials.best(max(_LEAST_BEST, round(_BEST_SHARE * complete)))
+    if low is None or high is None or low >= high or complete < 4 * _LEAST_BEST:
+        return None
+    values = trials.numbers(name)[best]
+    values = values[(values >= low) & (values <= high)]  # and not beside the range
+    if len(values) < _LEAST_BEST:
+        return None
+    place = _places(entry, values)
+    title = trials.title(name)
+    for end, near in (("lower", place <= _NEAR), ("upper", place >= 1 - _NEAR)):
+        share = near.mean()
+        # of whole numbers an end holds its share of the range anyway
+        if share > 0.5 and share > 2 * _share_of_end(entry):
+            bound = low if end == "lower" else high
+            return (
+                f"{title}: {int(near.sum())} of the {len(values)} best trials sit at the {end} end "
+                f"of the range, {bound:g}; a range that goes further may hold better ones."
+            )
+    return None
+
+
+def _places(entry: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
+    """Where values lie in their range, from 0 to 1, as the sampler sees it."""
+    low, high = float(entry["low"]), float(entry["high"])
+    if is_log(entry, np.array([low, high, *values])):
+        return np.log(values / low) / np.log(high / low)
+    return (values - low) / (high - low)
+
+
+def _share_of_end(entry: Mapping[str, Any]) -> float:
+    """The share of the range that an end of it holds."""
+    if entry.get("type") != "int":
+        return _NEAR
+    if entry.get("base"):
+        return 1 / (np.log2(entry["high"] / entry["low"]) + 1)
+    return max(_NEAR, entry.get("step", 1) / (entry["high"] - entry["low"] + 1))
+
+
+def _page_name(trials: Trials, page: Sequence[str]) -> str:
+    first, last = trials.title(page[0]), trials.title(page[-1])
+    return first if len(page) == 1 else f"{first} to {last}"
+
+
+def _chart(trials: Trials, name: str) -> Block:
+    title, entry = trials.title(name), trials.parameters[name]
+    metric = trials.metrics[0]
+    texts = choices_of(trials, name)
+    option: Option = {
+        "yAxis": upright(axis(metric, log=wants_log(trials.numbers("value")))),
+        "series": [
+            *by_state(trials, (name, "value")),
+            ring((name, "value")),
+        ],
+    }
+    if texts is not None:
+        option["xAxis"] = categories(title, texts)
+    else:
+        log = is_log(entry, trials.numbers(name))
+        ends = {key: entry[end] for key, end in (("min", "low"), ("max", "high")) if end in entry}
+        # beside the range there may be values, which lie out of it
+        option["xAxis"] = axis(title, log=log, **steps(entry), **({} if entry.get("or") else ends))
+    return chart(f"{metric} over {title}", option, _SMALL)

@@ -1,0 +1,113 @@
+"""View 1: how the study stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from sweeper import wording
+from sweeper.dashboard.blocks import Block, facts, note, rows, trials_cell
+from sweeper.dashboard.study import Study
+from sweeper.results.status import Status, ended_by
+from sweeper.trial import TrialState
+
+_TONES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
+_RUNNING_SHOWN = 16
+_TRIALS_SHOWN = 12
+
+
+def status_view(study: Study) -> list[Block]:
+    """Trials by state, rate, time left, the best and since when, what runs now, last commit."""
+    status = study.status
+    blocks: list[Block] = [_states(status), facts(_facts(study))]
+    if told := ended_by(status):
+        blocks.append(note(told, is_warning=True))
+    if status.state == "running" and status.running:
+        blocks.append(_running(status))
+    return blocks
+
+
+def _states(status: Status) -> Block:
+    """Trials by state, as a bar of their shares."""
+    names = {state.value: state.value.lower() for state in TrialState}
+    names |= {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+    names |= {"RUNNING": "running", "WAITING": "waiting"}
+    shares = [
+        [names.get(state, state), count, _TONES.get(state, "waiting")]
+        for state, count in status.counts.items()
+    ]
+    order = ["complete", "pruned", "failed", "running", "waiting"]
+    shares.sort(key=lambda share: order.index(str(share[0])) if share[0] in order else len(order))
+    return {"kind": "shares", "label": "trials by state", "shares": shares}
+
+
+def _facts(study: Study) -> list[tuple[str, str]]:
+    status = study.status
+    found = [
+        ("state", f"{status.state}, round {status.round}"),
+        ("trials", _progress(status)),
+    ]
+    if status.best is not None:
+        found.append(("best", wording.best_trial(status.metric, status.best).removeprefix("best ")))
+        if since := _best_since(study):
+            found.append(("best since", since))
+    if len(wording.names(status.metric)) > 1:
+        found.append(("Pareto front", f"{len(status.front)} trials"))
+    if status.feasible is not None:
+        found.append(("feasible", f"{status.feasible} of {status.counts['COMPLETE']} complete"))
+    found += [
+        ("began", clock(status.started_at)),
+        ("last commit", clock(status.committed_at) if status.committed_at else "none yet"),
+        (
+            "programs",
+            f"{status.n_compiled} compiled in {wording.seconds(status.compile_s)}, "
+            f"{status.n_cache_hits} of them from the cache",
+        ),
+        ("training", f"{wording.seconds(status.train_s)} in all threads and workers"),
+        ("run directory", str(study.run_dir.root)),
+    ]
+    return found
+
+
+def _progress(status: Status) -> str:
+    """How far it is; how long it will take of one that runs alone."""
+    return wording.progress(status if status.state == "running" else replace(status, eta_s=None))
+
+
+def _best_since(study: Study) -> str | None:
+    """When the best trial ended, and how many have ended since."""
+    trials, best = study.trials, study.status.best
+    if trials is None or best is None:
+        return None
+    finished = trials.numbers("finished_at")
+    mine = trials.numbers("trial_number") == best["trial_number"]
+    if not mine.any():
+        return None
+    at = float(finished[mine][0])
+    later = int((finished > at).sum())
+    return f"{clock(trials.began_at + at)}; {later} trials have ended since"
+
+
+def _running(status: Status) -> Block:
+    """What trains now, a row a bucket."""
+    shown = status.running[:_RUNNING_SHOWN]
+    left = len(status.running) - len(shown)
+    records = [
+        [
+            bucket["bucket"],
+            bucket["place"],
+            bucket["class_id"],
+            len(bucket["trials"]),
+            trials_cell(bucket["trials"][:_TRIALS_SHOWN]),
+        ]
+        for bucket in shown
+    ]
+    caption = "buckets in training" + (
+        f", the first {len(shown)} of {len(shown) + left}" if left else ""
+    )
+    return rows(caption, ["bucket", "side", "class", "lanes", "trials"], records)
+
+
+def clock(seconds: float) -> str:
+    """A time since 1970 as a calendar shows it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

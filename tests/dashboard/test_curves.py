@@ -1,0 +1,78 @@
+"""Learning curves as arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from sweeper.dashboard.curves import Curves
+from sweeper.results.columns import METRICS
+from sweeper.results.tables import rows_table
+
+SCHEMA = pa.schema([pa.field(column.name, column.type) for column in METRICS])
+
+
+def row(trial: int, epoch: int, value: float | None, **more: Any) -> dict[str, Any]:
+    """A value of the metric m."""
+    return {"trial_number": trial, "epoch": epoch, "metric": "m", "value": value, **more}
+
+
+def write(directory: Path, part: int, rows: list[dict[str, Any]]) -> None:
+    """Publish a part."""
+    parquet.write_table(rows_table(rows, SCHEMA), directory / f"part-{part:06d}-{part:06d}.parquet")
+
+
+def test_a_curve_is_the_mean_of_its_members(tmp_path: Path) -> None:
+    write(tmp_path, 1, [row(3, 1, 1.0, fold=0), row(3, 1, 2.0, fold=1), row(3, 2, 4.0)])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    (found,) = curves.curve(3)
+    assert (found["metric"], found["phase"], found["epochs"]) == ("m", None, [1, 2])
+    assert found["values"].tolist() == [1.5, 4.0]
+    assert curves.curve(2) == curves.curve(99) == []
+
+
+def test_parts_are_read_once_and_their_curves_grow(tmp_path: Path) -> None:
+    curves = Curves()
+    assert not curves.refresh(tmp_path)
+    write(tmp_path, 1, [row(0, 1, 1.0)])
+    assert curves.refresh(tmp_path)
+    write(tmp_path, 2, [row(0, 2, 0.5), row(900, 1, 3.0), row(900, 2, None)])
+    assert curves.refresh(tmp_path)
+    assert not curves.refresh(tmp_path)
+    assert curves.curve(0)[0]["values"].tolist() == [1.0, 0.5]
+    assert curves.curve(900)[0]["epochs"] == [1]
+
+
+def test_a_study_begun_anew_is_read_anew(tmp_path: Path) -> None:
+    write(tmp_path, 1, [row(0, 1, 1.0)])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    (tmp_path / "part-000001-000001.parquet").unlink()
+    write(tmp_path, 2, [row(0, 1, 7.0)])
+    curves.refresh(tmp_path)
+    assert curves.curve(0)[0]["values"].tolist() == [7.0]
+
+
+def test_the_band_is_the_quantiles_of_who_is_still_there(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(11, 3))
+    rows = [row(t, e + 1, float(values[t, e])) for t in range(11) for e in range(3) if e < 2 or t]
+    write(tmp_path, 1, [*rows, row(20, 1, None)])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    there = [values[:, 0], values[:, 1], values[1:, 2]]
+    for (epoch, *band), of in zip(curves.band(("m", None)), there, strict=True):
+        assert band == pytest.approx(np.quantile(of, (0.1, 0.5, 0.9)), abs=1e-6), epoch
+
+
+def test_phases_have_curves_of_their_own(tmp_path: Path) -> None:
+    write(tmp_path, 1, [row(0, 1, 1.0, phase="fit"), row(0, 2, 2.0, phase="follow")])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    assert curves.keys() == [("m", None), ("m", "fit"), ("m", "follow")]
+    assert [curve["epochs"] for curve in curves.curve(0)] == [[1, 2], [1], [2]]

@@ -1,0 +1,90 @@
+"""Where the time of a study went."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeper.dashboard.packing import as_json
+from sweeper.dashboard.views.execution import execution_view
+from sweeper.dashboard.views.rounds import by_rounds, round_names
+from sweeper.dashboard.views.summary import busy, findings, totals
+from tests.dashboard.small_tables import buckets_of
+
+TWO_THREADS = [
+    {"started_at": 100.0, "train_s": 3.0, "finished_at": 103.0},
+    {"started_at": 100.0, "train_s": 1.0, "finished_at": 101.0, "place": "thread 1"},
+    {"started_at": 103.0, "train_s": 1.0, "finished_at": 104.0, "round": 2},
+]
+
+
+def test_training_ends_when_its_bucket_does() -> None:
+    given = {"started_at": 100.0, "finished_at": 108.0, "compile_s": 5.0, "train_s": 2.0}
+    started, compiling, training, ended = buckets_of([given]).spans
+    assert (started[0], compiling[0], training[0], ended[0]) == (0.0, 1.0, 6.0, 8.0)
+
+
+def test_a_program_compiled_ahead_was_begun_before_its_bucket() -> None:
+    given = {"started_at": 100.0, "finished_at": 103.0, "compile_s": 10.0, "train_s": 2.0}
+    started, compiling, training, ended = buckets_of([given]).spans
+    assert (started[0], compiling[0], training[0], ended[0]) == (9.0, 0.0, 10.0, 12.0)
+
+
+def test_without_its_end_a_bucket_ends_before_the_next_of_its_place() -> None:
+    rows = [
+        {"started_at": 100.0, "compile_s": 10.0, "train_s": 1.0},
+        {"started_at": 103.0, "train_s": 1.0},
+    ]
+    _, _, training, ended = buckets_of(rows).spans
+    assert ended.tolist() == [11.0, 12.0]  # from the begin of compiling, 8 s before the bucket
+    assert training.tolist() == [10.0, 11.0]
+
+
+def test_idle_time_is_what_a_place_had_and_did_not_use() -> None:
+    buckets = buckets_of(TWO_THREADS)
+    first, second = busy(buckets)
+    assert (first.name, first.idle_s, first.busy) == ("thread 0 on cpu:0", 0.0, 1.0)
+    assert (second.name, second.idle_s, second.busy) == ("thread 1 on cpu:0", 3.0, 0.25)
+    told = totals(buckets)
+    assert (told.span_s, told.idle_s, told.train_s, told.places) == (4.0, 3.0, 5.0, 2)
+    assert by_rounds(buckets).idle_s.tolist() == [2.0, 1.0]
+
+
+def test_findings_name_what_is_unusual_and_its_mend() -> None:
+    slow = buckets_of(
+        [
+            {"compile_s": 9.0, "train_s": 4.0, "waste_fraction": 0.5, "finished_at": 113.0},
+            {"place": "thread 1", "finished_at": 101.0},
+        ]
+    )
+    said = findings(totals(slow))
+    words = ["Compiling took", "idle", "padding and empty lanes", "sweeper calibrate"]
+    assert [word in line for word, line in zip(words, said, strict=True)] == [True] * 4
+    fine = buckets_of([{"finished_at": 101.0}])
+    assert findings(totals(fine)) == []
+
+
+def test_many_rounds_are_shown_in_groups() -> None:
+    rows = [{"round": n, "started_at": 100.0 + n, "finished_at": 101.0 + n} for n in range(1, 1001)]
+    by = by_rounds(buckets_of(rows), most=100)
+    assert (len(by.firsts), round_names(by)[0], round_names(by)[-1]) == (100, "1-10", "991-1000")
+    assert by.train_s.sum() == pytest.approx(1000.0)
+
+
+def test_the_view_says_what_each_class_took() -> None:
+    blocks = execution_view(buckets_of(TWO_THREADS))
+    classes = next(block for block in blocks if block.get("caption") == "classes")
+    expected = ["c", "exact", 4, 3, 0, 5, 3, "100 %", "0 %", 10.0]
+    assert classes["rows"] == [expected]
+    assert as_json(blocks)
+
+
+def test_what_is_not_known_of_buckets_is_left_out() -> None:
+    unknown = ("predicted_train_s", "memory_predicted_bytes", "occupancy", "waste_fraction")
+    rows = [{**row, **dict.fromkeys(unknown)} for row in TWO_THREADS]
+    blocks = execution_view(buckets_of(rows))
+    assert as_json(blocks)
+    notes = [inner["text"] for b in blocks for inner in b.get("blocks", []) if "text" in inner]
+    assert notes == [
+        "The cost model foresaw nothing of this study.",
+        "No memory was predicted or measured.",
+    ]

@@ -1,0 +1,128 @@
+"""A page is told what has changed, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from sweeper.dashboard.html import view_html
+from sweeper.dashboard.packing import as_json
+from sweeper.dashboard.page import COMPARISON, VIEWS, Known, Page
+from sweeper.dashboard.study import Study
+from sweeper.results.status import read_status, write_status
+from sweeper.rundir import RunDir
+from tests.dashboard.small_tables import trials_of
+from tests.live_status import STATUS
+
+NAMES = [*(view.name for view in VIEWS), COMPARISON[0]]
+HARM = "<script>alert('1')</script> \"quoted\" \u2028{a|b} & more"
+
+
+def known_of(payload: dict) -> Known:
+    """What a page knows that was told `payload`."""
+    through = (payload["tables"][name]["through"] for name in ("trials", "buckets"))
+    return Known(*through, [view["digest"] for view in payload["views"]])
+
+
+def only_status(directory: Path) -> RunDir:
+    """A run directory in which nothing is published yet but the status."""
+    run_dir = RunDir(directory)
+    run_dir.make()
+    write_status(run_dir, STATUS)
+    return run_dir
+
+
+def test_all_views_come_in_their_order(study: Study) -> None:
+    payload = Page([study]).payload(0)
+    assert [view["name"] for view in payload["views"]] == NAMES
+    assert all(view["html"] for view in payload["views"])
+    assert payload["tables"]["trials"]["n"] == payload["tables"]["trials"]["new"] == 120
+    assert json.loads(as_json(payload))["state"] == "finished"
+
+
+def test_a_page_that_knows_all_is_told_next_to_nothing(study: Study) -> None:
+    page = Page([study])
+    again = page.payload(0, known_of(page.payload(0)))
+    assert all(set(view) == {"name", "digest"} for view in again["views"])
+    assert [table["new"] for table in again["tables"].values()] == [0, 0]
+    assert len(as_json(again)) < 2000
+
+
+def test_new_rows_come_without_the_old_ones(run_dir: RunDir, tmp_path: Path) -> None:
+    shutil.copytree(run_dir.root, tmp_path / "copy")
+    copy = RunDir(tmp_path / "copy")
+    whole = parquet.read_table(copy.trials)
+    before = whole.filter(pa.compute.less_equal(whole["last_round"], 5))
+    parquet.write_table(before, copy.trials)
+    page = Page([Study(copy)])
+    first = page.payload(0)
+    parquet.write_table(whole, copy.trials)
+    second = page.payload(0, known_of(first))
+    told = [payload["tables"]["trials"] for payload in (first, second)]
+    assert [table["new"] for table in told] == [len(before), len(whole) - len(before)]
+    numbers = [n for table in told for n in table["columns"]["trial_number"]]
+    assert sorted(numbers) == list(range(120))
+    changed = {view["name"] for view in second["views"] if "html" in view}
+    assert {"history", "parallel"} <= changed
+    assert changed.isdisjoint({"curves", "execution", "importance"})
+
+
+def test_a_study_of_which_nothing_is_published_shows(tmp_path: Path) -> None:
+    payload = Page([Study(only_status(tmp_path))]).payload(0)
+    html = {view["name"]: view["html"] for view in payload["views"]}
+    assert "No trial has ended yet." in html["trials"]
+    assert "No trial has ended yet." in html["execution"]
+    assert "17 running" in html["status"]
+    assert payload["tables"]["trials"] == {"n": 0, "through": -1, "new": 0, "columns": {}}
+
+
+def test_a_study_without_buckets_shows(run_dir: RunDir, tmp_path: Path) -> None:
+    bare = RunDir(tmp_path)
+    bare.make()
+    write_status(bare, read_status(run_dir))
+    parquet.write_table(parquet.read_table(run_dir.trials).slice(0, 0), bare.trials)
+    parquet.write_table(parquet.read_table(run_dir.buckets).slice(0, 0), bare.buckets)
+    views = {view["name"]: view["html"] for view in Page([Study(bare)]).payload(0)["views"]}
+    assert "No bucket is published yet." in views["execution"]
+    assert "No trial has ended yet." in views["slices"]
+
+
+def test_several_studies_stand_side_by_side(study: Study, tmp_path: Path) -> None:
+    other = Study(only_status(tmp_path))
+    page = Page([study, other])
+    comparison = page.payload(1)["views"][-1]["html"]
+    assert "large" in comparison
+    assert "digits" in comparison
+    assert "<option>large</option><option>digits</option>" in page.html()
+
+
+def test_text_of_users_is_text(tmp_path: Path) -> None:
+    row = {"state": "FAIL", "reason": "error", "value": None, "params_lr": HARM}
+    trials = trials_of([{**row, "error_type": HARM, "error_message": f"first\n{HARM}\nlast"}], {})
+    for view in VIEWS:
+        study = Study(only_status(tmp_path))
+        study.trials = trials
+        html, charts = view_html(view.name, view.blocks(study))
+        assert "<script" not in html.lower(), view.name
+        assert '"quoted"' not in html, view.name
+        assert as_json(charts)
+
+
+def test_the_page_imports_nothing_heavy(run_dir: RunDir, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from sweeper.dashboard.page import Page;"
+        "from sweeper.dashboard.study import Study; from sweeper.rundir import RunDir;"
+        "from sweeper.dashboard import server; from sweeper.dashboard.report import report;"
+        f"page = Page([Study(RunDir(Path({str(run_dir.root)!r})))], is_report=True);"
+        "report(page); page.curves(0, 1); server.app_of(page);"
+        "heavy = {'jax', 'jaxlib', 'equinox', 'optuna', 'pandas', 'sklearn', 'pydantic'};"
+        "print(*sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

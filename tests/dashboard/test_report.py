@@ -1,0 +1,72 @@
+"""A report is the page with all that it needs inside."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from sweeper.dashboard.page import VIEWS, Page
+from sweeper.dashboard.report import report
+from sweeper.dashboard.study import Study
+from sweeper.rundir import RunDir
+from tests.command_line import CommandLine
+
+
+def held(html: str) -> dict[str, Any]:
+    """The data of a report."""
+    found = re.search(r'id="report">([A-Za-z0-9+/=]*)</script>', html)
+    assert found is not None
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
+def test_a_report_loads_nothing(study: Study) -> None:
+    html = report(Page([study], is_report=True))
+    outside = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", html, flags=re.DOTALL)
+    assert set(re.findall(r'(?:src|href)="([^"]*)"', outside)) == {
+        "data:,",
+        "#main",
+        *(f"#{view.name}" for view in VIEWS),
+        "#comparison",
+    }
+
+
+def test_only_the_scripts_of_the_page_may_run(study: Study) -> None:
+    html = report(Page([study], is_report=True))
+    policy = re.search(r'Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    scripts = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    assert len(scripts) == 3
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy[1]
+    assert policy[1].startswith("default-src 'none'; script-src 'sha256-")
+
+
+def test_a_report_holds_what_the_page_would_ask_for(study: Study) -> None:
+    record = held(report(Page([study], is_report=True)))
+    assert record["studies"][0]["tables"]["trials"]["n"] == 120
+    assert len(record["curves"][0]) == 120
+    assert record["curves"][0]["3"] == Page([study]).curves(0, 3)
+    curves = next(view for view in record["studies"][0]["views"] if view["name"] == "curves")
+    assert "This report holds the curves of 200 trials" in curves["html"]
+
+
+def test_the_command_writes_a_report(run_dir: RunDir, command: CommandLine) -> None:
+    done = command("report", str(run_dir.root), "-o", "page.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "written to page.html; any browser opens it\n"
+    html = (command.directory / "page.html").read_text("utf-8")
+    assert held(html)["studies"][0]["name"] == "large"
+
+
+def test_a_directory_without_a_study_is_refused(command: CommandLine) -> None:
+    Path(command.directory, "empty").mkdir()
+    for name in ("report", "dashboard"):
+        refused = command(name, "empty")
+        assert (refused.returncode, refused.stdout) == (3, "")
+        assert "no study has been run here" in refused.stderr

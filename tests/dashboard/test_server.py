@@ -1,0 +1,124 @@
+"""The server only reads, only its own files, and answers to its own name alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from sweeper.dashboard.files import STATIC
+from sweeper.dashboard.page import Page
+from sweeper.dashboard.server import address_of, app_of, is_own_name, listen
+from sweeper.dashboard.study import Study
+from sweeper.errors import SetupError
+
+
+@pytest.fixture
+def client(study: Study) -> TestClient:
+    """A browser that looks at the page."""
+    return TestClient(app_of(Page([study])), base_url="http://127.0.0.1:8321")
+
+
+def test_the_page_and_its_files_are_served(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "<script>" not in page.text
+    for name in STATIC:
+        assert f"static/{name}" in page.text
+        assert client.get(f"/static/{name}").status_code == 200
+
+
+def test_every_answer_forbids_what_the_page_does_not_need(client: TestClient) -> None:
+    for path in ("/", "/static/page.js", "/studies/0", "/studies/0/curves/3", "/studies/7"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/static/page.js", "/studies/0", "/studies/0/curves/3"])
+def test_nothing_but_reading_is_answered(client: TestClient, method: str, path: str) -> None:
+    assert client.request(method, path).status_code == 405
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py",
+        "/static/%2e%2e/server.py",
+        "/static/..%2fserver.py",
+        "/static/VENDORED",
+        "/static/index.html",
+        "/static/",
+        "/etc/passwd",
+        "/studies/1",
+        "/studies/-1",
+        "/studies/0/curves/x",
+        "/status.json",
+    ],
+)
+def test_there_is_nothing_else(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_a_page_asks_for_what_is_new(client: TestClient) -> None:
+    first = client.get("/studies/0").json()
+    through = {name: first["tables"][name]["through"] for name in ("trials", "buckets")}
+    views = ",".join(view["digest"] for view in first["views"])
+    second = client.get("/studies/0", params={**through, "views": views})
+    assert len(second.content) < 2000
+    assert client.get("/studies/0?trials=x").status_code == 400
+
+
+def test_curves_come_by_trial(client: TestClient) -> None:
+    curves = client.get("/studies/0/curves/3").json()
+    assert {curve[0] for curve in curves} == {"train_loss", "val_loss", "val_accuracy"}
+    assert all(len(epochs) == len(values) > 0 for _, _, epochs, values in curves)
+    assert client.get("/studies/0/curves/99999").json() == []
+
+
+def test_a_run_directory_that_went_away_is_told(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_bytes(study.run_dir.status.read_bytes())
+    moved = Study(type(study.run_dir)(tmp_path))
+    client = TestClient(app_of(Page([moved])), base_url="http://localhost")
+    assert client.get("/studies/0").status_code == 200
+    (tmp_path / "status.json").unlink()
+    gone = client.get("/studies/0")
+    assert (gone.status_code, "no study has been run here" in gone.text) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "own"),
+    [
+        ("127.0.0.1:8321", "127.0.0.1", True),
+        ("localhost:8321", "127.0.0.1", True),
+        ("LOCALHOST", "127.0.0.1", True),
+        ("[::1]:8321", "127.0.0.1", True),
+        ("[::1]", "::1", True),
+        ("evil.example", "127.0.0.1", False),
+        ("127.0.0.1.evil.example:8321", "127.0.0.1", False),
+        ("192.168.1.5:8321", "127.0.0.1", False),
+        ("", "127.0.0.1", False),
+        ("192.168.1.5:8321", "0.0.0.0", True),
+        ("lab:8321", "lab", True),
+        ("evil.example:8321", "0.0.0.0", False),
+    ],
+)
+def test_the_host_header_must_name_this_server(name: str, host: str, own: bool) -> None:
+    assert is_own_name(name, host) is own
+
+
+def test_another_name_is_refused(client: TestClient) -> None:
+    for path in ("/", "/static/page.js", "/studies/0"):
+        assert client.get(path, headers={"host": "evil.example"}).status_code == 400
+
+
+def test_a_port_that_is_taken_is_refused_with_its_mend() -> None:
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        assert address_of(listening) == f"http://127.0.0.1:{port}/"
+        with pytest.raises(SetupError, match="name another with --port"):
+            listen("127.0.0.1", port)

@@ -1,0 +1,181 @@
+"""Views are plain data, made without a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweeper.dashboard.blocks import Block
+from sweeper.dashboard.packing import as_json
+from sweeper.dashboard.trials import Trials, last_line
+from sweeper.dashboard.views.failures import failures_view
+from sweeper.dashboard.views.history import best_so_far, better_half, history_view
+from sweeper.dashboard.views.importance import by_importance, importance_view
+from sweeper.dashboard.views.parallel import parallel_view
+from sweeper.dashboard.views.pareto import front_of, pareto_view
+from sweeper.dashboard.views.scales import wants_log
+from sweeper.dashboard.views.slices import bound_hint, slices_view
+from tests.dashboard.small_tables import SEARCH, trials_of
+
+NAN = float("nan")
+
+
+def charts(blocks: list[Block]) -> list[Block]:
+    """Every chart in blocks, those of alternatives, too."""
+    found = [block for block in blocks if block["kind"] == "chart"]
+    for block in blocks:
+        inner = [block.get("blocks", []), *(own for _, own in block.get("alternatives", []))]
+        found += [chart for own in inner for chart in charts(own)]
+    return found
+
+
+def test_the_best_so_far_steps_where_it_gets_better() -> None:
+    values = [3.0, 2.0, 2.5, None, 1.0, 1.5]
+    trials = trials_of([{"value": value, "params_lr": 1e-3} for value in values])
+    steps = [(0.0, 3.0), (1.0, 2.0), (4.0, 1.0), (5.0, 1.0)]
+    assert best_so_far(trials, 0, "trial_number") == steps
+    at_times = [(1.0, 3.0), (2.0, 2.0), (5.0, 1.0), (6.0, 1.0)]
+    assert best_so_far(trials, 0, "finished_at") == at_times
+
+
+def test_the_history_can_leave_the_worse_half_out() -> None:
+    trials = trials_of([{"value": value, "params_lr": 1e-3} for value in (900.0, 3.0, 1.0)])
+    assert better_half(trials, 0) == {"min": 1.0, "max": 3.0}
+    assert len(charts(history_view(trials))) == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "log"),
+    [
+        ([1, 10, 100, 1000], True),
+        ([1, 2, 3], False),
+        ([-1, 10, 1000, 9000], False),
+        ([1e-9], False),
+    ],
+)
+def test_an_axis_is_logarithmic_where_sizes_differ(values: list[float], log: bool) -> None:
+    assert wants_log(np.array([*values, NAN], float)) is log
+
+
+def lr_at(*values: float) -> Trials:
+    """Twenty poor trials in the middle, then good ones at these rates."""
+    poor = [{"value": 9.0 + i, "params_lr": 1e-3} for i in range(20)]
+    return trials_of(
+        [*poor, *({"value": 1.0 + i / 99, "params_lr": v} for i, v in enumerate(values))]
+    )
+
+
+def test_the_best_at_an_end_of_the_range_are_told() -> None:
+    hint = bound_hint(lr_at(9.9e-3, 9.8e-3, 9.95e-3, 9.7e-3, 1e-3), "params_lr")
+    assert hint is not None
+    assert hint.startswith("lr: 4 of the 5 best trials sit at the upper end of the range, 0.01;")
+    assert bound_hint(lr_at(9.9e-3, 2e-4, 1e-3, 2e-3, 3e-3), "params_lr") is None
+
+
+def test_a_short_range_of_whole_numbers_hints_at_nothing_by_itself() -> None:
+    search = {"model.depth": {"type": "int", "low": 1, "high": 2}}
+    rows = [{"value": float(i), "params_depth": 1 + i // 12} for i in range(24)]
+    assert bound_hint(trials_of(rows, search), "params_depth") is None
+
+
+def test_failures_are_grouped_by_what_they_said() -> None:
+    error = {"state": "FAIL", "reason": "error", "error_type": "ValueError", "value": None}
+    rows = [
+        {"value": 1.0, "params_lr": 0.1},
+        {**error, "params_lr": 0.2, "error_message": "Traceback\n  at x\nValueError: <b>bad</b>"},
+        {**error, "params_lr": 0.3, "error_message": "Traceback\n  at y\nValueError: <b>bad</b>"},
+        {"value": None, "state": "PRUNED", "reason": "diverged", "params_lr": 0.4},
+    ]
+    reasons, messages = failures_view(trials_of(rows))
+    assert [row[:3] for row in reasons["rows"]] == [["error", "FAIL", 2], ["diverged", "PRUNED", 1]]
+    assert messages["rows"] == [
+        [
+            2,
+            "ValueError",
+            {
+                "summary": "ValueError: <b>bad</b>",
+                "text": "Traceback\n  at x\nValueError: <b>bad</b>",
+            },
+            "lr=0.2",
+            {"trials": [1, 2]},
+        ]
+    ]
+
+
+def test_an_error_is_shown_by_the_line_that_names_it() -> None:
+    advised = "Traceback:\n  x\nValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
+    assert last_line(advised) == "ValueError: too\u2028wide"
+    assert last_line("it was killed\n\n") == "it was killed"
+    assert last_line("") == ""
+
+
+def test_the_pareto_front_is_of_complete_and_feasible_trials() -> None:
+    pairs = [(1.0, 9.0), (2.0, 2.0), (3.0, 3.0), (9.0, 1.0), (0.5, 0.5)]
+    rows = [
+        {"value": a, "value_1": b, "params_lr": 0.1, "feasible": number != 4}
+        for number, (a, b) in enumerate(pairs)
+    ]
+    trials = trials_of(rows, SEARCH, ["val_loss", "n_parameters"], ["minimize", "minimize"])
+    assert front_of(trials) == [0, 1, 3]
+    drawn, table = pareto_view(trials)
+    assert [row[0] for row in table["rows"]] == [{"trials": [n]} for n in (0, 1, 3)]
+    assert len(charts([drawn])) == 1
+
+
+def test_importance_is_shown_once_it_is_there() -> None:
+    (told,) = importance_view([])
+    assert told["text"].startswith("Not computed yet")
+    rows = [
+        {"objective": "val_loss", "param": "lr", "importance": 0.75, "n_trials": 50},
+        {"objective": "val_loss", "param": "width", "importance": 0.25, "n_trials": 50},
+    ]
+    (chart,) = charts(importance_view(rows))
+    assert chart["option"]["yAxis"]["data"] == ["width", "lr"]
+    assert chart["option"]["series"][0]["data"] == [0.25, 0.75]
+    names = ["params_a", "params_width", "params_lr"]
+    assert by_importance(names, rows) == ["params_lr", "params_width", "params_a"]
+
+
+OF_TRIALS: list[Callable[[Trials], list[Block]]] = [
+    history_view,
+    failures_view,
+    pareto_view,
+    lambda trials: parallel_view(trials, list(trials.parameters)),
+    lambda trials: slices_view(trials, list(trials.parameters)),
+]
+ODD: dict[str, list[dict[str, Any]]] = {
+    "one trial": [{"value": 1.0, "params_lr": 1e-3}],
+    "no value": [{"value": None, "state": "FAIL", "reason": "error", "params_lr": 1e-3}] * 3,
+    "inactive": [{"value": 1.0, "params_lr": None}] * 3,
+    "equal values": [{"value": 2.0, "params_lr": 1e-3}] * 30,
+    "huge": [{"value": 1e300, "params_lr": 1e-3}, {"value": -1e300, "params_lr": 1e-3}],
+}
+
+
+@pytest.mark.parametrize("view", OF_TRIALS)
+@pytest.mark.parametrize("rows", ODD.values(), ids=ODD)
+def test_odd_studies_show(view: Callable[[Trials], list[Block]], rows: list[Any]) -> None:
+    assert as_json(view(trials_of(rows)))
+
+
+def test_hundreds_of_parameters_show_page_by_page() -> None:
+    search = {f"model.p{i}": {"type": "float", "low": 0.0, "high": 1.0} for i in range(300)}
+    rows = [{"value": float(n), **{f"params_p{i}": 0.5 for i in range(300)}} for n in range(4)]
+    trials = trials_of(rows, search)
+    assert len(charts(slices_view(trials, list(trials.parameters)))) == 300
+    note, chart = parallel_view(trials, list(trials.parameters))
+    assert "Of 300 parameters" in note["text"]
+    assert len(chart["option"]["parallelAxis"]) == 13
+
+
+def test_every_axis_and_chart_is_named(tmp_path: Path) -> None:
+    trials = lr_at(1e-3, 2e-3)
+    for view in OF_TRIALS:
+        for chart in charts(view(trials)):
+            assert chart["place"]["label"]
+            for name in ("xAxis", "yAxis"):
+                assert chart["option"].get(name, {"name": "parallel"})["name"]
