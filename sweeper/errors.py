@@ -13,10 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_MOST_LETTERS = 600  # of each part of a problem: what was found may hold a text of the user's
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend: where it stands, what was found there, what to write instead."""
+    """One thing to mend: where it stands, what was found there, what to write instead.
+
+    Its text is one line that can be printed, whatever the user has written.
+    """
 
     where: str
     key: str
@@ -24,8 +29,19 @@ class Problem:
     mend: str
 
     def __str__(self) -> str:
-        place = ": ".join(part for part in (self.where, self.key) if part)
-        return f"{place}: {self.found}; {self.mend}" if self.mend else f"{place}: {self.found}"
+        where, key, found, mend = map(_shown, (self.where, self.key, self.found, self.mend))
+        place = ": ".join(part for part in (where, key) if part)
+        return f"{place}: {found}; {mend}" if mend else f"{place}: {found}"
+
+
+def _shown(text: str) -> str:
+    """The text without what would not be seen on a terminal, or would write elsewhere on it."""
+    if len(text) > _MOST_LETTERS:
+        half = _MOST_LETTERS // 2
+        text = f"{text[:half]} ... {text[-half:]}"
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class SweeperError(Exception):

@@ -140,7 +140,11 @@ def check_directory(config: StudyConfig, run_dir: RunDir) -> None:
         SetupError: it, or what is to hold it, is no directory that this user may write to.
         StudyError: it has files, but no ledger.
     """
-    place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
+    try:
+        place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
+    except OSError as error:  # a name that is longer than the system has names
+        told = f"{run_dir.root}: {error.strerror}"
+        raise SetupError(_unwritable(config, told)) from error
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise SetupError(_unwritable(config, run_dir.root))
     if run_dir.ledger.exists() or not run_dir.root.exists():

@@ -7,13 +7,11 @@ import tomllib
 from collections.abc import Callable, Iterator
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import jax
 import pytest
 import sklearn
-from hypothesis import HealthCheck, Phase, given
-from hypothesis import settings as hypothesis
+from hypothesis import given
 from hypothesis.strategies import SearchStrategy
 
 from sweeper import api
@@ -22,6 +20,7 @@ from sweeper.config.json_schema import study_schema
 from sweeper.errors import SweeperError
 from tests.config.schema_checker import faults
 from tests.generated.breakage import Breakage, Broken
+from tests.generated.effort import some
 from tests.generated.files import write_files
 from tests.generated.frames import Study
 from tests.generated.parts import games, turns
@@ -30,18 +29,6 @@ from tests.generated.ways import BREAKAGES
 from tests.generated.writing import Lines, written
 
 SCHEMA = study_schema()
-
-
-def some(count: int) -> Callable[..., Any]:
-    """How many files to try, the same ones each time."""
-    return hypothesis(
-        max_examples=count,
-        derandomize=True,
-        phases=[Phase.generate],  # to make a failing file smaller takes minutes
-        database=None,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ from sweeper.config.space import unsearched
 from sweeper.config.table import Fault
 from sweeper.trial import Scalar
 
+_MOST_LISTED = 20
+
 
 def is_active(entry: SearchEntry, values: Mapping[str, Scalar]) -> bool:
     """Whether `entry` is of use beside `values`, by setting; one that is not there is of none."""
@@ -57,7 +59,9 @@ def _unmet(place: str, key: str, entry: SearchEntry, wanted: tuple[Scalar, ...])
         return
     for value in wanted:
         if entry.has(value) is None:
-            values = ", ".join(map(shown, entry.values() or ()))
+            every = entry.values() or ()
+            values = ", ".join(map(shown, every[:_MOST_LISTED]))
+            values += ", ..." if len(every) > _MOST_LISTED else ""
             yield Fault(place, f"'{key}' is never {shown(value)}", f"write one of {values}")
 
 

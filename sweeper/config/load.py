@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from sweeper.config.draft import Draft
-from sweeper.config.overrides import TOO_DEEP, UNNEST, overridden, read_overrides
+from sweeper.config.limits import SHORTEN, TOO_DEEP, TOO_LONG, UNNEST, beyond_limits
+from sweeper.config.overrides import overridden, read_overrides
 from sweeper.config.reading import RawTable
 from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
 from sweeper.errors import Problem, StudyError
 
 # how tomllib begins to say that a key or a table stands there twice
+_MOST_BYTES = 10_000_000  # whoever names a larger file has named one of data
+_LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python reads no whole number of so many digits
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
 
@@ -26,13 +30,29 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
             every problem with its line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        _check_file(path)
+        # some editors write a mark before the first letter, which TOML has no use for
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise StudyError(Problem(str(path), "", "no such file", "write its path")) from None
-    except (OSError, UnicodeDecodeError) as error:
-        mend = "name a readable TOML file in UTF-8"
-        raise StudyError(Problem(str(path), "", f"cannot be read ({error})", mend)) from error
+    except (OSError, ValueError) as error:
+        raise StudyError(_unreadable(path, f"cannot be read ({error})")) from error
     return parse(text, path, overrides)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what cannot be read more than once, or not at all; a pipe would be waited for."""
+    there = path.stat()
+    if stat.S_ISDIR(there.st_mode):
+        raise StudyError(_unreadable(path, "cannot be read: it is a directory"))
+    if not stat.S_ISREG(there.st_mode):
+        raise StudyError(_unreadable(path, "cannot be read: it is a pipe or a device"))
+    if there.st_size > _MOST_BYTES:
+        raise StudyError(_unreadable(path, "too large for a study file"))
+
+
+def _unreadable(path: Path, found: str) -> Problem:
+    return Problem(str(path), "", found, "name a readable TOML file in UTF-8")
 
 
 def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
@@ -43,7 +63,10 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
     """
     given = read_overrides(overrides)
     source = Source(path, text, tuple(override.key for override in given))
-    draft = Draft(overridden(_toml(source), given))
+    raw = overridden(_toml(source), given)
+    if unreadable := [*beyond_limits(raw)]:
+        raise StudyError(map(source.problem, unreadable))
+    draft = Draft(raw)
     tables = draft.read()
     if draft.faults:
         by_line = sorted(draft.faults, key=lambda fault: source.line(fault.key) or 0)
@@ -58,6 +81,8 @@ def _toml(source: Source) -> RawTable:
         message = str(error)
     except RecursionError:
         raise StudyError(Problem(source.path.name, "", TOO_DEEP, UNNEST)) from None
+    except ValueError:  # Python's own limit of digits
+        raise StudyError(_too_long(source)) from None
     place = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message)
     what, line = place.groups() if place else (message, str(source.text.count("\n") + 1))
     where = f"{source.path.name}:{line}"
@@ -66,3 +91,10 @@ def _toml(source: Source) -> RawTable:
         found = f"given twice, on line {twice.first} already"
         raise StudyError(Problem(where, twice.key, found, "remove one of the two"))
     raise StudyError(Problem(where, "", f"not TOML: {what}", "write key = value, text in quotes"))
+
+
+def _too_long(source: Source) -> Problem:
+    """A whole number that Python does not read."""
+    found = _LONG_NUMBER.search(source.text)
+    line = source.text.count("\n", 0, found.start()) + 1 if found else 1
+    return Problem(f"{source.path.name}:{line}", "", TOO_LONG, SHORTEN)

@@ -7,12 +7,11 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sweeper.config.limits import MOST_WITHIN, TOO_DEEP, UNNEST
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.source import COMMAND_LINE
 from sweeper.errors import Problem, StudyError
 
-TOO_DEEP = "too many brackets within each other"
-UNNEST = "write arrays and tables that hold fewer others"
 _BRACKETS = re.compile(r"[\[{]")
 
 
@@ -31,6 +30,11 @@ def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
         StudyError: a text has no key or no value, or a value is nested too deeply to be read.
     """
     problems = [_malformed(text) for text in texts if not all(_halves(text))]
+    problems += [
+        Problem(COMMAND_LINE, key, TOO_DEEP, UNNEST)
+        for key, _ in map(_halves, texts)
+        if key.count(".") >= MOST_WITHIN
+    ]
     if problems:
         raise StudyError(problems)
     try:
@@ -64,7 +68,7 @@ def _halves(text: str) -> tuple[str, str]:
 def _value(text: str) -> object:
     try:
         read = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # no TOML, or a number of more digits than Python reads
         return text
     return read["value"] if len(read) == 1 else text
 

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from sweeper.config.table import Fault
 
 MISSING = "missing"
+_MOST_LETTERS = 80  # of a text in a message
 
 # what was found, what to write; {value} is the value as in TOML, the rest is pydantic's context
 _WORDS = {
@@ -133,7 +134,7 @@ def shown(value: object) -> str:
         case int() | float() | date() | time():
             return str(value)
         case str():
-            return f"'{value}'"
+            return f"'{value if len(value) <= _MOST_LETTERS else value[:_MOST_LETTERS] + ' ...'}'"
         case dict():
             return "a table"
         case _:

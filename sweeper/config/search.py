@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from math import isclose
+from math import isclose, isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -18,7 +18,7 @@ _TYPE = "what is drawn"
 _LOW = "the least value"
 _HIGH = "the greatest value"
 _STEP = "distance of neighbours, from low on"
-_MOST_STEPS = 2**53  # of which a float can tell one from the next
+_MOST_STEPS = 100_000  # more are as good as none, and take time to be written down
 _LOG = "whether drawn evenly in the logarithm"
 
 
@@ -84,6 +84,12 @@ def _too_fine(low: float, high: float, step: float | None) -> Iterable[Fault]:
         yield Fault("step", f"step {step} from {low} to {high}", "write a larger one, or none")
 
 
+def _too_wide(low: float, high: float) -> Iterable[Fault]:
+    if not isfinite(high - low):
+        found = f"{low} to {high} is wider than numbers with a point are"
+        yield Fault("high", found, "write a smaller one")
+
+
 def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Fault]:
     if base is not None and (log or step != 1):
         other = "log" if log else f"step {step}"
@@ -97,9 +103,11 @@ def _no_power(base: int | None, low: int, high: int) -> Iterable[Fault]:
 
 
 def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Fault]:
-    for i, choice in enumerate(choices):
-        if choice in choices[:i]:
+    seen: set[Scalar] = set()
+    for choice in choices:
+        if choice in seen:
             yield Fault("choices", f"{shown(choice)} stands there twice", "remove one of the two")
+        seen.add(choice)
 
 
 class IntSearch(_range_of(int)):
@@ -147,7 +155,7 @@ class IntSearch(_range_of(int)):
 class FloatSearch(_range_of(float)):
     """Numbers from `low` to `high`; with `step` only those at whole steps from `low`."""
 
-    rules = (_crossed, _log_of_nothing, _steps_in_log, _too_fine)
+    rules = (_crossed, _too_wide, _log_of_nothing, _steps_in_log, _too_fine)
 
     type: Literal["float"] = Field(description=_TYPE)
     low: float = Field(description=_LOW, examples=[1e-4])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from sweeper.config.limits import MOST_WITHIN
 from sweeper.config.table import Fault
 from sweeper.errors import Problem
 
@@ -136,7 +137,7 @@ class _KeyReader:
             self.table = self._next_in(self.key, line) if self.in_array else self.key
             self._note(self.table, line)
             self._give(self.table, line)
-            for n in range(1, len(self.table)):
+            for n in range(1, min(len(self.table), MOST_WITHIN)):
                 self.around.setdefault(".".join(self.table[:n]), line)
             self.in_header = self.in_array = False
         if not self.open:
@@ -146,7 +147,7 @@ class _KeyReader:
         outer = self.open[-1][1] if self.open else self.table
         self.value_of = outer + self.key
         self._give(self.value_of, line)
-        for n in range(len(outer) + 1, len(self.value_of) + 1):
+        for n in range(len(outer) + 1, min(len(self.value_of), MOST_WITHIN) + 1):
             self._note(self.value_of[:n], line)
         self.in_key, self.key = False, ()
 

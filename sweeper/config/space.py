@@ -33,6 +33,10 @@ _TAKES: dict[object, tuple[str, tuple[str, ...]]] = {
 }
 _TAKES_A_NAME = ("a name", ("categorical",))
 
+# how many values a range of whole numbers may have; of depths each pair is weighed with each
+_MOST_VALUES = {"depth": 200}
+_MOST_OF_OTHERS = 100_000
+
 
 def flat_search(raw: RawTable, under: str = "") -> Iterator[tuple[str, object]]:
     """The raw entries of `[search]` by dotted setting, however the tables were nested."""
@@ -196,7 +200,7 @@ def _fitted(
         return entry, [Fault(f"{key}.type", found, f'write type = "{types[0]}"')]
     if isinstance(entry, CategoricalSearch):
         return _fitted_choices(entry, table, name, key)
-    faults: list[Fault] = []
+    faults = [*_too_many(entry, name, key)]
     for bound, value in (("low", entry.low), ("high", entry.high)):
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
@@ -204,6 +208,14 @@ def _fitted(
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.or") for fault in found]
     return entry, faults
+
+
+def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[Fault]:
+    """Whole numbers that are planned for one by one, and would be for hours."""
+    most = _MOST_VALUES.get(name, _MOST_OF_OTHERS)
+    if isinstance(entry, IntSearch) and entry.count() > most:
+        found = f"{entry.count()} values from {entry.low} to {entry.high}"
+        yield Fault(key, found, f"write a larger step, so that there are {most} at most")
 
 
 def _kind(annotation: object) -> object:

@@ -178,6 +178,8 @@ def _cell_problem(
 
 def _strays(column: pd.Series[Any]) -> list[int]:
     """The rows in which there is text that is no number."""
+    if is_numeric_dtype(column.dtype):
+        return []
     return _rows(pd.to_numeric(column, errors="coerce").isna() & column.notna())
 
 

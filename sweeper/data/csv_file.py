@@ -11,6 +11,9 @@ from sweeper.data.naming import listed
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 
+# what else than commas tables have between their fields
+_OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
 
 def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
     """The rows of a CSV file with a header.
@@ -52,6 +55,9 @@ def _misshapen(header: pd.Series[str], frame: pd.DataFrame) -> tuple[str, str] |
     if nameless:
         mend = "give each column a name, and drop it if it only numbers the rows"
         return f"has no name for column {listed(nameless)}", mend
+    if len(header) == 1 and (between := _OTHERS.keys() & set(header.iloc[0])):
+        told = listed(sorted(_OTHERS[one] for one in between))
+        return f"has one column, with {told} in its name", "write a comma between fields"
     twice = [f"'{name}'" for name in header[header.duplicated()].unique()]
     if twice:
         # pandas would call the second one 'name.1'

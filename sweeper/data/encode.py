@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sweeper.config import StudyConfig
 from sweeper.data.class_weights import class_weights
 from sweeper.data.dataset import Column, Dataset
-from sweeper.data.features import Features, features
+from sweeper.data.features import Features, check_scaled, features
 from sweeper.data.raw import RawData
 from sweeper.data.split import Parts
 from sweeper.data.transform import Category, Scaling
@@ -114,9 +114,15 @@ def _numbers(
     if config.data.scale == "none":
         return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets
     # also where features are scaled to [0, 1]: a loss wants targets of deviation 1
-    scaler: Any = StandardScaler().fit(target[parts.train])
-    y = np.asarray(scaler.transform(target), config.execution.precision)
-    return y, tuple(scaler.mean_.tolist()), tuple(scaler.scale_.tolist())
+    scaler: Any = StandardScaler()
+    with np.errstate(over="ignore", invalid="ignore"):
+        y = scaler.fit(target[parts.train]).transform(target)
+    check_scaled(config, raw, raw.targets, y, [scaler])
+    return (
+        np.asarray(y, config.execution.precision),
+        tuple(scaler.mean_.tolist()),
+        tuple(scaler.scale_.tolist()),
+    )
 
 
 def _column(raw: RawData, name: str) -> Column:

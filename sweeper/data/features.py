@@ -22,6 +22,7 @@ from sweeper.data.blocks import blocks
 from sweeper.data.raw import RawData
 from sweeper.data.split import Parts, Rows
 from sweeper.data.transform import Category, Scaling, Transform, ordinal
+from sweeper.errors import DataError
 
 SCALERS: dict[str, type[Any]] = {"standard": StandardScaler, "minmax": MinMaxScaler}
 
@@ -138,6 +139,7 @@ def _write_numbers(
             columns = _through(imputer, columns, written.rows[0], "F")
             fills += imputer.statistics_.tolist()
         columns = _scaled(config, columns, written.rows[0], "F", scalers)
+        check_scaled(config, raw, names[block], columns, scalers[-1:])
         written.write(block.start, columns)
     return tuple(fills), scalers
 
@@ -196,8 +198,37 @@ def _through(
     The order in memory is the one in which scikit-learn sees such columns where it is given all of
     them at once: it decides on the last bit of a sum.
     """
-    transformer.fit(np.asarray(columns[rows], order=order))
-    return transformer.transform(columns)
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_scaled` tells of it
+        transformer.fit(np.asarray(columns[rows], order=order))
+        return transformer.transform(columns)
+
+
+def check_scaled(
+    config: StudyConfig,
+    raw: RawData,
+    names: Sequence[str],
+    columns: NDArray[np.float64],
+    scalers: Sequence[Any],
+) -> None:
+    """Refuse columns that are no numbers any more, or all one, now that they are scaled.
+
+    Numbers of which each can be told may lie so far apart that their distances cannot.
+
+    Raises:
+        DataError: with each of these columns.
+    """
+    with np.errstate(over="ignore"):
+        is_fit = np.isfinite(columns.astype(config.execution.precision)).all(axis=0)
+    for scaler in scalers:
+        is_fit &= np.isfinite(scaler.scale_) & (scaler.scale_ != 0)
+    unfit = [names[place] for place in np.flatnonzero(~is_fit).tolist()]
+    if unfit:
+        what = f"too large for {config.execution.precision} once they are filled and scaled"
+        mend = 'write smaller numbers, or scale = "none"'
+        raise DataError(
+            config.problem(raw.key, f"column '{name}' of {raw.name}: values {what}", mend)
+            for name in unfit
+        )
 
 
 def _imputers(config: StudyConfig) -> list[Any]:

@@ -19,7 +19,7 @@ def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
     """
     folders = _folders(config)
     for folder in folders:
-        if (folder / name).is_file():
+        if _is_file(folder / name):
             return folder / name
     raise _not_found(config, name, key, suffix)
 
@@ -34,9 +34,22 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
         return [find_file(config, name, key, suffix)]
     for folder in _folders(config):
         parent, pattern = _parted(folder, name)
-        if files := sorted(path for path in parent.glob(pattern) if path.is_file()):
-            return files
+        try:
+            if files := sorted(path for path in parent.glob(pattern) if path.is_file()):
+                return files
+        except ValueError as error:
+            found = f"'{name}' is no pattern of files ({error})"
+            raise DataError(config.problem(key, found, f"write e.g. rows/*{suffix}")) from error
+        except OSError:
+            continue  # as `_is_file` has it
     raise _not_found(config, name, key, suffix)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # of a name that is longer than the system has names
+        return False
 
 
 def _parted(folder: Path, name: str) -> tuple[Path, str]:
@@ -54,7 +67,7 @@ def _folders(config: StudyConfig) -> list[Path]:
 def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataError:
     folders = _folders(config)
     pattern = f"*{suffix}"
-    neighbours = [path.name for folder in folders for path in (folder / name).parent.glob(pattern)]
+    neighbours = [near for folder in folders for near in _names((folder / name).parent, pattern)]
     looked_in = "" if Path(name).is_absolute() else f" in {listed([*map(str, folders)], 'or')}"
     found = f"no file '{name}'{looked_in}"
     mend = (
@@ -62,3 +75,10 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
         or f"write the path of a {suffix[1:].upper()} file"
     )
     return DataError(config.problem(key, found, mend))
+
+
+def _names(folder: Path, pattern: str) -> list[str]:
+    try:
+        return [path.name for path in folder.glob(pattern)]
+    except OSError:  # as `_is_file` has it
+        return []

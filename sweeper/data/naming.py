@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+_MOST_LISTED = 20
+
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """The names as a sentence has them: "a, b and c"."""
+    """The names as a sentence has them: "a, b and c"; of very many the first."""
+    if len(names) > _MOST_LISTED:
+        names = [*names[:_MOST_LISTED], f"{len(names) - _MOST_LISTED} more"]
     return f" {last} ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 

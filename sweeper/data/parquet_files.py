@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from sweeper.data.naming import listed
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 
+# how Arrow begins to say that it cannot tell columns apart
+_TWICE = re.compile(r"Multiple matches for FieldRef\.Name\((.*?)\) in ")
 # each column is freed as it is taken over, and the file is not held beside them: without these
 # reading takes three times what the rows take
 _IN_PLACE: Any = {"split_blocks": True, "self_destruct": True}
@@ -53,8 +56,11 @@ def _read(config: StudyConfig, path: Path) -> pd.DataFrame:
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         # the last is what Arrow raises of a feature of Parquet that it cannot read
         reason = " ".join(str(error).split()).rstrip(".")
-        found = f"{path.name} cannot be read as Parquet: {reason}"
-        raise DataError(config.problem("data.path", found, "write it again")) from error
+        if twice := _TWICE.match(reason):
+            found, mend = f"has several columns '{twice[1]}'", "give each column its own name"
+        else:
+            found, mend = f"cannot be read as Parquet: {reason}", "write it again"
+        raise DataError(config.problem("data.path", f"{path.name} {found}", mend)) from error
 
 
 def _check_columns(

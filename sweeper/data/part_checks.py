@@ -72,7 +72,8 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             found = f"column '{name}' of {raw.name} holds {unfit_kind(raw.frame[name])}"
             yield config.problem(key, found, "write numbers or text")
         elif way == "time" and (rows := np.flatnonzero(times(raw.frame[name]).isna()).tolist()):
-            found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} no time"
+            are = "is" if len(rows) == 1 else "are"
+            found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} {are} no time"
             mend = "write numbers, or times as 2026-01-31T12:00"
             yield config.problem(key, f"{found} ({raw.places(rows)})", mend)
 

@@ -47,7 +47,13 @@ class RawData:
 
     def is_category(self, name: str) -> bool:
         """Whether a column is encoded value by value; else it is a number."""
-        return name in self.categories or not is_numeric_dtype(self.frame[name].dtype)
+        return name in self.categories or name not in self._numeric
+
+    @cached_property
+    def _numeric(self) -> frozenset[str]:
+        """The columns of numbers: of thousands, asked for one by one, pandas takes its time."""
+        dtypes = self.frame.dtypes.items()
+        return frozenset(str(name) for name, dtype in dtypes if is_numeric_dtype(dtype))
 
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""

@@ -45,6 +45,7 @@ class Option:
         )
 
 
+_MOST_HELD = 1_000_000  # of what a sampler holds in memory for each trial
 _COUNT = Option(int, 0)
 _ONE = Option(int, 1)
 _SHARE = Option(float, 0, 1)
@@ -60,7 +61,7 @@ _MEDIAN = {
 OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "tpe": {
         "n_startup_trials": _COUNT,
-        "n_ei_candidates": _ONE,
+        "n_ei_candidates": Option(int, 1, _MOST_HELD),
         "multivariate": _FLAG,
         "group": _FLAG,
         "constant_liar": _FLAG,
@@ -71,7 +72,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "gp": {"n_startup_trials": _COUNT, "deterministic_objective": _FLAG},
     "cmaes": {
         "n_startup_trials": _COUNT,
-        "popsize": Option(int, 4),  # of fewer it divides by zero
+        "popsize": Option(int, 4, _MOST_HELD),  # of fewer it divides by zero
         "consider_pruned_trials": _FLAG,
         "use_separable_cma": _FLAG,
         "with_margin": _FLAG,
@@ -89,7 +90,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "asha": {
         "min_resource": _ONE,
         "reduction_factor": Option(int, 2),
-        "min_early_stopping_rate": _COUNT,
+        "min_early_stopping_rate": Option(int, 0, 30),  # an exponent: no trial has 2^30 epochs
         "bootstrap_count": _COUNT,
     },
     "hyperband": {

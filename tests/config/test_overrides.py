@@ -90,7 +90,7 @@ def test_a_key_that_is_mended_is_not_refused(read: Read) -> None:
 def test_a_value_of_brackets_without_end_is_refused(bracket: str, refused: Refused) -> None:
     (problem,) = refused("", "", "train.epochs=3", f"study.n_trials={bracket * 5000}")
     assert (problem.where, problem.key) == ("--set", "study.n_trials")
-    assert problem.found == "too many brackets within each other"
+    assert problem.found == "too many tables or arrays within each other"
 
 
 @pytest.mark.parametrize("depth", [2, 100, 300, 400, 450, 480, 5000])

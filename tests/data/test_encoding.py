@@ -257,7 +257,7 @@ def test_cells_that_split_nothing_are_named(make_study) -> None:
     for split, problem in {
         'group = "patient"': "group: column 'patient' of rows.csv: 1 value missing (line 22); "
         "write them",
-        'time = "day"': "time: column 'day' of rows.csv: 1 value no time (line 22); "
+        'time = "day"': "time: column 'day' of rows.csv: 1 value is no time (line 22); "
         "write numbers, or times as 2026-01-31T12:00",
     }.items():
         dropped = 'drop = ["patient", "day"]\n'

@@ -1,0 +1,21 @@
+"""How many generated examples a test tries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as hypothesis
+
+
+def some(count: int) -> Callable[..., Any]:
+    """So many examples, the same ones each time."""
+    return hypothesis(
+        max_examples=count,
+        derandomize=True,
+        phases=[Phase.generate],  # to make a failing file smaller takes minutes
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
