@@ -26,9 +26,10 @@ def pairs(facts: Mapping[str, object]) -> Table:
 
 
 def checked(facts: Mapping[str, Any]) -> Table:
-    """A study that can start; a line a warning and a hint, if there are any."""
-    lists = {name: "\n".join(facts[name]) for name in ("warnings", "hints")}
-    return pairs({name: value for name, value in {**facts, **lists}.items() if value != ""})
+    """A study that can start; a line a warning, a hint and what is unchecked, if there are any."""
+    lists = {name: "\n".join(facts[name]) for name in ("warnings", "hints", "unchecked")}
+    told = {name: value for name, value in {**facts, **lists}.items() if value not in ("", None)}
+    return pairs(told)
 
 
 def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]]) -> Table:

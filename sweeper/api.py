@@ -32,6 +32,7 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import LiveTrial
 from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
+from sweeper.unchecked import can_build_models, can_read_rows, unchecked
 
 if TYPE_CHECKING:
     from sweeper.decay_preview import DecayPreview
@@ -40,43 +41,56 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A study that can start, and the data it would train on."""
+    """A study that can start, and the data it would train on.
+
+    `unchecked` is what was not looked at; without any rows, there are no numbers of them.
+    """
 
     name: str
     n_trials: int
-    train_rows: int
-    val_rows: int
-    test_rows: int
-    features: int
-    outputs: int
+    train_rows: int | None
+    val_rows: int | None
+    test_rows: int | None
+    features: int | None
+    outputs: int | None
     run_dir: str
     warnings: tuple[str, ...]
     hints: tuple[str, ...]
+    unchecked: tuple[str, ...]
 
 
-def check(config: StudyConfig) -> Checked:
+def check(config: StudyConfig, *, python: bool = True) -> Checked:
     """Everything that can be refused before a study starts; nothing is written.
+
+    Without `python` no code that the study names is imported or run, and what cannot be checked
+    so is told.
 
     Raises:
         StudyError: an option of the sampler or pruner, or the run directory, does not fit.
         StudyHeldError: another process runs the study.
         SetupError: the data is missing or unfit, or the run directory cannot be used.
     """
-    with preparing(config) as prepared:
-        data = _told_together(lambda: options.check(config), prepared)
-    _check_models(config, data)
-    session.check(config, data.digest)
+    data = None
+    if python or can_read_rows(config):
+        with preparing(config) as prepared:
+            data = _told_together(lambda: options.check(config, python=python), prepared)
+    else:
+        options.check(config, python=False)
+    if data is not None and (python or can_build_models(config)):
+        _check_models(config, data)
+    session.check(config, None if data is None else data.digest)
     return Checked(
         name=config.study.name,
         n_trials=options.n_proposals(config),
-        train_rows=data.train_rows,
-        val_rows=data.val_rows,
-        test_rows=len(data.x_test),
-        features=data.n_features,
-        outputs=data.out_size,
+        train_rows=data and data.train_rows,
+        val_rows=data and data.val_rows,
+        test_rows=data and len(data.x_test),
+        features=data and data.n_features,
+        outputs=data and data.out_size,
         run_dir=str(config.run_dir.absolute()),
         warnings=doubts(config),
         hints=hints(config),
+        unchecked=() if python else unchecked(config),
     )
 
 

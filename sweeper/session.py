@@ -120,8 +120,8 @@ def opened(
             ledger.close()
 
 
-def check(config: StudyConfig, data_digest: str) -> None:
-    """Refuse what `opened` would refuse, and write nothing.
+def check(config: StudyConfig, data_digest: str | None) -> None:
+    """Refuse what `opened` would refuse, and write nothing; None where nobody read the data.
 
     Raises:
         SweeperError: as `opened`.
@@ -217,7 +217,7 @@ def _move_aside(run_dir: RunDir) -> None:
 def _joined(
     config: StudyConfig,
     ledger: Ledger,
-    data_digest: str,
+    data_digest: str | None,
     start: Mapping[str, str] | None,
     *,
     asks_start: bool = True,
@@ -229,24 +229,33 @@ def _joined(
     began = sessions[0]
     found = reconcile(began["study"], config.canonical())
     problems = refusals(config, found.refused)
+    code = dict(_changed_code(config, began["code"]))
+    mended = tuple(Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key))
     if not problems:
-        problems = [*_changed_code(config, began["code"])]
-    if not problems and began["data_digest"] != data_digest:
+        problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
+    if not problems and data_digest not in (None, began["data_digest"]):
         problems = [_other(config, "data", "the data")]
     if not problems and asks_start:
         problems = [*other_start(config, began["continued_from"], start)]
     if problems:
         raise StudyError(problems)
-    return found.boundary
+    return (*found.boundary, *mended)
 
 
-def _changed_code(config: StudyConfig, began: Mapping[str, Mapping[str, str]]) -> Iterator[Problem]:
-    """The files of the user's own code that are not what they were."""
+def _asks(key: str) -> bool:
+    """Whether code by this key only asks for trials and ends them: what it did stays as it is."""
+    return key.startswith(("study.sampler.", "study.pruner."))
+
+
+def _changed_code(
+    config: StudyConfig, began: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """The files of the user's own code that are not what they were, by the key that names it."""
     for key, now in _code(config).items():
         before = began.get(key, {})
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         if changed:
-            yield _other(config, key, ", ".join(changed))
+            yield key, ", ".join(changed)
 
 
 def _other(config: StudyConfig, key: str, what: str) -> Problem:

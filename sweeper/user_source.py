@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 
@@ -66,10 +67,25 @@ def _imported(path: Path, base_dir: Path) -> Iterator[str]:
 
 
 def _installed(module: str) -> Iterator[Path]:
-    with suppress(ImportError, ValueError, AttributeError):
-        spec = importlib.util.find_spec(module)
-        if spec is not None and spec.origin is not None and Path(spec.origin).is_file():
-            yield Path(spec.origin)
+    spec, names = None, module.split(".")
+    for end in range(1, len(names) + 1):
+        within = None if spec is None else spec.submodule_search_locations
+        if spec is not None and within is None:
+            return
+        spec = _found(".".join(names[:end]), within)
+        if spec is None:
+            return
+    if spec is not None and spec.origin is not None and Path(spec.origin).is_file():
+        yield Path(spec.origin)
+
+
+def _found(module: str, within: Sequence[str] | None) -> ModuleSpec | None:
+    """Where a module is; that of Python's own imports the packages around it for this."""
+    for finder in sys.meta_path:
+        with suppress(ImportError, ValueError, AttributeError):
+            if spec := finder.find_spec(module, within):
+                return spec
+    return None
 
 
 def _digest(path: Path) -> str:

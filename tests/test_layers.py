@@ -61,7 +61,7 @@ LAYERS = (
         "contract",
     },
     {"sweep", "session"},
-    {"study_run", "preview", "decay_preview", "verification"},
+    {"study_run", "unchecked", "preview", "decay_preview", "verification"},
     {"api"},
     {"winner"},
     {"wording", "interrupts", "console"},

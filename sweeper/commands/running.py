@@ -90,12 +90,22 @@ def stop(directory: MaybeDirectory = None) -> None:
     print_shown(f"{told}training, commits their round and leaves")
 
 
-def validate(study: StudyFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def validate(
+    study: StudyFile,
+    overrides: Overrides = None,
+    no_python: Annotated[
+        bool,
+        typer.Option(
+            "--no-python", help="Run no Python that the file names; say what that leaves unchecked."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check a study file, its data and its run directory; train nothing."""
     config = loaded(study, overrides)
     from sweeper import api
 
-    checked = asdict(api.check(config))
+    checked = asdict(api.check(config, python=not no_python))
     if as_json:
         print_json(checked)
     else:

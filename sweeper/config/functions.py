@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from sweeper.config.kinds import is_function
 from sweeper.config.optimizer import UserOptimizerTable
@@ -29,6 +30,13 @@ def functions_of_optimizers(whole: Table, each: Mapping[str, Table]) -> Iterator
 
 def functions_of_study(study: StudyTable) -> Iterator[tuple[str, str]]:
     """What proposes trials, and what ends them."""
-    for key, name in (("sampler", study.sampler.name), ("pruner", study.pruner.name)):
-        if is_function(name):
-            yield name, f"study.{key}.name"
+    key, wrapped = "study.pruner", study.pruner.options.get("wrapped")
+    named: list[tuple[str, Any]] = [
+        ("study.sampler.name", study.sampler.name),
+        (f"{key}.name", study.pruner.name),
+    ]
+    while isinstance(wrapped, Mapping):  # as `patient` has one in itself
+        table = cast("Mapping[str, Any]", wrapped)
+        key, wrapped = f"{key}.wrapped", table.get("wrapped")
+        named.append((f"{key}.name", table.get("name")))
+    yield from ((name, key) for key, name in named if isinstance(name, str) and is_function(name))

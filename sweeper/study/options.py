@@ -74,17 +74,19 @@ def most_failures(config: StudyConfig) -> float:
     return limit if isinstance(limit, int) else limit * n_proposals(config)
 
 
-def check(config: StudyConfig) -> None:
+def check(config: StudyConfig, *, python: bool = True) -> None:
     """Refuse options that the sampler or the pruner does not take.
+
+    Without `python` none of the user's own is looked at.
 
     Raises:
         StudyError: with every option that is unknown or out of range, and what is not installed.
     """
     sampler, pruner = config.study.sampler, config.study.pruner
     problems = [
-        *_option_problems(config, _SAMPLER, sampler.name, sampler.options),
+        *_option_problems(config, _SAMPLER, sampler.name, sampler.options, python),
         *_sampler_problems(config),
-        *_option_problems(config, _PRUNER, pruner.name, pruner.options),
+        *_option_problems(config, _PRUNER, pruner.name, pruner.options, python),
     ]
     if problems:
         raise StudyError(problems)
@@ -109,10 +111,12 @@ def _sampler_problems(config: StudyConfig) -> Iterator[Problem]:
 
 
 def _option_problems(
-    config: StudyConfig, table: str, name: str, options: Mapping[str, Any]
+    config: StudyConfig, table: str, name: str, options: Mapping[str, Any], python: bool
 ) -> Iterator[Problem]:
     """What the sampler or pruner `name` would not take; Optuna itself checks little of it."""
     if is_function(name):
+        if not python:
+            return
         from sweeper.study.own import own_problems  # which needs Optuna
 
         yield from own_problems(config, table, name, options)
@@ -120,7 +124,7 @@ def _option_problems(
     known = OPTIONS[name]
     for key, value in options.items():
         if name == "patient" and key == "wrapped":
-            yield from _wrapped_problems(config, f"{table}.wrapped", value)
+            yield from _wrapped_problems(config, f"{table}.wrapped", value, python)
         elif key not in known:
             mend = f"it takes {', '.join(known)}" if known else "it takes none"
             yield config.problem(f"{table}.{key}", f"{name!r} has no such option", mend)
@@ -138,7 +142,9 @@ def _option_problems(
         yield from _resource_problems(config, table, options)
 
 
-def _wrapped_problems(config: StudyConfig, key: str, wrapped: object) -> Iterator[Problem]:
+def _wrapped_problems(
+    config: StudyConfig, key: str, wrapped: object, python: bool
+) -> Iterator[Problem]:
     if not isinstance(wrapped, dict) or "name" not in wrapped:
         found = "no name" if isinstance(wrapped, dict) else f"{shown(wrapped)} is not a table"
         yield config.problem(key, found, 'write e.g. { name = "median" }')
@@ -150,7 +156,7 @@ def _wrapped_problems(config: StudyConfig, key: str, wrapped: object) -> Iterato
         yield config.problem(f"{key}.name", fault.found, fault.mend)
         return
     options = {option: value for option, value in wrapped.items() if option != "name"}
-    yield from _option_problems(config, key, name, options)
+    yield from _option_problems(config, key, name, options, python)
 
 
 def _threshold_problems(
