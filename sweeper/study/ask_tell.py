@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import optuna
@@ -12,6 +13,7 @@ from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import Grid
+from sweeper.study.own import check_proposal, guarded
 from sweeper.study.reseeded import ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_made_anew, pruner, sampler
 from sweeper.study.space import Space
@@ -51,6 +53,7 @@ class Study:
     """An Optuna study whose proposals depend only on the study file and what it was told."""
 
     def __init__(self, config: StudyConfig, past: Past | None = None) -> None:
+        self._config = config
         self._space = Space(config)
         self._queue = config.study.enqueue
         self._storage = NotingStorage()
@@ -58,13 +61,16 @@ class Study:
         self._first = 0 if config.trial is None else config.trial.number
         self._grid = Grid(config) if config.study.sampler.name == "grid" else None
         seed = config.study.seed
-        self._study = optuna.create_study(
-            storage=self._storage,
-            study_name=config.study.name,
-            directions=list(config.study.directions),
-            sampler=ReseededSampler(lambda: sampler(config), seed, is_made_anew(config)),
-            pruner=pruner(config),
-        )
+        self._sampling = partial(guarded, config, "sampler")
+        self._pruning = partial(guarded, config, "pruner")
+        with self._sampling(), self._pruning():
+            self._study = optuna.create_study(
+                storage=self._storage,
+                study_name=config.study.name,
+                directions=list(config.study.directions),
+                sampler=ReseededSampler(lambda: sampler(config), seed, is_made_anew(config)),
+                pruner=pruner(config),
+            )
         self._pruner = ReseededPruner(self._study.pruner, seed)
         self._remember(past or Past())
         if isinstance(self._study.pruner, optuna.pruners.HyperbandPruner):
@@ -84,7 +90,8 @@ class Study:
     def should_prune(self, number: int) -> bool:
         """Whether the pruner ends trial `number` after its last reported epoch."""
         trial = self._storage.get_trial(self._id(number))
-        return self._pruner.prune(self._study, trial)
+        with self._pruning():
+            return self._pruner.prune(self._study, trial)
 
     def constrain(self, number: int, excesses: Mapping[str, float]) -> None:
         """Tell by how much trial `number` breaks each constraint; what is not above 0 is kept."""
@@ -95,7 +102,7 @@ class Study:
     def tell(self, number: int, state: TrialState, values: Sequence[float]) -> None:
         """End trial `number`; `values` count for COMPLETE, Optuna takes a PRUNED one's report."""
         told = list(values) if state is TrialState.COMPLETE else None
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), self._sampling():
             # of constraints that the sampler does not look at `doubts` has told the user
             warnings.filterwarnings("ignore", message="Constraints have been set")
             self._study.tell(number - self._first, told, state=_STATES[state])
@@ -108,7 +115,9 @@ class Study:
         number = len(self._study.get_trials(deepcopy=False))
         if given := self._given(number):
             self._study.enqueue_trial(self._space.drawn(given))
-        trial = self._study.ask(self._space.distributions)
+        with self._sampling():
+            trial = self._study.ask(self._space.distributions)
+        check_proposal(self._config, trial.params, self._space.distributions)
         params = self._space.params(trial.params)
         return TrialSpec(self._first + trial.number, params, dict(trial.params), told_through_round)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Literal
 
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
-from sweeper.errors import Problem
+from sweeper.config.kinds import is_function
+from sweeper.errors import Problem, SweeperError
 from sweeper.user_code import RAISED, LoadError, load_class, told
 
 
@@ -23,6 +26,49 @@ def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
 def seeded(config: StudyConfig, made: Callable[..., Any]) -> dict[str, int]:
     """The study's seed, for what takes one."""
     return {"seed": config.study.seed} if "seed" in inspect.signature(made).parameters else {}
+
+
+@contextmanager
+def guarded(config: StudyConfig, table: Literal["sampler", "pruner"]) -> Iterator[None]:
+    """Whatever the user's sampler or pruner raises ends the study, and sys.exit does no less.
+
+    What Optuna raises of its own samplers and pruners is no fault of the user's code.
+
+    Raises:
+        SweeperError: with the last line of the user's that it came through.
+    """
+    try:
+        yield
+    except SweeperError:
+        raise
+    except RAISED as error:
+        if not any(key.startswith(f"study.{table}.") for key in config.functions.values()):
+            raise
+        raise _failed(config, table, f"raised {told(error)}") from error
+
+
+def check_proposal(
+    config: StudyConfig, drawn: Mapping[str, Any], space: Mapping[str, BaseDistribution]
+) -> None:
+    """Refuse a value that is not of its range; Optuna hands on what the user's sampler gives.
+
+    Raises:
+        SweeperError: naming the parameter.
+    """
+    if not is_function(config.study.sampler.name):
+        return
+    for name, value in drawn.items():
+        distribution = space[name]
+        is_float = isinstance(distribution, FloatDistribution)
+        if is_float and not distribution.low <= value <= distribution.high:
+            of = f"{distribution.low} to {distribution.high}"
+            raise _failed(config, "sampler", f"proposes {name} = {value}, not of {of}")
+
+
+def _failed(config: StudyConfig, table: Literal["sampler", "pruner"], found: str) -> SweeperError:
+    name = getattr(config.study, table).name
+    mend = "mend it; the same command goes on from the last round"
+    return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", mend))
 
 
 def own_problems(

@@ -1,0 +1,152 @@
+"""What a sampler or a pruner of the user's own raises ends a study in order, and it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.errors import StudyError, SweeperError
+from sweeper.results.read import open_results
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from tests.command_line import STUDY, CommandLine
+from tests.in_process import study_in
+from tests.small_studies import bent
+
+_MODULE = """\
+import sys
+from optuna.pruners import NopPruner
+from optuna.samplers import RandomSampler
+
+class Sampler(RandomSampler):
+    def sample_relative(self, study, trial, space):
+        if trial.number == 9:
+            RELATIVE
+        return super().sample_relative(study, trial, space)
+
+    def sample_independent(self, study, trial, name, distribution):
+        if trial.number == 9:
+            INDEPENDENT
+        return super().sample_independent(study, trial, name, distribution)
+
+    def infer_relative_search_space(self, study, trial):
+        if trial.number == 9:
+            SPACE
+        return super().infer_relative_search_space(study, trial)
+
+    def before_trial(self, study, trial):
+        if trial.number == 9:
+            BEFORE
+
+    def after_trial(self, study, trial, state, values):
+        if trial.number == 9:
+            AFTER
+
+class Pruner(NopPruner):
+    def prune(self, study, trial):
+        if trial.number == 9:
+            PRUNE
+        return False
+"""
+_HOOKS = ("RELATIVE", "INDEPENDENT", "SPACE", "BEFORE", "AFTER", "PRUNE")
+_OWN = ('study.sampler={name="own:Sampler"}', 'study.pruner={name="own:Pruner"}')
+TEXT = bent(STUDY, *_OWN)
+
+
+def module(hook: str = "", line: str = "pass") -> str:
+    text = _MODULE
+    for one in _HOOKS:
+        text = text.replace(f"            {one}", f"            {line if one == hook else 'pass'}")
+    return text
+
+
+def study(directory: Path, hook: str = "", line: str = "pass"):
+    directory.mkdir(exist_ok=True)
+    (directory / "own.py").write_text(module(hook, line), encoding="utf-8")
+    return study_in(directory, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("hook", "line", "found"),
+    [
+        ("RELATIVE", "raise ValueError('no idea')", "raised ValueError: no idea (own.py, line 8)"),
+        ("RELATIVE", "sys.exit(3)", "raised SystemExit: 3 (own.py, line 8)"),
+        ("RELATIVE", "return 3", "raised TypeError"),
+        ("INDEPENDENT", "sys.exit()", "raised SystemExit (own.py, line 13)"),
+        ("INDEPENDENT", "return 1e9", "proposes lr = 1000000000.0, not of 0.0001 to 0.1"),
+        ("INDEPENDENT", "return float('nan')", "raised ValueError"),
+        ("INDEPENDENT", "return 'much'", "raised ValueError"),
+        ("SPACE", "raise KeyError('lr')", "raised KeyError: 'lr' (own.py, line 18)"),
+        ("BEFORE", "sys.exit('stop')", "raised SystemExit: stop (own.py, line 23)"),
+        ("AFTER", "1 / 0", "raised ZeroDivisionError: division by zero (own.py, line 27)"),
+        ("PRUNE", "sys.exit(0)", "raised SystemExit: 0 (own.py, line 32)"),
+        ("PRUNE", "raise RuntimeError", "raised RuntimeError (own.py, line 32)"),
+    ],
+)
+def test_what_they_raise_ends_the_study_with_its_line(
+    hook: str, line: str, found: str, tmp_path: Path
+) -> None:
+    config = study(tmp_path, hook, line)
+    with pytest.raises(SweeperError) as refusal:
+        sweeper.run(config)
+    (problem,) = refusal.value.problems
+    table = "pruner" if hook == "PRUNE" else "sampler"
+    assert (refusal.value.exit_code, problem.key) == (1, f"study.{table}.name")
+    assert problem.found.startswith(f"'own:{table.title()}' {found}")
+    assert problem.mend == "mend it; the same command goes on from the last round"
+    status = read_status(RunDir(config.run_dir))
+    assert status.state == "failed"
+    assert status.round > 0
+
+
+def test_a_study_goes_on_once_its_sampler_is_mended(tmp_path: Path, command: CommandLine) -> None:
+    """As if it had never been broken: nothing that was committed is lost or trained again."""
+    command.write(TEXT)
+    (tmp_path / "own.py").write_text(module("BEFORE", "sys.exit(0)"), encoding="utf-8")
+    broken = command("run", "study.toml")
+    assert broken.returncode == 1
+    (line,) = [one for one in broken.stderr.splitlines() if "own:Sampler" in one]
+    told = "'own:Sampler' raised SystemExit: 0 (own.py, line 23); mend it; the same command goes on"
+    assert told in line
+    assert "Traceback" not in broken.stderr
+    committed = open_results(command.run_dir.root).trials()
+
+    (tmp_path / "own.py").write_text(module(), encoding="utf-8")
+    went_on = command("run", "study.toml")
+    assert went_on.returncode == 0, went_on.stderr
+    assert "study.sampler.name was own.py as it was when the study began, now another" in (
+        " ".join(went_on.stderr.split())
+    )
+    rows = open_results(command.run_dir.root).trials()
+    assert len(rows) == 12
+    told = ["trial_number", "value", "params_json", "finished_at"]
+    known = committed["trial_number"].tolist()
+    assert rows[rows["trial_number"].isin(known)][told].equals(committed[told])
+
+    whole = study(tmp_path / "whole")
+    sweeper.run(whole)
+    unbroken = open_results(whole.run_dir).trials()
+    assert rows[told[:-1]].equals(unbroken[told[:-1]])
+
+
+def test_other_code_that_has_changed_is_refused_all_the_same(tmp_path: Path) -> None:
+    text = bent(STUDY, *_OWN, 'train.metrics=["own:spread"]', "study.n_trials=1", "search={}")
+    spread = "import jax.numpy as jnp\ndef spread(outputs, y):\n    return jnp.mean(outputs)\n"
+    (tmp_path / "own.py").write_text(spread + module(), encoding="utf-8")
+    sweeper.run(study_in(tmp_path, text))
+    with (tmp_path / "own.py").open("a") as file:
+        file.write("# more\n")
+    with pytest.raises(StudyError) as refusal:
+        sweeper.run(study_in(tmp_path, text))
+    assert [problem.key for problem in refusal.value.problems] == ["train.metrics"]
+
+
+def test_a_plan_tells_what_a_sampler_raises(tmp_path: Path, command: CommandLine) -> None:
+    command.write(bent(TEXT, "schedule.parallel=12"))
+    (tmp_path / "own.py").write_text(module("SPACE", "raise OSError"), encoding="utf-8")
+    shown = command("plan", "study.toml")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert "'own:Sampler' raised OSError (own.py, line 18)" in shown.stderr
+    assert "Traceback" not in shown.stderr
