@@ -62,6 +62,8 @@ def has_too_many_values(column: pd.Series[Any]) -> bool:
 def _is_plain(column: pd.Series[Any]) -> bool:
     dtype = column.dtype
     is_number = is_numeric_dtype(dtype) and not is_extension_array_dtype(dtype)
+    if dtype == np.float16:  # by which pandas sorts and groups nothing
+        return False
     return is_number or (isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan)
 
 

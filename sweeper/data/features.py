@@ -133,13 +133,15 @@ def _write_numbers(
     scalers: list[Any] = []
     for block in blocks(len(raw.frame), len(names)):
         columns = np.empty((len(raw.frame), block.stop - block.start), order="F")
+        filled = np.zeros(1)
         for place, name in enumerate(names[block]):
             columns[:, place] = raw.frame[name]
         for imputer in _imputers(config):
             columns = _through(imputer, columns, written.rows[0], "F")
-            fills += imputer.statistics_.tolist()
+            filled = np.asarray(imputer.statistics_, np.float64)
+            fills += filled.tolist()
         columns = _scaled(config, columns, written.rows[0], "F", scalers)
-        check_scaled(config, raw, names[block], columns, scalers[-1:])
+        check_scaled(config, raw, names[block], columns, scalers[-1:], filled)
         written.write(block.start, columns)
     return tuple(fills), scalers
 
@@ -209,6 +211,7 @@ def check_scaled(
     names: Sequence[str],
     columns: NDArray[np.float64],
     scalers: Sequence[Any],
+    fills: NDArray[np.float64] | float = 0.0,
 ) -> None:
     """Refuse columns that are no numbers any more, or all one, now that they are scaled.
 
@@ -219,6 +222,7 @@ def check_scaled(
     """
     with np.errstate(over="ignore"):
         is_fit = np.isfinite(columns.astype(config.execution.precision)).all(axis=0)
+        is_fit &= np.isfinite(fills)
     for scaler in scalers:
         is_fit &= np.isfinite(scaler.scale_) & (scaler.scale_ != 0)
     unfit = [names[place] for place in np.flatnonzero(~is_fit).tolist()]
@@ -238,7 +242,8 @@ def _imputers(config: StudyConfig) -> list[Any]:
         case Constant(constant=number):
             return [SimpleImputer(strategy="constant", fill_value=number)]
         case method:
-            return [SimpleImputer(strategy=method)]
+            # a mean of numbers that are too far apart is none, and its column would be left out
+            return [SimpleImputer(strategy=method, keep_empty_features=True)]
 
 
 def _scaled_by(scalers: Sequence[Any]) -> Scaling | None:

@@ -55,9 +55,11 @@ def _parts(config: StudyConfig, raw: RawData) -> Parts:
         sizes = part_sizes(config, len(np.unique(groups)))
         return _drawn(len(groups), sizes, lambda *part: _draw_groups(config, groups, *part))
     sizes = part_sizes(config, len(raw.frame))
-    target = raw.frame[raw.targets[0]].to_numpy() if ways.stratify else None
+    classes = None
+    if ways.stratify:  # by their places: scikit-learn would add up their values
+        classes = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)[1]
     try:
-        return _drawn(len(raw.frame), sizes, lambda *part: _draw(config, target, *part))
+        return _drawn(len(raw.frame), sizes, lambda *part: _draw(config, classes, *part))
     except ValueError as error:
         found = "the shares leave a class too few rows to be kept in proportion"
         mend = "write other shares or stratify = false"
@@ -98,12 +100,12 @@ def _drawn(n_rows: int, sizes: Sizes, draw: Callable[[Rows, int], tuple[Rows, Ro
 
 
 def _draw(
-    config: StudyConfig, target: NDArray[Any] | None, rows: Rows, size: int
+    config: StudyConfig, classes: NDArray[np.intp] | None, rows: Rows, size: int
 ) -> tuple[Rows, Rows]:
     """The other rows, and `size` of them."""
-    classes = None if target is None else target[rows]
+    stratify = None if classes is None else classes[rows]
     rest, drawn = train_test_split(
-        rows, test_size=size, random_state=config.split_seed, stratify=classes
+        rows, test_size=size, random_state=config.split_seed, stratify=stratify
     )
     return np.asarray(rest), np.asarray(drawn)
 
