@@ -230,6 +230,7 @@ def run(
         # JAX, while another process prepares the data
         from sweeper import starting
         from sweeper.executors.claims import check_fits, claim_device
+        from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
@@ -254,7 +255,7 @@ def run(
             for warning in starting.told(config, start):
                 tell(Warned(warning))
         held = stack.enter_context(
-            session.opened(config, data.digest, foresee, fresh=fresh, start=saved)
+            session.opened(config, data.digest, foresee, environment(), fresh=fresh, start=saved)
         )
         if executor is None:
             executor = stack.enter_context(fleet(config, data, run_dir, tell, start))

@@ -5,13 +5,32 @@ SweeperError                 1
 ├── SetupError               3   the machine: device, data, disk
 │   ├── DataError
 │   └── LedgerError
+│       └── DamagedLedgerError
 └── StudyHeldError           4   another process holds the study
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+_ROOM = "make room for it, then go on"
+_PERMISSION = "let this user write there, then go on"
+_GONE = "it was removed or renamed meanwhile: put it back, then go on"
+_MENDS = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+    errno.EROFS: _PERMISSION,
+    errno.EACCES: _PERMISSION,
+    errno.EPERM: _PERMISSION,
+    errno.ENOENT: _GONE,
+    errno.ENOTDIR: _GONE,
+    errno.ESTALE: _GONE,
+    errno.EIO: "the disk fails: look into the system's log, then go on",
+}
 
 _MOST_LETTERS = 600  # of each part of a problem: what was found may hold a text of the user's
 
@@ -76,10 +95,21 @@ class DataError(SetupError):
 
 
 class LedgerError(SetupError):
-    """The ledger of a study is damaged or of another version."""
+    """The ledger of a study cannot be read or written, or is of another version."""
+
+
+class DamagedLedgerError(LedgerError):
+    """The ledger of a study is gone, or is not what was written."""
 
 
 class StudyHeldError(SweeperError):
     """Another process is running this study."""
 
     exit_code = 4
+
+
+def not_written(place: Path | str, error: OSError) -> Problem:
+    """That the disk does not take a file, with what mends it; the file may be told by `error`."""
+    found = f"cannot be written: {error.strerror or error}"
+    mend = _MENDS.get(error.errno or 0, "mend that, then go on")
+    return Problem(str(error.filename or place), "", found, mend)

@@ -6,8 +6,9 @@
 Each step of `Step` has two instants, before it (`begin`) and after it (`end`). An action strikes at
 one passing of its instant, the first unless another is named: `kill` is SIGKILL to this process,
 `raise` a `Fault`, `raise:NAME` an OSError of that error number, `oom` what XLA raises where memory
-ran out, `delay:SECONDS` a pause. Workers inherit the variable and count for themselves. Without it
-nothing is done at all.
+ran out, `delay:SECONDS` a pause, and `hold:PATH` makes the file PATH and waits until somebody
+removes it. Workers inherit the variable and count for themselves. Without it nothing is done at
+all.
 
 "A crash" in tests is `raise` without a name: nothing in the package catches a `Fault` for good.
 """
@@ -25,8 +26,10 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 VARIABLE = "SWEEPER_FAULT"
+_LOOKS_S = 0.01
 
 
 class Step(StrEnum):
@@ -53,6 +56,7 @@ class Step(StrEnum):
     CLOSE_ROUND = "ledger.close"
     COMMIT = "ledger.commit"
     TIDY = "tidy"
+    BACK_UP = "ledger.backup"
     PUBLISH_PART = "publish.part"
     PUBLISH_TABLES = "publish.tables"
     WRITE_STATUS = "status.write"
@@ -90,6 +94,11 @@ class Action:
                 time.sleep(float(self.argument))
             case "oom":
                 raise RuntimeError(f"RESOURCE_EXHAUSTED: Out of memory (fault at {self.instant})")
+            case "hold":
+                held = Path(self.argument)
+                held.touch()
+                while held.exists():
+                    time.sleep(_LOOKS_S)
             case _ if self.argument:
                 number = getattr(errno, self.argument)
                 raise OSError(number, f"{os.strerror(number)} (fault at {self.instant})")
@@ -97,7 +106,7 @@ class Action:
                 raise Fault(self.instant)
 
 
-_ACTION = re.compile(r"([\w.]+:\w+)=(kill|raise|delay|oom)(?::([\w.]+))?(?:@(\d+))?")
+_ACTION = re.compile(r"([\w.]+:\w+)=(kill|raise|delay|oom|hold)(?::([^@]+))?(?:@(\d+))?")
 _SECONDS = re.compile(r"\d+(\.\d+)?")
 
 
@@ -123,6 +132,8 @@ def _action(text: str) -> Action:
         raise FaultPlanError(f"{VARIABLE}: no error number '{argument}'; write one as ENOSPC")
     if kind == "delay" and not _SECONDS.fullmatch(argument):
         raise FaultPlanError(f"{VARIABLE}: a pause needs its seconds; write delay:0.5")
+    if kind == "hold" and not argument:
+        raise FaultPlanError(f"{VARIABLE}: a hold needs the file that it makes; write hold:PATH")
     if at == "0":
         raise FaultPlanError(f"{VARIABLE}: '{text}' strikes never; passings count from 1")
     return Action(instant, kind, argument, int(at or 1))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.errors import Problem
+from sweeper.errors import Problem, StudyError, SweeperError
+from sweeper.trial_file import study_of
+from sweeper.user_source import source_digests
 
 # Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.
 _FREE = (
@@ -61,6 +63,112 @@ def reconcile(before: Mapping[str, Any], now: Mapping[str, Any]) -> Reconciled:
             continue
         (boundary if _below(change.key, _BOUNDARY) else refused).append(change)
     return Reconciled(tuple(refused), tuple(boundary))
+
+
+def departures(began: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
+    """What of libraries, device and flags is not what it was when the study began.
+
+    What was not recorded then is not told.
+    """
+    return tuple(
+        Change(name, before or "absent", now[name] or "absent")
+        for name, before in began.items()
+        if name in now and now[name] != before
+    )
+
+
+def mark_of(sessions: Iterable[Mapping[str, Any]]) -> str | None:
+    """What changed in any of the sessions, as rows are marked with it; None where nothing did.
+
+    Rows after a change may differ for good, also where it was taken back: what a trial is told to
+    try depends on those before it.
+    """
+    first: dict[str, int] = {}
+    for number, session in enumerate(sessions, 1):
+        for change in session["boundaries"]:
+            told = f"{change['key']}: {change['before']} -> {change['now']}"
+            first.setdefault(told, number)
+    return "; ".join(f"{told} (session {number})" for told, number in first.items()) or None
+
+
+def joined(
+    config: StudyConfig,
+    sessions: Sequence[Mapping[str, Any]],
+    data_digest: str | None,
+    start: Mapping[str, str] | None,
+    *,
+    asks_start: bool = True,
+) -> tuple[Change, ...]:
+    """The session boundaries of going on after these; none for a new study.
+
+    `data_digest` is None where nobody read the data.
+
+    Raises:
+        StudyError: it cannot go on under this study file, these data or this start.
+    """
+    if not sessions:
+        return ()
+    began = sessions[0]
+    found = reconcile(_as_of_now(config, began["study"]), config.canonical())
+    problems = refusals(config, found.refused)
+    code = dict(_changed_code(config, began["code"]))
+    mended = tuple(Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key))
+    if not problems:
+        problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
+    # one of a ledger that was migrated cannot be compared
+    known = [past["data_digest"] for past in sessions if past["data_digest"] is not None]
+    if not problems and known and data_digest not in (None, known[0]):
+        problems = [_other(config, "data", "the data")]
+    if not problems and asks_start:
+        problems = [*other_start(config, began["continued_from"], start)]
+    if problems:
+        raise StudyError(problems)
+    return (*found.boundary, *mended)
+
+
+def _asks(key: str) -> bool:
+    """Whether code by this key only asks for trials and ends them: what it did stays as it is."""
+    return key.startswith(("study.sampler.", "study.pruner."))
+
+
+def _as_of_now(config: StudyConfig, began: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of a study as this version writes them: those that it knew none of by default.
+
+    Raises:
+        StudyError: one of them means something else by now.
+    """
+    try:
+        return study_of(began, config.source.path).canonical()
+    except SweeperError as error:
+        first = error.problems[0]
+        found = f"the study in {config.run_dir} began with settings of another version of sweeper"
+        mend = "go on with that version, or start over with --fresh"
+        raise StudyError(config.problem(first.key, f"{found}: {first.found}", mend)) from error
+
+
+def _changed_code(
+    config: StudyConfig, began: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """The files of the user's own code that are not what they were, by the key that names it."""
+    for key, now in code_of(config).items():
+        before = began.get(key, {})
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if changed:
+            yield key, ", ".join(changed)
+
+
+def _other(config: StudyConfig, key: str, what: str) -> Problem:
+    found = f"{what} is not what it was when the study in {config.run_dir} began"
+    mend = "put it back, or start over with --fresh, which moves the old directory aside"
+    return config.problem(key, found, mend)
+
+
+def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:
+    """A digest of each file of the user's own code, by the key that names a function of it."""
+    code: dict[str, dict[str, str]] = {}
+    for function, key in config.functions.items():
+        code.setdefault(key, {}).update(source_digests(function, config.base_dir))
+    return code
 
 
 def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:

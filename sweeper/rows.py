@@ -50,10 +50,11 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
     return found
 
 
-def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
+def bucket_record(work: Work, outcome: Outcome, members: int, boundary: str | None) -> BucketRecord:
     """What the ledger keeps of a bucket; each trial had `members` lanes.
 
-    In its row `lanes` is for the trials' own rows, `ceiling` for later rounds: they are no columns.
+    `boundary` is what its session marks rows with. In its row `lanes` is for the trials' own rows,
+    `ceiling` for later rounds: they are no columns.
     """
     bucket, program = work.bucket, work.program
     epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
@@ -87,6 +88,7 @@ def bucket_record(work: Work, outcome: Outcome, members: int) -> BucketRecord:
         "outcome": _outcome(work, outcome),
         "capacity_planned": program.capacity,
         "memory_limit_bytes": outcome.memory_limit_bytes,
+        "boundary": boundary,
         "ceiling": None if ceiling is None else asdict(ceiling),
         "finished_at": outcome.finished_at or None,
         "lanes": [_lane(work, lane, outcome, sum(epochs)) for lane in outcome.lanes],
@@ -146,6 +148,7 @@ def trial_row(
     study: StudyTable,
     keeps: Judge | None,
     run_id: str,
+    boundary: str | None,
     finished_at: float,
 ) -> dict[str, Any]:
     """The row of a finished trial; columns that are not named here are null."""
@@ -197,6 +200,7 @@ def trial_row(
         "lane_s": sum(row["train_s"] for row in trial.rows),
         "peak_memory_bytes": last["memory_peak_bytes"],
         **lane["place"],
+        "boundary": boundary,
         "feasible": all(e <= 0 for e in verdict.excesses.values()) if verdict.excesses else None,
     }
 

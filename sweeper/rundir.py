@@ -23,6 +23,16 @@ class RunDir:
         return self.root / "ledger.db"
 
     @property
+    def backup(self) -> Path:
+        """A copy of the ledger, some minutes old at most."""
+        return self.root / "ledger.backup.db"
+
+    @property
+    def damaged(self) -> Path:
+        """A ledger that was damaged, where the copy was put back in its place."""
+        return self.root / "ledger.damaged.db"
+
+    @property
     def lock(self) -> Path:
         """Held by the one process that runs the study."""
         return self.root / "ledger.lock"

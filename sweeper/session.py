@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import platform
 import shutil
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from sweeper import backup
 from sweeper.config import StudyConfig
 from sweeper.deaths import deaths_over, leaving_in_order
-from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError
+from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
-from sweeper.reconcile import Change, other_start, reconcile, refusals
+from sweeper.reconcile import Change, code_of, departures, joined, mark_of
 from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import Forecast
-from sweeper.user_source import source_digests
 
-_LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "optuna", "numpy")
+# of what stands in the way of a new directory, what another name would not mend
+_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
     """A run directory that this process holds, and the ledger in it.
 
-    `boundaries` are the settings that changed since the study began in a way that keeps it valid
-    but no longer equal to an unbroken run, `largest_n_trials` the most it was ever asked for.
-    `forecast` is the recorded one: a study is planned once. `deaths` are those over the open round.
+    `boundaries` are the settings, libraries and flags that changed since the study began in a way
+    that keeps it valid but no longer equal to an unbroken run; rows from here on have the `mark` of
+    all that ever did. `largest_n_trials` is the most it was ever asked for, `forecast` the recorded
+    one: a study is planned once. `deaths` are those over the open round.
     """
 
     run_id: str
     run_dir: RunDir
     ledger: Ledger
     boundaries: tuple[Change, ...]
+    mark: str | None
     largest_n_trials: int
     forecast: Forecast
     deaths: int = 0
@@ -61,13 +63,15 @@ def opened(
     config: StudyConfig,
     data_digest: str,
     foresee: Foresee,
+    environment: Mapping[str, str],
     *,
     fresh: bool = False,
     start: Mapping[str, str] | None = None,
 ) -> Iterator[Session]:
     """The session of a study, which is its own until the block ends.
 
-    `start` has path and digest of the saved model that its trials start from, if they do.
+    `environment` is what its results depend on beside the study, by name. `start` has path and
+    digest of the saved model that its trials start from, if they do.
 
     Raises:
         StudyError: the directory holds a study that this file cannot go on with.
@@ -75,31 +79,34 @@ def opened(
         SetupError: the directory cannot be written, or the ledger is damaged.
     """
     run_dir = RunDir(config.run_dir)
-    check_directory(config, run_dir)
+    check_directory(config, run_dir, fresh=fresh)
     # what refuses a new study does so before a file of it is written, or an old one is moved
     foreseen = foresee(None) if fresh or not run_dir.ledger.exists() else None
-    _make(config, run_dir)
-    if fresh:
-        _move_aside(run_dir)
+    with _refusing(run_dir):
         _make(config, run_dir)
-    with held(run_dir):
+        if fresh:
+            _move_aside(run_dir)
+            _make(config, run_dir)
+    with _refusing(run_dir), held(run_dir):
+        _clear(run_dir.staging)  # what a crash left half-written
         if not run_dir.ledger.exists():
             # A ledger appears with its tables or not at all: an empty one is always a damaged one.
             with (
                 fault_points(Step.CREATE_LEDGER),
                 replacing(run_dir.ledger, run_dir.staging) as staged,
             ):
-                staged.unlink(missing_ok=True)
                 Ledger.create(staged).close()
-        ledger = Ledger.open(run_dir.ledger)
+        ledger = backup.opened(run_dir)
         try:
-            boundaries = _joined(config, ledger, data_digest, start)
+            sessions = ledger.sessions()
+            boundaries = joined(config, sessions, data_digest, start)
+            boundaries += _departures(ledger, sessions, environment)
             recorded = _recorded_forecast(ledger)
             forecast = foreseen if foreseen and recorded is None else foresee(recorded)
             if recorded is not None and forecast != recorded:
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
-            record = _record(config, data_digest, run_id, boundaries, forecast, start)
+            record = _record(config, data_digest, run_id, boundaries, forecast, start, environment)
             record |= deaths_over(ledger, run_dir)
             with fault_points(Step.ADD_SESSION):
                 ledger.add_session(record)
@@ -113,7 +120,8 @@ def opened(
                 ):
                     staged.write_text(_as_run(config), encoding="utf-8")
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
-            found = boundaries, max(sizes), forecast, record["deaths"]
+            mark = mark_of(ledger.sessions())
+            found = boundaries, mark, max(sizes), forecast, record["deaths"]
             with leaving_in_order(run_dir):
                 yield Session(run_id, run_dir, ledger, *found)
         finally:
@@ -129,15 +137,16 @@ def check(config: StudyConfig, data_digest: str | None) -> None:
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir)
     if run_dir.ledger.exists():
-        with held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
-            _joined(config, ledger, data_digest, None, asks_start=False)
+        with held(run_dir), closing(backup.read(run_dir)) as ledger:
+            joined(config, ledger.sessions(), data_digest, None, asks_start=False)
 
 
-def check_directory(config: StudyConfig, run_dir: RunDir) -> None:
+def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> None:
     """Refuse a directory that cannot be written, or in which something stands that is not a study.
 
     Raises:
         SetupError: it, or what is to hold it, is no directory that this user may write to.
+        DamagedLedgerError: its ledger is gone, and the copy is there.
         StudyError: it has files, but no ledger.
     """
     try:
@@ -148,6 +157,10 @@ def check_directory(config: StudyConfig, run_dir: RunDir) -> None:
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise SetupError(_unwritable(config, run_dir.root))
     if run_dir.ledger.exists() or not run_dir.root.exists():
+        return
+    if run_dir.backup.exists():
+        if not fresh:
+            backup.read(run_dir)
         return
     ours = {".staging", "metrics", "checkpoints", "models", "logs", run_dir.lock.name}
     strange = sorted(path.name for path in run_dir.root.iterdir() if path.name not in ours)
@@ -166,8 +179,24 @@ def _make(config: StudyConfig, run_dir: RunDir) -> None:
         with fault_points(Step.MAKE_DIRECTORY):
             run_dir.make()
     except OSError as error:
+        if error.errno in _OF_THE_MACHINE:
+            raise
         told = f"{error.filename}: {error.strerror}"
         raise SetupError(_unwritable(config, told)) from error
+
+
+def _clear(directory: Path) -> None:
+    for path in directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextmanager
+def _refusing(run_dir: RunDir) -> Iterator[None]:
+    """Say what the disk has against a file of the run directory."""
+    try:
+        yield
+    except OSError as error:
+        raise SetupError(not_written(run_dir.root, error)) from error
 
 
 def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
@@ -208,68 +237,23 @@ def _owner(run_dir: RunDir) -> str:
 
 def _move_aside(run_dir: RunDir) -> None:
     """Rename the directory of a study for the time, in one step, while nobody else runs it."""
-    if run_dir.ledger.exists():
+    if run_dir.ledger.exists() or run_dir.backup.exists():
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
         with held(run_dir):
             run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
 
 
-def _joined(
-    config: StudyConfig,
-    ledger: Ledger,
-    data_digest: str | None,
-    start: Mapping[str, str] | None,
-    *,
-    asks_start: bool = True,
+def _departures(
+    ledger: Ledger, sessions: Sequence[Mapping[str, Any]], environment: Mapping[str, str]
 ) -> tuple[Change, ...]:
-    """The session boundaries of going on with `ledger`; none for a new study."""
-    sessions = ledger.sessions()
+    """What of libraries, device, flags and ledger is not what it was when the study began."""
     if not sessions:
         return ()
     began = sessions[0]
-    found = reconcile(began["study"], config.canonical())
-    problems = refusals(config, found.refused)
-    code = dict(_changed_code(config, began["code"]))
-    mended = tuple(Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key))
-    if not problems:
-        problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
-    if not problems and data_digest not in (None, began["data_digest"]):
-        problems = [_other(config, "data", "the data")]
-    if not problems and asks_start:
-        problems = [*other_start(config, began["continued_from"], start)]
-    if problems:
-        raise StudyError(problems)
-    return (*found.boundary, *mended)
-
-
-def _asks(key: str) -> bool:
-    """Whether code by this key only asks for trials and ends them: what it did stays as it is."""
-    return key.startswith(("study.sampler.", "study.pruner."))
-
-
-def _changed_code(
-    config: StudyConfig, began: Mapping[str, Mapping[str, str]]
-) -> Iterator[tuple[str, str]]:
-    """The files of the user's own code that are not what they were, by the key that names it."""
-    for key, now in _code(config).items():
-        before = began.get(key, {})
-        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        if changed:
-            yield key, ", ".join(changed)
-
-
-def _other(config: StudyConfig, key: str, what: str) -> Problem:
-    found = f"{what} is not what it was when the study in {config.run_dir} began"
-    mend = "put it back, or start over with --fresh, which moves the old directory aside"
-    return config.problem(key, found, mend)
-
-
-def _code(config: StudyConfig) -> dict[str, dict[str, str]]:
-    """A digest of each file of the user's own code, by the key that names a function of it."""
-    code: dict[str, dict[str, str]] = {}
-    for function, key in config.functions.items():
-        code.setdefault(key, {}).update(source_digests(function, config.base_dir))
-    return code
+    changes = departures(began.get("environment", began.get("versions", {})), environment)
+    if ledger.began_as != ledger.version:
+        changes += (Change("the ledger's version", ledger.began_as, ledger.version),)
+    return changes
 
 
 def _recorded_forecast(ledger: Ledger) -> Forecast | None:
@@ -284,12 +268,13 @@ def _record(
     boundaries: tuple[Change, ...],
     forecast: Forecast,
     start: Mapping[str, str] | None,
+    environment: Mapping[str, str],
 ) -> dict[str, Any]:
     return {
         "run_id": run_id,
         "study": config.canonical(),
         "data_digest": data_digest,
-        "code": _code(config),
+        "code": code_of(config),
         "continued_from": start,
         "boundaries": [asdict(change) for change in boundaries],
         "forecast": forecast.as_dict(),
@@ -297,9 +282,7 @@ def _record(
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "directory": str(Path.cwd()),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {library: version(library) for library in _LIBRARIES},
+        "environment": dict(environment),
     }
 
 

@@ -6,12 +6,13 @@ import threading
 import time
 from contextlib import suppress
 
+from sweeper.backup import Backups
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts
 from sweeper.data.dataset import Dataset
 from sweeper.data.naming import counted
 from sweeper.deaths import MOST
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import SetupError, not_written
 from sweeper.executors.claims import n_devices, n_workers
 from sweeper.executors.executor import Executor
 from sweeper.executors.shortages import shortages
@@ -24,7 +25,6 @@ from sweeper.reconcile import Change
 from sweeper.results.publish import Publisher
 from sweeper.results.schema_text import write_schema_text
 from sweeper.results.status import Status, ended_by, write_status
-from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Plan
 from sweeper.scheduler.policy import policy_of
 from sweeper.session import Session
@@ -55,6 +55,8 @@ class StudyRun:
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
         write_schema_text(session.run_dir, config)
+        self._ledger = session.ledger
+        self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
         state, n_trials = self._sweep.state, n_proposals(config)
         self._standing = Standing(config, session.run_id, n_trials, time.time(), len(state.ended))
         root = session.run_dir.root.absolute()
@@ -82,6 +84,7 @@ class StudyRun:
             with self._standing.spending("publish"):
                 self._publisher.publish(self._published, final=True)
                 self._importances.finish(self._sweep.state.ended)
+                self._backups.now(self._ledger)
             status = self._write_status(self._end())
             if told := ended_by(status):
                 self._observer(Warned(told))
@@ -90,7 +93,7 @@ class StudyRun:
             with suppress(OSError):  # a full disk must not hide what ended the study
                 self._write_status("failed")
             if isinstance(error, OSError):
-                raise SetupError(_full(self._run_dir, error)) from error
+                raise SetupError(not_written(self._run_dir.root, error)) from error
             raise
 
     def _end(self) -> Doing:
@@ -113,6 +116,7 @@ class StudyRun:
             if class_id not in self._warned_of:
                 self._warned_of.add(class_id)
                 self._observer(Warned(shortage))
+            self._backups.after_round(self._ledger)
         self._observer(RoundClosed(self._write_status("running")))
 
     def _publish(self) -> None:
@@ -144,11 +148,6 @@ def _died(config: StudyConfig, number: int, deaths: int) -> str:
     return f"{died}: it goes to workers, where a trial that brings its process down fails alone"
 
 
-def _full(run_dir: RunDir, error: OSError) -> Problem:
-    place = str(error.filename or run_dir.root)
-    return Problem(place, "", f"cannot be written: {error.strerror}", "make room, then go on")
-
-
 def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:
     spec = data_spec(config, data)
     programs = Programs(spec)
@@ -172,4 +171,5 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
         test_metrics=program.test_metrics,
         run_id=session.run_id,
         deaths=session.deaths,
+        boundary=session.mark,
     )

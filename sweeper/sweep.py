@@ -101,7 +101,8 @@ class Sweep:
         elapsed_s = parts.clock() - self._started
         state.spent_s = self._spent_before_s + elapsed_s
         pairs = zip(self._works(plan), outcomes, strict=True)
-        records = [bucket_record(work, outcome, parts.policy.members) for work, outcome in pairs]
+        members = parts.policy.members
+        records = [bucket_record(work, outcome, members, parts.boundary) for work, outcome in pairs]
         state.absorb(records)
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
@@ -256,6 +257,7 @@ class Sweep:
             study=parts.config.study,
             keeps=None if verdict.state is TrialState.PRUNED else parts.config.keeps,
             run_id=parts.run_id,
+            boundary=parts.boundary,
             finished_at=parts.clock(),
         )
 

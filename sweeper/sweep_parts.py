@@ -31,9 +31,9 @@ class Store(Protocol):
 class Parts:
     """Study, ledger, executor, files and policy of a sweep.
 
-    `ahead_after` is how many trials must have ended before proposals are drawn while others train,
-    `busy_with` how many trials keep a machine busy meanwhile. `deaths` is how often the program
-    died over the round that is open.
+    `boundary` is what its session marks rows with, if anything. `ahead_after` is how many trials
+    must have ended before proposals are drawn while others train, `busy_with` how many trials keep
+    a machine busy meanwhile. `deaths` is how often the program died over the round that is open.
     """
 
     config: StudyConfig
@@ -45,6 +45,7 @@ class Parts:
     metrics: tuple[str, ...]
     test_metrics: tuple[str, ...]
     run_id: str
+    boundary: str | None = None
     clock: Callable[[], float] = time.time
     ahead_after: int = 200
     busy_with: int = 64

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeper import backup
 from sweeper.config import StudyConfig
 from sweeper.errors import LedgerError, Problem, SetupError, SweeperError
 from sweeper.ledger import Ledger
@@ -26,7 +27,7 @@ from sweeper.programs.tensors import CheckpointError
 from sweeper.ranking import best_first
 from sweeper.results.compare import Difference, differences
 from sweeper.results.publish import Publisher
-from sweeper.results.status import read_status, write_status
+from sweeper.results.status import is_published, read_status, write_status
 from sweeper.resume import restore
 from sweeper.rundir import RunDir
 from sweeper.session import held
@@ -74,11 +75,10 @@ def verify(run_dir: RunDir) -> Verified:
     _check_there(run_dir)
     with held(run_dir):
         try:
-            ledger = Ledger.open(run_dir.ledger)
+            ledger = backup.read(run_dir)
         except LedgerError as error:
-            found, _, mend = str(error).partition("; ")
-            found = found.removeprefix(f"{run_dir.ledger}: ")
-            return Verified((), (Damage(run_dir.ledger.name, found, mend),))
+            problem = error.problems[0]
+            return Verified((), (Damage(run_dir.ledger.name, problem.found, problem.mend),))
         with closing(ledger):
             return _verified(run_dir, ledger)
 
@@ -92,7 +92,7 @@ def repair(run_dir: RunDir) -> None:
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
-    with held(run_dir), closing(Ledger.open(run_dir.ledger)) as ledger:
+    with held(run_dir), closing(backup.read(run_dir)) as ledger:
         config, run_id = _study(run_dir, ledger)
         for path in (run_dir.trials, run_dir.buckets, *run_dir.metrics.glob("*")):
             path.unlink(missing_ok=True)
@@ -104,8 +104,25 @@ def repair(run_dir: RunDir) -> None:
         write_status(run_dir, standing.status(state, time.time(), doing))
 
 
+def restore_ledger(run_dir: RunDir) -> str:
+    """Put the copy of the ledger back, and write every view of it anew; what was done, in words.
+
+    Raises:
+        StudyError: the ledger is whole.
+        DamagedLedgerError: no copy is.
+        SetupError: no study has been run there.
+        StudyHeldError: another process runs it.
+    """
+    _check_there(run_dir)
+    with held(run_dir):
+        rounds = backup.put_back(run_dir)
+    repair(run_dir)
+    done = f"{run_dir.ledger.name} is {run_dir.backup.name} again, which ends with round {rounds}"
+    return f"{done}; go on with the study: what came after is trained again"
+
+
 def _check_there(run_dir: RunDir) -> None:
-    if not run_dir.ledger.exists():
+    if not run_dir.ledger.exists() and not run_dir.backup.exists():
         found, mend = "no study has been run here", "name the run directory of one"
         raise SetupError(Problem(str(run_dir.root), "", found, mend))
 
@@ -183,8 +200,8 @@ def _holds(model: Path, tensors: list[NDArray[np.generic]]) -> bool:
         with model.open("rb") as file:
             while file.tell() < size:
                 arrays.append(np.load(file, allow_pickle=False))
-    except (ValueError, OSError, EOFError, SyntaxError, TypeError):
-        return False  # what NumPy raises depends on where its header is damaged
+    except Exception:  # NumPy reads a header as Python text: where it is damaged, it is any
+        return False
     return sorted(map(_bits, arrays)) == sorted(map(_bits, tensors))
 
 
@@ -194,10 +211,11 @@ def _bits(array: NDArray[np.generic]) -> tuple[str, tuple[int, ...], bytes]:
 
 def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
     mend = _REPAIR.format(root=run_dir.root)
+    is_all = is_published(run_dir)
     with _written_anew(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "metrics"):
             found = differences(getattr(run_dir, view), getattr(anew, view))
-            if found is Difference.BEHIND:
+            if found is Difference.BEHIND and not is_all:
                 continue  # of a session that was killed: the next one publishes the rest
             if found is not None:
                 yield Damage(getattr(run_dir, view).name, found.value, mend, is_view=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,23 @@ def test_a_plan_is_read() -> None:
     assert read_plan("") == ()
 
 
+def test_a_hold_waits_until_its_file_is_gone(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    plan_faults(f"tidy:begin=hold:{held}")
+    with ThreadPoolExecutor(1) as pool:
+        passing = pool.submit(_pass, Step.TIDY)
+        while not held.exists():
+            time.sleep(0.01)
+        assert not passing.done()
+        held.unlink()
+        passing.result(5)
+
+
+def _pass(step: Step) -> None:
+    with fault_points(step):
+        pass
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -51,6 +70,7 @@ def test_a_plan_is_read() -> None:
         ("trian:begin=kill", "no instant 'trian:begin'; there are directory.make:begin,"),
         ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one as ENOSPC"),
         ("train:begin=delay", "a pause needs its seconds; write delay:0.5"),
+        ("train:begin=hold", "a hold needs the file that it makes; write hold:PATH"),
         ("train:begin=delay:x", "a pause needs its seconds; write delay:0.5"),
         ("train:begin=kill@0", "passings count from 1"),
     ],

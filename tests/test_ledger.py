@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from sweeper.errors import LedgerError
+from sweeper.faults import plan_faults
 from sweeper.ledger import Closing, Ledger
 from sweeper.trial import Memory, TrialSpec
 
@@ -47,3 +49,30 @@ def test_a_changed_row_is_found_when_the_ledger_is_opened(row: str, tmp_path: Pa
 
     with pytest.raises(LedgerError, match=r"start over with --fresh|reads 1"):
         Ledger.open(path)
+
+
+def test_a_round_is_closed_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.create(path)
+    write_rounds(ledger, 2)
+    late = {0: {"trial_number": 0, "value": 1.0}}
+    with pytest.raises(sqlite3.IntegrityError):
+        ledger.close_round(1, CLOSING, [], late)
+    with pytest.raises(sqlite3.IntegrityError):
+        ledger.close_round(3, CLOSING, [], late)
+    assert ledger.trial_rows() == [{"trial_number": 0}, {"trial_number": 1}]
+    assert ledger.closed_rounds() == 2
+    ledger.close()
+    Ledger.open(path).close()
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_nothing_of_a_round_is_written_where_its_commit_fails(error: str, tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    plan_faults(f"ledger.commit:begin=raise:{error}")
+    with pytest.raises(OSError):
+        write_rounds(ledger, 1)
+    plan_faults(None)
+    write_rounds(ledger, 1)
+    assert ledger.closed_rounds() == 1
+    ledger.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.reconcile import Change, reconcile, refusals
+from sweeper.reconcile import Change, departures, mark_of, reconcile, refusals
 from tests.command_line import STUDY
 
 REFUSED = [
@@ -105,3 +105,24 @@ def test_a_refusal_tells_both_values_and_the_way_out() -> None:
         "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; "
         "put it back, or start over with --fresh, which moves the old directory aside"
     ]
+
+
+def test_other_libraries_and_flags_are_told_as_far_as_they_were_recorded() -> None:
+    began = {"jax": "0.10.1", "numpy": "2.3", "XLA_FLAGS": "", "torch": "2.10", "gone": "1"}
+    now = {"jax": "0.10.2", "numpy": "2.3", "XLA_FLAGS": "--a", "torch": "", "device": "cpu"}
+    assert departures(began, now) == (
+        Change("jax", "0.10.1", "0.10.2"),
+        Change("XLA_FLAGS", "absent", "--a"),
+        Change("torch", "2.10", "absent"),
+    )
+    assert departures({}, now) == ()
+
+
+def test_rows_are_marked_with_all_that_ever_changed() -> None:
+    jax = {"key": "jax", "before": "0.10.1", "now": "0.10.2"}
+    larger = {"key": "study.n_trials", "before": 4, "now": 8}
+    sessions = [{"boundaries": changes} for changes in ([], [jax], [jax, larger], [larger])]
+    assert mark_of(sessions[:1]) is None
+    assert mark_of(sessions) == (
+        "jax: 0.10.1 -> 0.10.2 (session 2); study.n_trials: 4 -> 8 (session 3)"
+    )

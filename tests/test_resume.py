@@ -201,6 +201,34 @@ def test_how_trials_are_asked_and_planned_can_change_and_is_recorded(
     )
 
 
+def test_other_flags_are_warned_of_and_rows_from_there_on_are_marked(
+    interrupted: CommandLine, digest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sweeper.open_results(interrupted.run_dir.root).trials()["trial_number"]
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")  # which a CPU has no use for
+    done = interrupted(*RUN)
+
+    assert done.returncode == 0, done.stderr
+    told = "NVIDIA_TF32_OVERRIDE was absent when the study began, now 0: it goes on, but rows from"
+    assert f"warning: {told}" in done.stderr
+    results = sweeper.open_results(interrupted.run_dir.root)
+    trials, buckets = results.trials(), results.buckets()
+    mark = "NVIDIA_TF32_OVERRIDE: absent -> 0 (session 2)"
+    assert set(trials[trials["boundary"].isna()]["trial_number"]) == set(before)
+    assert set(trials["boundary"].dropna()) == set(buckets["boundary"].dropna()) == {mark}
+    assert deterministic_digest(interrupted.run_dir) == digest
+
+
+def test_what_a_crash_left_in_staging_goes(interrupted: CommandLine) -> None:
+    staging = interrupted.run_dir.staging
+    (staging / "data").mkdir()
+    for name in ("ledger.db", "trial-000001.eqx", "data/data.npz", "trials.parquet"):
+        (staging / name).write_bytes(b"half")
+
+    assert interrupted(*RUN, "--quiet").returncode == 0
+    assert contents(staging) == {}
+
+
 def test_where_trials_run_and_what_is_kept_can_change(
     interrupted: CommandLine, digest: str
 ) -> None:

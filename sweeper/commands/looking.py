@@ -60,6 +60,10 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Write anew what the ledger tells: tables, status.")
     ] = False,
+    restore: Annotated[
+        bool,
+        typer.Option("--restore-ledger", help="Put the copy of a damaged ledger in its place."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a run directory: ledger, checkpoints, models and tables against each other.
@@ -70,9 +74,12 @@ def verify(
     refuse_a_file(directory)
     from sweeper import verification
 
+    done = verification.restore_ledger(run_dir) if restore else None
     if repair:
         verification.repair(run_dir)
     found = verification.verify(run_dir)
+    if done is not None and not as_json:
+        print_shown(done)
     if as_json:
         print_json({"run_dir": str(directory), **asdict(found)})
     else:

@@ -28,7 +28,7 @@ from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable
 from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file, find_files
 from sweeper.data.memory import check_host
-from sweeper.errors import SweeperError
+from sweeper.errors import SetupError, SweeperError
 from sweeper.lifeline import die_with
 
 # what reads, splits and scales: another version may do it otherwise
@@ -62,10 +62,10 @@ def preparing(config: StudyConfig) -> Iterator[Prepared]:
     kept = _kept_at(config)
     if kept is not None and kept.exists():
         yield Prepared(config, True, lambda: _load(kept, config))
-    elif "sklearn" in sys.modules or (os.cpu_count() or 1) < 2:
+    elif "sklearn" in sys.modules or (os.cpu_count() or 1) < 2 or (scratch := _scratch()) is None:
         yield Prepared(config, False, lambda: _prepared_here(config, kept))
     else:
-        with tempfile.TemporaryDirectory() as directory:
+        with scratch as directory:
             staged = Path(directory) / "data.npz"
             child = _start(config, staged)
             try:
@@ -75,6 +75,14 @@ def preparing(config: StudyConfig) -> Iterator[Prepared]:
                 child.wait()
                 assert child.stdout is not None
                 child.stdout.close()
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str] | None:
+    """A directory for a while; None where no disk has room for one."""
+    try:
+        return tempfile.TemporaryDirectory()
+    except OSError:
+        return None
 
 
 def _start(config: StudyConfig, path: Path) -> subprocess.Popen[bytes]:
@@ -108,6 +116,8 @@ def main() -> None:
         with answer:
             pickle.dump(error, answer)
         sys.exit(error.exit_code)
+    except OSError:  # no room for the arrays, or rows that cannot be read, which will show itself
+        sys.exit(SetupError.exit_code)
 
 
 def _await(
@@ -146,11 +156,14 @@ def _keep(data: Dataset, kept: Path | None) -> None:
     """Keep `data` for the next start, if the cache can be written; nothing depends on it."""
     if kept is None:
         return
+    staged = kept.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        staged = kept.with_suffix(f".{os.getpid()}")
-        data.save(staged)
-        staged.replace(kept)
+        try:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            data.save(staged)
+            staged.replace(kept)
+        finally:
+            staged.unlink(missing_ok=True)
         by_age = sorted(kept.parent.glob("*.npz"), key=lambda path: -path.stat().st_mtime_ns)
         for old in by_age[_MOST_KEPT:]:
             old.unlink()

@@ -26,6 +26,7 @@ from sweeper.scheduler.signature import short_hash
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 _DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
+_NOT_KEPT = re.compile(r"Error writing persistent compilation cache entry for '[^']+': (.*)", re.S)
 _WHOLE = ""  # the one program of a class without phases
 _log = logging.getLogger("sweeper")
 
@@ -69,10 +70,10 @@ def cache_directory() -> Path:
     One directory a kind of machine, for a home directory may be shared by several, and a program
     compiled for one processor may use instructions that another has not.
     """
-    return cache_root() / f"xla-{short_hash(platform.machine(), _processor())}"
+    return cache_root() / f"xla-{short_hash(platform.machine(), processor())}"
 
 
-def _processor() -> str:
+def processor() -> str:
     """What tells this processor from another kind, as far as the system says."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -94,27 +95,34 @@ def configure_jax(precision: str, matmul_precision: str = "default") -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
-    if not isinstance(warnings.showwarning, _RemovesDamaged):
-        warnings.showwarning = _RemovesDamaged(warnings.showwarning)
+    if not isinstance(warnings.showwarning, _MindsCache):
+        warnings.showwarning = _MindsCache(warnings.showwarning)
 
 
-@dataclass(frozen=True, slots=True)
-class _RemovesDamaged:
-    """Shows warnings, and lets an entry of the cache that cannot be read be written anew.
+@dataclass(slots=True)
+class _MindsCache:
+    """Shows warnings; of the cache only that it cannot be written, and that once.
 
-    JAX warns of it, compiles, and then leaves it as it is, to warn at every start.
+    JAX warns of an entry that it cannot read, compiles, and leaves it as it is, to warn at every
+    start: it is removed. Of one that it cannot write it warns for each program.
     """
 
     shown: Callable[..., None]
+    _has_told: bool = False
 
     def __call__(self, message: Warning | str, *where: Any, **more: Any) -> None:
-        damaged = _DAMAGED.match(str(message))
-        if damaged is None:
+        text = str(message)
+        if damaged := _DAMAGED.match(text):
+            _log.info("compiled again: %s", text)
+            for entry in cache_directory().glob(f"{damaged[1]}-*"):
+                entry.unlink(missing_ok=True)
+        elif failed := _NOT_KEPT.match(text):
+            if not self._has_told:
+                told = "compiled programs are not kept in %s: %s; the study goes on without"
+                _log.warning(told, cache_directory(), failed[1])
+            self._has_told = True
+        else:
             self.shown(message, *where, **more)
-            return
-        _log.info("compiled again: %s", message)
-        for entry in cache_directory().glob(f"{damaged[1]}-*"):
-            entry.unlink(missing_ok=True)
 
 
 def compile_class(

@@ -7,38 +7,52 @@ import sqlite3
 from hashlib import blake2b
 from typing import Any
 
-from sweeper.errors import LedgerError
+from sweeper.errors import DamagedLedgerError, LedgerError, Problem
 
 SCHEMA_VERSION = 2
-MEND = "put back a copy of ledger.db, or start over with --fresh"
+MEND = "put back a copy of it, or start over with --fresh"
+TABLES = ("meta", "session", "round", "trial", "ending", "bucket")
 
-_TABLES = ("meta", "session", "round", "trial", "ending", "bucket")
 
-
-def check(db: sqlite3.Connection, name: str) -> None:
-    """Refuse a ledger in which any row is not what was written, or one is missing.
+def check(db: sqlite3.Connection, name: str) -> int:
+    """The version of a ledger in which every row is what was written, and none is missing.
 
     Raises:
-        LedgerError: with the row, or with what SQLite says.
+        DamagedLedgerError: with the row, or with what SQLite says.
+        LedgerError: a later version of sweeper wrote it.
         sqlite3.DatabaseError: SQLite cannot read it.
         ValueError, TypeError, KeyError: what says its version is no longer JSON.
     """
     # SQLite sees a row that its page no longer counts; it does not see a flipped bit in a value
     (said,) = _rows(db, "PRAGMA quick_check(1)")[0]
     if said != "ok":
-        raise LedgerError(f"{name}: SQLite says: {said}; {MEND}")
+        raise damaged(name, f"SQLite says: {said}")
+    _check_rows(db, name, "meta")  # of every version, before what it says is believed
     rows = _rows(db, "SELECT body FROM meta WHERE key = 'schema_version'")
-    version = json.loads(rows[0][0])["schema_version"] if rows else None
-    if version != SCHEMA_VERSION:
-        raise LedgerError(
-            f"{name}: the ledger has version {version}, this program reads "
-            f"{SCHEMA_VERSION}; run it with the version of sweeper that wrote it"
-        )
-    for table in _TABLES:
-        for *values, digest in _rows(db, f"SELECT * FROM {table}"):
-            if digest_of(*values) != digest:
-                raise _damaged(name, table, values[0])
-    _check_chain(db, name)
+    if not rows:
+        raise damaged(name, "it does not say its version")
+    written = json.loads(rows[0][0])
+    version = written["schema_version"]
+    if version > SCHEMA_VERSION:
+        by = written.get("sweeper")
+        found = f"the ledger has version {version}, this sweeper reads up to {SCHEMA_VERSION}"
+        mend = f"go on with {f'sweeper {by}, which wrote it' if by else 'the later one'}, or later"
+        raise LedgerError(Problem(name, "", found, mend))
+    for table in TABLES:
+        _check_rows(db, name, table)
+    query = "SELECT round, body, digest, chain FROM closing ORDER BY round"
+    chain = b""
+    for expected, (number, body, digest, told) in enumerate(_rows(db, query), 1):
+        chain = chained(db, number, digest, chain)
+        if number != expected or digest != digest_of(number, body) or chain != told:
+            raise _damaged_row(name, "closing", number)
+    return version
+
+
+def _check_rows(db: sqlite3.Connection, name: str, table: str) -> None:
+    for *values, digest in _rows(db, f"SELECT * FROM {table}"):
+        if digest_of(*values) != digest:
+            raise _damaged_row(name, table, values[0])
 
 
 def digest_of(*values: int | str | bytes) -> bytes:
@@ -50,23 +64,23 @@ def digest_of(*values: int | str | bytes) -> bytes:
     return hashed.digest()
 
 
-def _check_chain(db: sqlite3.Connection, name: str) -> None:
-    """Each closed round is chained to the one before it, and to its buckets and endings."""
-    chain = b""
-    query = "SELECT round, body, digest, chain FROM closing ORDER BY round"
-    for expected, (number, body, digest, written) in enumerate(_rows(db, query), 1):
-        parts = [chain, digest]
-        for table, order in (("bucket", "bucket"), ("ending", "rowid")):
-            select = f"SELECT digest FROM {table} WHERE round = ? ORDER BY {order}"
-            parts += [row for (row,) in _rows(db, select, number)]
-        chain = blake2b(b"".join(parts)).digest()
-        if number != expected or digest != digest_of(number, body) or chain != written:
-            raise _damaged(name, "closing", number)
+def chained(db: sqlite3.Connection, number: int, digest: bytes, before: bytes) -> bytes:
+    """The chain of closed round `number`: to the round `before` it, its buckets and endings."""
+    parts = [before, digest]
+    for table, order in (("bucket", "bucket"), ("ending", "rowid")):
+        select = f"SELECT digest FROM {table} WHERE round = ? ORDER BY {order}"
+        parts += [row for (row,) in _rows(db, select, number)]
+    return blake2b(b"".join(parts)).digest()
+
+
+def damaged(name: str, found: str) -> DamagedLedgerError:
+    """That the ledger `name` is not what was written."""
+    return DamagedLedgerError(Problem(name, "", found, MEND))
+
+
+def _damaged_row(name: str, table: str, key: object) -> DamagedLedgerError:
+    return damaged(name, f"row {key} of table {table} is damaged")
 
 
 def _rows(db: sqlite3.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:
     return db.execute(query, values).fetchall()
-
-
-def _damaged(name: str, table: str, key: object) -> LedgerError:
-    return LedgerError(f"{name}: row {key} of table {table} is damaged; {MEND}")

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import blake2b
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-from sweeper.errors import LedgerError
 from sweeper.faults import Step, fault_points
-from sweeper.ledger.checking import MEND, SCHEMA_VERSION, check, digest_of
+from sweeper.ledger.checking import SCHEMA_VERSION, digest_of
+from sweeper.ledger.disk import SameFile, refusing
+from sweeper.ledger.file import copied, in_memory, opened
+from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
 from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec
@@ -42,48 +45,85 @@ CREATE TABLE bucket  (round INTEGER NOT NULL, bucket INTEGER NOT NULL, body TEXT
 class Ledger:
     """The rows of one study; the process that opened it is the only one that can."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str = "ledger.db") -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str, path: Path | None = None) -> None:
         self._db = connection
         self._name = name
+        self._file = SameFile(path)
 
     @staticmethod
     def create(path: str | Path) -> Ledger:
         """An empty ledger at `path`, where nothing may be yet; ":memory:" is none but this one's.
 
         It keeps SQLite's ordinary journal, so that it is one file when it is closed.
+
+        Raises:
+            LedgerError: the disk does not take it.
         """
-        ledger = Ledger(sqlite3.connect(path, isolation_level=None), str(path))
+        name = str(path)
+        with refusing(name):
+            ledger = Ledger(sqlite3.connect(path, isolation_level=None), name)
+        version = {"schema_version": SCHEMA_VERSION, "sweeper": installed("sweeper")}
         with ledger._transaction():
             for statement in filter(str.strip, _TABLES.split(";")):
                 ledger._db.execute(statement)
-            ledger._insert("meta", {"key": "schema_version"}, {"schema_version": SCHEMA_VERSION})
+            ledger._insert("meta", {"key": "schema_version"}, version)
         return ledger
 
     @staticmethod
-    def open(path: Path) -> Ledger:
-        """The ledger at `path`, of which every row is checked.
+    def open(path: Path, before: Callable[[Ledger], None] = lambda old: None) -> Ledger:
+        """The ledger at `path`, of which every row is checked; an earlier version is migrated.
+
+        That one is given to `before`, before it is.
 
         Raises:
-            LedgerError: it is damaged, emptied, or of another version.
+            DamagedLedgerError: it is damaged or emptied.
+            LedgerError: it is of a later version, or the disk does not let it be opened.
         """
-        if path.stat().st_size == 0:
-            raise LedgerError(f"{path}: the ledger is empty; {MEND}")
-        with ExitStack() as opened:
-            try:
-                connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-                opened.callback(connection.close)  # else the file would stay locked
-                for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
-                    connection.execute(f"PRAGMA {pragma}")
-                check(connection, str(path))
-            except (sqlite3.DatabaseError, ValueError, TypeError, KeyError) as error:
-                # the last three are of text that cannot be read as such, or is no JSON
-                raise LedgerError(f"{path}: SQLite says: {error}; {MEND}") from error
-            opened.pop_all()
-            return Ledger(connection, str(path))
+        connection, version = opened(path)
+        ledger = Ledger(connection, str(path), path)
+        if version < SCHEMA_VERSION:
+            before(ledger)
+            with ledger._transaction():
+                migrate(connection, version)
+        return ledger
+
+    @staticmethod
+    def read(path: Path) -> Ledger:
+        """The same to look at: the file stays of the version that it is.
+
+        Raises:
+            LedgerError: as `open`.
+        """
+        connection, version = opened(path)
+        if version == SCHEMA_VERSION:
+            return Ledger(connection, str(path), path)
+        ledger = Ledger(in_memory(connection), str(path))
+        with ledger._transaction():
+            migrate(ledger._db, version)
+        return ledger
+
+    def copy(self, path: Path) -> None:
+        """Write a copy to `path`, which is checked.
+
+        Raises:
+            LedgerError: the disk does not take it.
+        """
+        copied(self._db, path)
 
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+
+    @property
+    def version(self) -> int:
+        """The version that it has, once it is open."""
+        return SCHEMA_VERSION
+
+    @property
+    def began_as(self) -> int:
+        """The version that the ledger had when the study began."""
+        ((body,),) = self._rows("SELECT body FROM meta WHERE key = 'schema_version'")
+        return json.loads(body).get("began_as", SCHEMA_VERSION)
 
     # -- what was written ---------------------------------------------------------------------
 
@@ -200,7 +240,7 @@ class Ledger:
                 self._insert("ending", {"number": trial, "round": number}, row)
                 for trial, row in sorted(ended.items())
             ]
-            body = _dumps(asdict(closing))
+            body = dumps(asdict(closing))
             digest = digest_of(number, body)
             chain = blake2b(b"".join([self._last_chain(), digest, *digests])).digest()
             self._db.execute(
@@ -211,23 +251,22 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-            with fault_points(Step.COMMIT):
-                self._db.execute("COMMIT")
-        except BaseException as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                found = f"{self._name}: cannot be written, SQLite says: {error}"
-                raise LedgerError(f"{found}; make room for it, then go on") from error
-            raise
+        with refusing(self._name):
+            try:
+                self._file.check()
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+                with fault_points(Step.COMMIT):
+                    self._db.execute("COMMIT")
+                self._file.check()
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
 
     def _insert(
         self, table: str, keys: Mapping[str, int | str], body: Mapping[str, Any], *blobs: bytes
     ) -> bytes:
-        values = (*keys.values(), _dumps(body), *blobs)
+        values = (*keys.values(), dumps(body), *blobs)
         digest = digest_of(*values)
         marks = ", ".join("?" * (len(values) + 1))
         self._db.execute(f"INSERT INTO {table} VALUES ({marks})", (*values, digest))
@@ -259,7 +298,3 @@ class Ledger:
     def _last_chain(self) -> bytes:
         rows = self._rows("SELECT chain FROM closing ORDER BY round DESC LIMIT 1")
         return rows[0][0] if rows else b""
-
-
-def _dumps(body: Mapping[str, Any]) -> str:
-    return json.dumps(body, separators=(",", ":"), allow_nan=False)

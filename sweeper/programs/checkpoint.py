@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from jaxtyping import PyTree
 from numpy.typing import NDArray
 
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import SetupError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.programs.tensors import (
     CheckpointError,
@@ -51,8 +52,9 @@ def write_lanes(
                 with fault_points(Step.SYNC_CHECKPOINT):
                     os.fsync(file.fileno())
     except OSError as error:
-        found = f"cannot be written: {error.strerror}"
-        raise SetupError(Problem(str(path), "", found, "make room for it, then go on")) from error
+        with suppress(OSError):
+            path.unlink(missing_ok=True)  # a disk that is full is not to stay so
+        raise SetupError(not_written(path, error)) from error
     return _digest(content)
 
 

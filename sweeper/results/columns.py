@@ -128,6 +128,13 @@ PADDED_PARTS = Column(
 )
 FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
 
+BOUNDARY = Column(
+    "boundary",
+    STRING,
+    "what settings, libraries, device or flags changed in the sessions before: from there on rows "
+    "may differ from those of an unbroken run",
+)
+
 METRICS = (
     Column("study", STRING, "study.name", D | R),
     Column("trial_number", INT64, "the trial", D | R),
@@ -173,6 +180,7 @@ BUCKETS = (
     Column("capacity_planned", INT32, "lanes of the class"),
     Column("memory_limit_bytes", INT64, "the most that a program may take there"),
     Column("finished_at", TIME, "when it had trained"),
+    BOUNDARY,
 )
 
 IMPORTANCE = (

@@ -84,8 +84,6 @@ class Publisher:
         self._part_at = self._tables_at = -math.inf
         self._tables_cost_s = 0.0
         run_dir.metrics.mkdir(parents=True, exist_ok=True)
-        for stale in run_dir.staging.glob("*.parquet"):
-            stale.unlink()
 
     def publish(self, ledger: Committed, *, final: bool = False) -> None:
         """Show what is committed, as far as it is worth its cost now; `final` shows all of it.
@@ -122,16 +120,23 @@ class Publisher:
     def _find_published(self, closed: int) -> int:
         """The last round that parts hold, after parts that fit no ledger of `closed` rounds went.
 
+        So do all where one of them is damaged, or has the columns of another version.
         Part 0 holds no round: it gives readers the columns before the first round is closed.
         """
         parts = sorted(self._run_dir.metrics.glob("part-*.parquet"))
         published = last_round(parts)
-        if published is not None and published <= closed:
+        if published is not None and published <= closed and all(map(self._is_own, parts)):
             return published
         for part in parts:
             part.unlink()
         self._write_once(self._metrics_schema.empty_table(), self._part(0, 0))
         return 0
+
+    def _is_own(self, part: Path) -> bool:
+        try:
+            return parquet.read_schema(part).equals(self._metrics_schema)
+        except (pa.ArrowException, OSError):
+            return False
 
     def _write_part(self, ledger: Committed) -> None:
         first, last = self._waiting[0].round, self._waiting[-1].round

@@ -14,6 +14,7 @@ from pyarrow import parquet
 
 from sweeper.errors import Problem, SetupError
 from sweeper.ranking import best_first, value_columns
+from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.schema import study_metadata
 from sweeper.rundir import RunDir
 
@@ -79,14 +80,20 @@ def open_results(path: Path | str) -> Results:
     """The results in the run directory `path`.
 
     Raises:
-        SetupError: nothing was published there.
+        SetupError: nothing was published there, or by a later version.
     """
     run_dir = RunDir(Path(path))
     if not run_dir.trials.is_file():
         found = f"no {run_dir.trials.name} there"
         mend = "name the run directory of a study that was started, such as runs/digits"
         raise SetupError(Problem(str(path), "", found, mend))
-    return Results(run_dir, study_metadata(parquet.read_schema(run_dir.trials)))
+    study = study_metadata(parquet.read_schema(run_dir.trials))
+    if study["schema_version"] > SCHEMA_VERSION:
+        version, by = study["schema_version"], study["versions"]["sweeper"]
+        found = f"its columns have version {version}, this sweeper reads up to {SCHEMA_VERSION}"
+        mend = f"read it with sweeper {by}, which wrote it, or later"
+        raise SetupError(Problem(str(run_dir.trials), "", found, mend))
+    return Results(run_dir, study)
 
 
 def _telling(columns: Iterable[str]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from sweeper.ranking import value_columns
 from sweeper.results.columns import (
     BEST,
     BOOL,
+    BOUNDARY,
     BUCKETS,
     CIRCUMSTANCES,
     DOUBLE,
@@ -138,12 +139,13 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     objectives = list(zip(names, config.study.objectives, strict=True))[1:]
     metrics, test_metrics = config.train.metric_names, config.train.test_metric_names
     columns = _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
-    return (*columns, PADDED_PARTS) if "parts" in config.kinds else columns
+    padded = (PADDED_PARTS,) if "parts" in config.kinds else ()
+    return (*columns, *padded, BOUNDARY)
 
 
 def _columns_of_any() -> tuple[Column, ...]:
     named = {"<name>": "that of its values"}
-    return (*_trials_of(named, ("<metric>",), ("test_<metric>",)), PADDED_PARTS)
+    return (*_trials_of(named, ("<metric>",), ("test_<metric>",)), PADDED_PARTS, BOUNDARY)
 
 
 def _trials_of(

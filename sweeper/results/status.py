@@ -128,6 +128,18 @@ def read_status(run_dir: RunDir) -> Status:
     return status
 
 
+def is_published(run_dir: RunDir) -> bool:
+    """Whether the last session ended in good order, so that its tables hold all that it committed.
+
+    False where that cannot be told.
+    """
+    try:
+        written = json.loads(run_dir.status.read_text(encoding="utf-8"))
+        return written["state"] in ("finished", "interrupted")
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
 def newest_run(directory: Path) -> Path:
     """The run directory below `directory` whose status was written last.
 

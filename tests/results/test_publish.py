@@ -211,11 +211,19 @@ def test_parts_of_rounds_that_the_ledger_does_not_have_go(
     assert n_trials(run_dir) == 2 * TRIALS
 
 
-def test_what_a_killed_start_left_in_staging_goes(run_dir: RunDir) -> None:
-    (run_dir.staging / "part-000001-000002.parquet").write_bytes(b"PAR1 half")
-    (run_dir.staging / "of somebody else").write_bytes(b"")
-    publisher(run_dir)
-    assert [path.name for path in run_dir.staging.iterdir()] == ["of somebody else"]
+@pytest.mark.parametrize("content", [b"", b"PAR1", None])
+def test_parts_that_this_version_cannot_go_on_from_are_written_anew(
+    content: bytes | None, run_dir: RunDir, open_ledger: Callable[[str], Ledger]
+) -> None:
+    ledger = open_ledger("ledger.db")
+    close_rounds(ledger, 2)
+    publisher(run_dir).publish(ledger, final=True)
+    whole = parquet.read_table(run_dir.metrics)
+    _, part = sorted(run_dir.metrics.iterdir())
+    other = pa.table({"study": ["of another version"]})
+    parquet.write_table(other, part) if content is None else part.write_bytes(content)
+    publisher(run_dir).publish(ledger, final=True)
+    assert parquet.read_table(run_dir.metrics).equals(whole)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:

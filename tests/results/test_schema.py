@@ -25,7 +25,8 @@ structure_id string, told_through_round int64, first_round int64, last_round int
 diverged_epoch int32, error_type string, error_message string, attempts int32, device string,
 place string, host string, worker_pid int64, memory_fraction double, bytes_limit int64,
 started_at timestamp[us, tz=UTC], finished_at timestamp[us, tz=UTC], train_s double,
-compile_share_s double, lane_s double, peak_memory_bytes int64, model_path string"""
+compile_share_s double, lane_s double, peak_memory_bytes int64, model_path string,
+boundary string"""
 
 METRICS = """\
 study string, trial_number int64, replicate int32, fold int32, epoch int32, step int64,
@@ -38,14 +39,14 @@ compile_s double, cache_hit bool, train_s double, predicted_compile_s double,
 predicted_train_s double, waste_fraction double, epochs_from int32, epochs_to int32,
 memory_predicted_bytes int64, memory_peak_bytes int64, attempt int32, outcome string,
 occupancy double, capacity_planned int32, memory_limit_bytes int64,
-finished_at timestamp[us, tz=UTC]"""
+finished_at timestamp[us, tz=UTC], boundary string"""
 
 TRIALS_NEVER_NULL = """schema_version study run_id trial_number state epochs_done params_json
 n_parameters strategy structure_id told_through_round first_round last_round seed attempts"""
 
 TRIALS_NOT_DETERMINISTIC = """run_id error_type error_message attempts device place host worker_pid
 memory_fraction bytes_limit started_at finished_at train_s compile_share_s lane_s
-peak_memory_bytes model_path"""
+peak_memory_bytes model_path boundary"""
 
 
 def columns(schema: pa.Schema) -> str:

@@ -1,0 +1,145 @@
+"""A second copy of the ledger beside it: written at intervals, and put back where a user asks.
+
+It is SQLite's own copy, checked by its own chain before it replaces the one before. A study that
+goes on from it trains what came after again, to the same rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sweeper.errors import DamagedLedgerError, LedgerError, Problem, StudyError, not_written
+from sweeper.faults import Step, fault_points
+from sweeper.ledger import Ledger, checked
+from sweeper.results.replace import replacing
+from sweeper.rundir import RunDir
+
+INTERVAL_S = 300.0
+_SHARE = 0.05  # of the wall time, at most, goes into copies
+
+
+@dataclass(slots=True)
+class Backups:
+    """Copies the ledger of a run when the last copy is old enough."""
+
+    run_dir: RunDir
+    warn: Callable[[str], None]
+    clock: Callable[[], float] = time.time
+    _took_s: float = 0.0
+    _has_warned: bool = False
+
+    def after_round(self, ledger: Ledger) -> None:
+        """Copy it, unless that was done less than `INTERVAL_S` ago."""
+        wait_s = max(INTERVAL_S, self._took_s / _SHARE)
+        # a clock that was set back is no reason to wait for it
+        if not 0 <= self.clock() - _written_at(self.run_dir) < wait_s:
+            self.now(ledger)
+
+    def now(self, ledger: Ledger) -> None:
+        """Copy it. Where the disk does not take it the study goes on, and the last copy stays."""
+        began = time.perf_counter()
+        try:
+            back_up(self.run_dir, ledger)
+        except (OSError, LedgerError) as error:
+            if not self._has_warned:
+                self.warn(f"the ledger is not copied: {_told(self.run_dir, error)}")
+            self._has_warned = True
+        self._took_s = time.perf_counter() - began
+
+
+def _written_at(run_dir: RunDir) -> float:
+    try:
+        return run_dir.backup.stat().st_mtime
+    except OSError:
+        return float("-inf")
+
+
+def _told(run_dir: RunDir, error: Exception) -> object:
+    return not_written(run_dir.backup, error) if isinstance(error, OSError) else error
+
+
+def back_up(run_dir: RunDir, ledger: Ledger) -> None:
+    """Replace the copy in `run_dir` by one of `ledger` as it is.
+
+    Raises:
+        LedgerError, OSError: the disk does not take it; the copy that is there stays.
+    """
+    with fault_points(Step.BACK_UP), replacing(run_dir.backup, run_dir.staging) as staged:
+        ledger.copy(staged)
+
+
+def opened(run_dir: RunDir) -> Ledger:
+    """The ledger of a run to go on with; one of an earlier version is copied, then migrated.
+
+    Raises:
+        DamagedLedgerError: it is gone or damaged; the message says how the copy is put back.
+        LedgerError: it is of a later version, or the disk does not let it be opened.
+    """
+    with _naming_copy(run_dir):
+        return Ledger.open(run_dir.ledger, lambda old: back_up(run_dir, old))
+
+
+def read(run_dir: RunDir) -> Ledger:
+    """The ledger of a run to look at, which is not migrated.
+
+    Raises:
+        LedgerError: as `opened`.
+    """
+    with _naming_copy(run_dir):
+        return Ledger.read(run_dir.ledger)
+
+
+def put_back(run_dir: RunDir) -> int:
+    """Make the copy the ledger, and keep the damaged one beside it; gives the copy's rounds.
+
+    Raises:
+        StudyError: the ledger is whole.
+        DamagedLedgerError: so is no copy.
+    """
+    try:
+        Ledger.read(run_dir.ledger).close()
+    except DamagedLedgerError:
+        pass
+    else:
+        found = "the ledger is whole: there is nothing to put back"
+        raise StudyError(Problem(str(run_dir.ledger), "--restore-ledger", found, ""))
+    rounds = checked(run_dir.backup)
+    is_kept = run_dir.ledger.exists()
+    for end in ("", "-wal", "-shm"):  # what was not yet in the damaged one is no part of the copy
+        beside, kept = (Path(f"{path}{end}") for path in (run_dir.ledger, run_dir.damaged))
+        if is_kept:
+            kept.unlink(missing_ok=True)
+        if beside.exists():
+            beside.replace(kept) if is_kept else beside.unlink()
+    with replacing(run_dir.ledger, run_dir.staging) as staged:
+        shutil.copyfile(run_dir.backup, staged)
+    return rounds
+
+
+@contextmanager
+def _naming_copy(run_dir: RunDir) -> Iterator[None]:
+    """Say of a ledger that is damaged how its copy is put back, if that is whole."""
+    try:
+        yield
+    except DamagedLedgerError as error:
+        rounds = _rounds(run_dir)
+        if rounds is None:
+            raise
+        mend = (
+            f"put back {run_dir.backup.name}, which ends with round {rounds}: "
+            f"python -m sweeper verify {run_dir.root} --restore-ledger"
+        )
+        raise DamagedLedgerError(replace(error.problems[0], mend=mend)) from error
+
+
+def _rounds(run_dir: RunDir) -> int | None:
+    """The closed rounds of the copy; None where there is none that is whole."""
+    try:
+        return checked(run_dir.backup)
+    except LedgerError:
+        return None

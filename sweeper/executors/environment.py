@@ -1,0 +1,73 @@
+"""What the bits of a result depend on beside the study: libraries, device and flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import jax
+
+from sweeper.executors.compiling import processor
+from sweeper.scheduler.signature import short_hash
+
+_LIBRARIES = (
+    "sweeper",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "optuna",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "cmaes",
+    "torch",
+)
+# of those that JAX and its backends read, what changes results
+_FLAGS = (
+    "XLA_FLAGS",
+    "LIBTPU_INIT_ARGS",
+    "NVIDIA_TF32_OVERRIDE",
+    "JAX_DEFAULT_PRNG_IMPL",
+    "JAX_ENABLE_CUSTOM_PRNG",
+    "JAX_THREEFRY_PARTITIONABLE",
+    "JAX_RANDOM_SEED_OFFSET",
+    "JAX_NUMPY_DTYPE_PROMOTION",
+    "JAX_DISABLE_JIT",
+    "JAX_SOFTMAX_CUSTOM_JVP",
+)
+# of XLA's flags, how many devices there are and what is written about compiling changes none
+_FREE = ("--xla_force_host_platform_device_count", "--xla_dump")
+
+
+def environment() -> dict[str, str]:
+    """Each of them by name; what is not there is empty."""
+    return {
+        **{library: _version(library) for library in _LIBRARIES},
+        "device": _device(),
+        **{name: " ".join(_set(name)) for name in _FLAGS},
+    }
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
+
+
+def _device() -> str:
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        return device.device_kind
+    # XLA compiles for the instructions that a processor has
+    said = processor()
+    names = [line.partition(":")[2].strip() for line in said.splitlines() if "model name" in line]
+    return " ".join(["cpu", *names, f"({short_hash(said)})"])
+
+
+def _set(name: str) -> Iterator[str]:
+    flags = sorted(os.environ.get(name, "").split())
+    return (flag for flag in flags if not flag.startswith(_FREE))

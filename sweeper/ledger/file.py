@@ -1,0 +1,79 @@
+"""The file of a ledger: opened by one process, checked whole, and copied."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from sweeper.ledger.checking import check, damaged
+from sweeper.ledger.disk import refusing
+
+
+def opened(path: Path) -> tuple[sqlite3.Connection, int]:
+    """The ledger at `path`, locked, every row of it checked; and its version.
+
+    Raises:
+        DamagedLedgerError: it is damaged or emptied.
+        LedgerError: it is of a later version, or the disk does not let it be opened.
+    """
+    with ExitStack() as stack, _refusing(path):
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        stack.callback(connection.close)  # else the file would stay locked
+        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
+            connection.execute(f"PRAGMA {pragma}")
+        version = check(connection, str(path))
+        stack.pop_all()
+        return connection, version
+
+
+def checked(path: Path) -> int:
+    """The closed rounds of a ledger that nobody has open; nothing is written.
+
+    Raises:
+        LedgerError: as `opened`.
+    """
+    with _refusing(path):
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as db:
+            check(db, str(path))
+            return int(db.execute("SELECT count(*) FROM closing").fetchone()[0])
+
+
+def copied(db: sqlite3.Connection, path: Path) -> None:
+    """Write a copy of `db` to `path`, and check it.
+
+    Raises:
+        LedgerError: the disk does not take it.
+    """
+    path.unlink(missing_ok=True)
+    with refusing(str(path)), closing(sqlite3.connect(path, isolation_level=None)) as copy:
+        db.backup(copy)
+        # one file, which needs none beside it to be read
+        copy.execute("PRAGMA journal_mode=DELETE")
+    checked(path)
+
+
+def in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of `db` in memory; `db` is closed."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with closing(db):
+        db.backup(copy)
+    return copy
+
+
+@contextmanager
+def _refusing(path: Path) -> Generator[None]:
+    """Say what is wrong with a ledger that is opened."""
+    name = str(path)
+    if not path.exists():
+        raise damaged(name, "it is gone")
+    if path.stat().st_size == 0:
+        raise damaged(name, "the ledger is empty")
+    try:
+        with refusing(name):
+            yield
+    except (ValueError, TypeError, KeyError) as error:
+        # of text that cannot be read as such, or is no JSON
+        raise damaged(name, f"SQLite says: {error}") from error

@@ -1,0 +1,68 @@
+"""Ledgers of earlier versions, made what this one writes.
+
+A version has one function, which gives the body that the next one would have written. Version 1 is
+that of before sampler and pruner kept anything with the study as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sweeper.ledger.checking import SCHEMA_VERSION, TABLES, chained, digest_of
+
+Body = dict[str, Any]
+_NOTHING: Mapping[str, Any] = {"trials": {}, "study": {}}
+
+
+def _from_1(table: str, body: Body) -> Body:
+    match table:
+        case "round":
+            return {"plan": body, "memory": _NOTHING}
+        case "closing":
+            kept: Body = {"trials": body.pop("attributes"), "study": {}}
+            # there was no timeout yet, for which all sessions' time is summed up
+            return {**body, "memory": kept, "spent_s": body["elapsed_s"]}
+        case "session":
+            # its digest is of arrays that no later version lays out so; it is not asked for
+            return {"code": {}, "continued_from": None, **body, "data_digest": None}
+        case _:
+            return body
+
+
+MIGRATIONS: Mapping[int, Callable[[str, Body], Body]] = {1: _from_1}
+
+
+def migrate(db: sqlite3.Connection, version: int) -> None:
+    """Rewrite every row of a checked ledger of `version`, in the transaction that is open."""
+    for table in (*TABLES, "closing"):
+        for key, *values in db.execute(f"SELECT rowid, * FROM {table}").fetchall():
+            _rewrite(db, table, key, values, version)
+    chain = b""
+    query = "SELECT round, digest FROM closing ORDER BY round"
+    for number, digest in db.execute(query).fetchall():
+        chain = chained(db, number, digest, chain)
+        db.execute("UPDATE closing SET chain = ? WHERE round = ?", (chain, number))
+
+
+def _rewrite(db: sqlite3.Connection, table: str, key: int, values: list[Any], version: int) -> None:
+    columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+    row = dict(zip(columns, values, strict=True))
+    body = json.loads(row["body"])
+    if table == "meta":
+        body = {**body, "schema_version": SCHEMA_VERSION, "began_as": version}
+    for step in range(version, SCHEMA_VERSION):
+        body = MIGRATIONS[step](table, body)
+    row["body"] = dumps(body)
+    told = [value for name, value in row.items() if name not in ("digest", "chain")]
+    db.execute(
+        f"UPDATE {table} SET body = ?, digest = ? WHERE rowid = ?",
+        (row["body"], digest_of(*told), key),
+    )
+
+
+def dumps(body: Mapping[str, Any]) -> str:
+    """The text of a body, as every version writes it."""
+    return json.dumps(body, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,186 @@
+"""The copy of the ledger: written at intervals, named where the ledger is damaged, put back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sweeper import backup
+from sweeper.backup import INTERVAL_S, Backups
+from sweeper.errors import DamagedLedgerError, LedgerError, StudyError, SweeperError
+from sweeper.faults import plan_faults
+from sweeper.ledger import Ledger, checked
+from sweeper.verification import restore_ledger, verify
+from tests.command_line import CommandLine, settings
+from tests.crashes import Study
+
+HARMS: dict[str, Callable[[Path], None]] = {
+    "it is gone": lambda path: path.unlink(),
+    "the ledger is empty": lambda path: path.write_bytes(b""),
+    "SQLite says: ": lambda path: path.write_bytes(path.read_bytes()[:5000]),
+    "row 1 of table session is damaged": lambda path: path.write_bytes(
+        path.read_bytes().replace(b'"n_trials":5', b'"n_trials":6')
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that has ended."""
+    study = Study(tmp_path_factory.mktemp("unbroken"), "supervised", "padded")
+    study.run()
+    return study
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that was struck after two rounds, with a copy of its first."""
+    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
+    assert study.crash("ledger.close:end", 2)
+    # what was committed lies in the log beside it until somebody opens it
+    Ledger.open(study.run_dir.ledger).close()
+    return study
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[[Study], Study]:
+    """A study like another, to be damaged."""
+
+    def copied(study: Study) -> Study:
+        copy = Study(tmp_path / "copy", study.program, study.strategy)
+        shutil.copytree(study.directory, copy.directory)
+        return copy
+
+    return copied
+
+
+@pytest.fixture(autouse=True)
+def _off() -> Iterator[None]:
+    yield
+    plan_faults(None)
+
+
+def test_a_copy_has_what_the_ledger_has(unbroken: Study) -> None:
+    run_dir = unbroken.run_dir
+    with closing(Ledger.open(run_dir.ledger)) as ledger:
+        rounds = ledger.closed_rounds()
+    assert checked(run_dir.backup) == rounds
+    assert verify(run_dir).damage == ()
+    assert not [path for path in run_dir.root.iterdir() if path.name.endswith(("-wal", "-shm"))]
+
+
+def test_it_is_written_when_the_last_one_is_old_enough(
+    halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(halfway).run_dir
+    now = run_dir.backup.stat().st_mtime
+    assert checked(run_dir.backup) == 1
+    with closing(Ledger.open(run_dir.ledger)) as ledger:
+        Backups(run_dir, pytest.fail, lambda: now + INTERVAL_S - 1).after_round(ledger)
+        assert checked(run_dir.backup) == 1
+        Backups(run_dir, pytest.fail, lambda: now + INTERVAL_S).after_round(ledger)
+        assert checked(run_dir.backup) == 2
+        run_dir.backup.unlink()
+        Backups(run_dir, pytest.fail, lambda: now).after_round(ledger)
+        assert checked(run_dir.backup) == 2
+
+
+def test_where_the_disk_does_not_take_it_the_study_goes_on(
+    halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(halfway).run_dir
+    before, told = run_dir.backup.read_bytes(), list[str]()
+    with closing(Ledger.open(run_dir.ledger)) as ledger:
+        backups = Backups(run_dir, told.append)
+        for _ in range(2):
+            plan_faults("ledger.backup:begin=raise:ENOSPC")
+            backups.now(ledger)
+    (said,) = told
+    assert said.startswith(f"the ledger is not copied: {run_dir.backup}: cannot be written: No sp")
+    assert run_dir.backup.read_bytes() == before
+
+
+@pytest.mark.parametrize("found", HARMS)
+def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
+    found: str, halfway: Study, unbroken: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(halfway)
+    run_dir = study.run_dir
+    HARMS[found](run_dir.ledger)
+    mend = (
+        "put back ledger.backup.db, which ends with round 1: "
+        f"python -m sweeper verify {run_dir.root} --restore-ledger"
+    )
+    with pytest.raises(DamagedLedgerError) as refused:
+        study.run()
+    assert str(refused.value).startswith(f"{run_dir.ledger}: {found}")
+    assert str(refused.value).endswith(f"; {mend}")
+    (damage,) = verify(run_dir).damage
+    assert (damage.file, damage.mend) == ("ledger.db", mend)
+    # the user does as told, and goes on: round 2 is trained again
+    assert "which ends with round 1" in restore_ledger(run_dir)
+    assert {damage.file.partition("/")[0] for damage in verify(run_dir).damage} <= {"checkpoints"}
+    assert run_dir.damaged.exists() == (found != "it is gone")
+    run_dir.damaged.unlink(missing_ok=True)
+    study.run()
+    assert study.left() == unbroken.left()
+
+
+def test_a_copy_is_put_back_on_a_users_word_alone(
+    halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(halfway).run_dir
+    before = run_dir.ledger.read_bytes()
+    with pytest.raises(StudyError, match="the ledger is whole: there is nothing to put back"):
+        restore_ledger(run_dir)
+    run_dir.ledger.write_bytes(b"")
+    with pytest.raises(DamagedLedgerError):
+        backup.opened(run_dir)
+    assert run_dir.ledger.read_bytes() == b""
+    run_dir.ledger.write_bytes(before)
+    backup.opened(run_dir).close()
+
+
+def test_a_damaged_copy_is_not_offered(halfway: Study, copied: Callable[[Study], Study]) -> None:
+    study = copied(halfway)
+    run_dir = study.run_dir
+    run_dir.backup.write_bytes(run_dir.backup.read_bytes()[:9000])
+    run_dir.ledger.write_bytes(b"")
+    told = f"{run_dir.ledger}: the ledger is empty; put back a copy of it, or start over with --fr"
+    with pytest.raises(DamagedLedgerError, match=told):
+        study.run()
+    with pytest.raises(DamagedLedgerError, match=r"ledger\.backup\.db"):
+        restore_ledger(run_dir)
+    run_dir.ledger.unlink()
+    with pytest.raises(SweeperError, match="ledger"):
+        study.run()
+
+
+def test_a_ledger_that_is_removed_while_the_study_runs_ends_it(
+    halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(halfway).run_dir
+    with closing(Ledger.open(run_dir.ledger)) as ledger:
+        run_dir.ledger.unlink()
+        with pytest.raises(LedgerError, match="removed or replaced while the study ran"):
+            ledger.add_session({})
+
+
+def test_the_command(
+    halfway: Study, copied: Callable[[Study], Study], command: CommandLine
+) -> None:
+    study = copied(halfway)
+    run = ("run", str(study.directory / "study.toml"), "--quiet")
+    options = settings(f"results.dir={study.run_dir.root}", "execution.strategy=padded")
+    study.run_dir.ledger.write_bytes(b"")
+    refused = command(*run, *options)
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "Traceback" not in refused.stderr
+    *_, words = refused.stderr.rstrip().partition(": python -m sweeper ")
+    done = command(*words.split())
+    assert "ledger.db is ledger.backup.db again, which ends with round 1" in done.stdout
+    assert command(*run, *options).returncode == 0
