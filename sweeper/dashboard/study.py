@@ -39,11 +39,6 @@ class Study:
     def __post_init__(self) -> None:
         self.refresh()
 
-    @property
-    def importance_file(self) -> Path:
-        """Where `run` publishes how much each parameter matters."""
-        return self.run_dir.root / "importance.parquet"
-
     def refresh(self) -> None:
         """Read what has changed.
 
@@ -59,8 +54,8 @@ class Study:
             self.trials = None if table is None else Trials(table, said_of_study(table))
         if self._has_changed(self.run_dir.buckets, "buckets"):
             self.buckets = read_light(self.run_dir.buckets)
-        if self._has_changed(self.importance_file, "importance"):
-            self.importance = read_light(self.importance_file, _IMPORTANCE)
+        if self._has_changed(self.run_dir.importance, "importance"):
+            self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
 
     def importance_rows(self) -> list[dict[str, Any]]:
