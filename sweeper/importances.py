@@ -42,21 +42,26 @@ class Importances:
         self._thread: threading.Thread | None = None
         self._published, self._cost_s, self._at = 0, 0.0, clock()
 
-    def consider(self, ended: Mapping[int, Mapping[str, Any]]) -> None:
-        """Begin to work them out anew, where there are enough new trials and it is time."""
+    def consider(self, rounds: int, ended: Mapping[int, Mapping[str, Any]]) -> None:
+        """Begin to work them out anew, where there are enough new trials and it is time.
+
+        `ended` are the trials that have after this many `rounds`.
+        """
         waits_s = max(_EVERY_S, self._cost_s / _SHARE)
         if self._is_working() or self._clock() - self._at < waits_s or not self._are_due(ended):
             return
-        self._thread = threading.Thread(target=self._publish, args=(_new(ended, self._told),))
+        self._thread = threading.Thread(
+            target=self._publish, args=(rounds, _new(ended, self._told))
+        )
         self._thread.daemon = True
         self._thread.start()
 
-    def finish(self, ended: Mapping[int, Mapping[str, Any]]) -> None:
+    def finish(self, rounds: int, ended: Mapping[int, Mapping[str, Any]]) -> None:
         """Publish them of all trials that have ended."""
         if self._thread is not None:
             self._thread.join()
         if self._are_due(ended, growth=1.0):
-            self._publish(_new(ended, self._told))
+            self._publish(rounds, _new(ended, self._told))
 
     def _is_working(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -67,7 +72,7 @@ class Importances:
         count = sum(row["state"] == "COMPLETE" for row in ended.values())
         return count >= _LEAST_TRIALS and count > growth * self._published
 
-    def _publish(self, rows: list[Mapping[str, Any]]) -> None:
+    def _publish(self, rounds: int, rows: list[Mapping[str, Any]]) -> None:
         started = self._clock()
         try:
             if self._known is None:
@@ -80,7 +85,7 @@ class Importances:
                 metric: self._known.of(index)
                 for index, metric in enumerate(self._config.study.objectives)
             }
-            write_importance(self._run_dir, found, len(self._told))
+            write_importance(self._run_dir, found, rounds, len(self._told))
         except Exception as error:  # a library's, whatever it be: the study goes on without
             _log.warning("importance.parquet was not written: %s: %s", type(error).__name__, error)
         self._published = len(self._told)

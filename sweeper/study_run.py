@@ -83,7 +83,7 @@ class StudyRun:
             stop_file.unlink(missing_ok=True)
             with self._standing.spending("publish"):
                 self._publisher.publish(self._published, final=True)
-                self._importances.finish(self._sweep.state.ended)
+                self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
                 self._backups.now(self._ledger)
             status = self._write_status(self._end())
             if told := ended_by(status):
@@ -116,12 +116,12 @@ class StudyRun:
             if class_id not in self._warned_of:
                 self._warned_of.add(class_id)
                 self._observer(Warned(shortage))
-            self._backups.after_round(self._ledger)
+        self._backups.after_round(self._ledger)
         self._observer(RoundClosed(self._write_status("running")))
 
     def _publish(self) -> None:
         self._publisher.publish(self._published)
-        self._importances.consider(self._sweep.state.ended)
+        self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
         status = self._standing.status(self._sweep.state, time.time(), doing, plan)

@@ -41,7 +41,7 @@ def test_importances_are_of_every_objective_and_parameter(run_dir: RunDir) -> No
 
     assert [*found.columns] == [column.name for column in IMPORTANCE]
     assert set(found["n_trials"]) == {sum(trials["state"] == "COMPLETE")}
-    by_objective = found.set_index("param").groupby("objective")["importance"]
+    by_objective = found.set_index("parameter").groupby("metric")["importance"]
     assert set(by_objective.groups) == {"val_loss", "n_parameters"}
     names = {"lr", "epochs", "width", "dropout", "weight_decay"}
     for _, values in by_objective:
@@ -67,7 +67,7 @@ def test_importances_are_those_of_optuna(run_dir: RunDir) -> None:
             study, evaluator=PedAnovaImportanceEvaluator(), target=lambda trial: trial.values[0]
         )
     found = pd.read_parquet(run_dir.importance)
-    own = found[found["objective"] == "val_loss"].set_index("param")["importance"]
+    own = found[found["metric"] == "val_loss"].set_index("parameter")["importance"]
     for name, value in expected.items():
         assert own[name] == pytest.approx(value)
 
@@ -80,11 +80,11 @@ def test_importances_wait_for_trials_and_never_end_a_study(
     row: dict[str, Any] = {"state": "COMPLETE", "value": 1.0, "params_json": '{"lr": "no number"}'}
     ended = {number: {**row, "trial_number": number} for number in range(12)}
     with caplog.at_level(logging.WARNING, logger="sweeper"):
-        importances.consider(ended)
+        importances.consider(1, ended)
         assert not caplog.messages, "it is too early"
-        importances.finish({number: ended[number] for number in range(9)})
+        importances.finish(1, {number: ended[number] for number in range(9)})
         assert not caplog.messages, "they are too few"
-        importances.finish(ended)
+        importances.finish(1, ended)
     assert "importance.parquet was not written: " in caplog.text
     assert not (tmp_path / "run" / "importance.parquet").exists()
 

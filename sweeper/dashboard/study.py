@@ -18,7 +18,7 @@ from sweeper.rundir import RunDir
 
 Source = Literal["status", "trials", "buckets", "importance", "curves"]
 
-_IMPORTANCE = ("objective", "param", "importance", "n_trials")
+_IMPORTANCE = ("metric", "parameter", "importance", "n_trials")
 
 
 @dataclass(slots=True)

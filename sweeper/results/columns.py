@@ -184,8 +184,9 @@ BUCKETS = (
 )
 
 IMPORTANCE = (
-    Column("objective", STRING, "what is optimised", R),
-    Column("param", STRING, "the parameter, by the name that its study gives it", R),
+    Column("round", INT32, "the last round that it was worked out from", R),
+    Column("metric", STRING, "what is optimised", R),
+    Column("parameter", STRING, "the parameter, by the name that its study gives it", R),
     Column("importance", DOUBLE, "by Optuna's PED-ANOVA; those of an objective sum to 1", R),
     Column("n_trials", INT64, "how many complete trials it was worked out from", R),
     Column("computed_at", TIME, "when it was", R),

@@ -16,14 +16,18 @@ _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPO
 
 
 def write_importance(
-    run_dir: RunDir, importances: Mapping[str, Mapping[str, float]], n_trials: int
+    run_dir: RunDir, importances: Mapping[str, Mapping[str, float]], rounds: int, n_trials: int
 ) -> None:
-    """Replace the file by these importances, by objective and parameter."""
+    """Replace the file by these importances, by objective and parameter.
+
+    They are of `n_trials` complete trials, after this many `rounds`.
+    """
     at = datetime.now(UTC)
     rows = [
         {
-            "objective": objective,
-            "param": param,
+            "round": rounds,
+            "metric": objective,
+            "parameter": param,
             "importance": importance,
             "n_trials": n_trials,
             "computed_at": at,

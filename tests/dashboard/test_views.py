@@ -130,8 +130,8 @@ def test_importance_is_shown_once_it_is_there() -> None:
     (told,) = importance_view([])
     assert told["text"].startswith("Not computed yet")
     rows = [
-        {"objective": "val_loss", "param": "lr", "importance": 0.75, "n_trials": 50},
-        {"objective": "val_loss", "param": "width", "importance": 0.25, "n_trials": 50},
+        {"metric": "val_loss", "parameter": "lr", "importance": 0.75, "n_trials": 50},
+        {"metric": "val_loss", "parameter": "width", "importance": 0.25, "n_trials": 50},
     ]
     (chart,) = charts(importance_view(rows))
     assert chart["option"]["yAxis"]["data"] == ["width", "lr"]

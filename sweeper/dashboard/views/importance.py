@@ -21,9 +21,9 @@ def importance_view(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
                 "are complete, and publishes it as importance.parquet."
             )
         ]
-    objectives = list(dict.fromkeys(str(row["objective"]) for row in rows))
+    objectives = list(dict.fromkeys(str(row["metric"]) for row in rows))
     alternatives = [
-        (name, [_chart(name, [row for row in rows if row["objective"] == name])])
+        (name, [_chart(name, [row for row in rows if row["metric"] == name])])
         for name in objectives
     ]
     return [choice("objective", alternatives)]
@@ -33,14 +33,14 @@ def by_importance(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> li
     """Columns of parameters, those that matter most to any objective first."""
     known: dict[str, float] = {}
     for row in rows:
-        name, share = f"params_{row['param']}", float(row["importance"] or 0.0)
+        name, share = f"params_{row['parameter']}", float(row["importance"] or 0.0)
         known[name] = max(share, known.get(name, 0.0))
     return sorted(names, key=lambda name: -known.get(name, 0.0))
 
 
 def _chart(objective: str, rows: Sequence[Mapping[str, Any]]) -> Block:
     ordered = sorted(rows, key=lambda row: row["importance"] or 0.0)
-    names = [str(row["param"]) for row in ordered]
+    names = [str(row["parameter"]) for row in ordered]
     shares = rounded([float(row["importance"] or 0.0) for row in ordered], 4)
     bar = {"type": "bar", "name": "importance", "data": shares, "tone": "complete"}
     option = {
@@ -48,7 +48,7 @@ def _chart(objective: str, rows: Sequence[Mapping[str, Any]]) -> Block:
         "yAxis": categories("", names),
         "series": [bar],
     }
-    most = ", ".join(f"{row['param']} {row['importance']:.2f}" for row in ordered[::-1][:5])
+    most = ", ".join(f"{row['parameter']} {row['importance']:.2f}" for row in ordered[::-1][:5])
     trials = max(int(row.get("n_trials") or 0) for row in rows)
     label = f"importance of parameters for {objective}, of {trials} trials: {most}"
     return chart(label, option, _MARGIN + _ROW * len(names))
