@@ -87,7 +87,8 @@ def test_in_a_worker_it_fails_alone(unbroken: Deadly, tmp_path: Path, compile_ca
     assert "ended with exit code 3 over trials 0, 1; they are tried again, half" in said
     assert f"over trial {DEADLY}; it fails (worker_died), its row and" in said
     check(study, unbroken, "exit")
-    assert [path.name for path in (tmp_path / "runs/deadly/logs").iterdir()] == ["worker-0.log"]
+    logs = (path.name for path in (tmp_path / "runs/deadly/logs").iterdir())
+    assert sorted(logs) == ["sweeper.log", "worker-0.log"]
 
 
 @pytest.mark.slow
