@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 
 from sweeper.errors import DamagedLedgerError, LedgerError, Problem, StudyError, not_written
 from sweeper.faults import Step, fault_points
@@ -132,7 +133,7 @@ def _naming_copy(run_dir: RunDir) -> Iterator[None]:
             raise
         mend = (
             f"put back {run_dir.backup.name}, which ends with round {rounds}: "
-            f"python -m sweeper verify {run_dir.root} --restore-ledger"
+            f"python -m sweeper verify {quote(str(run_dir.root))} --restore-ledger"
         )
         raise DamagedLedgerError(replace(error.problems[0], mend=mend)) from error
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -173,7 +174,7 @@ def _models(run_dir: RunDir, config: StudyConfig, state: SweepState) -> Iterator
 
 
 def _damaged_model(run_dir: RunDir, number: int, member: int) -> Iterator[Damage]:
-    mend = f"train it again: python -m sweeper trial {run_dir.root} {number}"
+    mend = f"train it again: python -m sweeper trial {quote(str(run_dir.root))} {number}"
     saved, model = run_dir.saved(number, member), run_dir.model(number, member)
     for path in (path for path in (saved, model) if not path.exists()):
         yield Damage(f"{run_dir.models.name}/{path.name}", "it is not there", mend)
@@ -210,7 +211,7 @@ def _bits(array: NDArray[np.generic]) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
-    mend = _REPAIR.format(root=run_dir.root)
+    mend = _REPAIR.format(root=quote(str(run_dir.root)))
     is_all = is_published(run_dir)
     with _written_anew(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "metrics"):
@@ -235,5 +236,5 @@ def _damaged_status(run_dir: RunDir) -> Iterator[Damage]:
     try:
         read_status(run_dir)
     except SetupError as error:
-        mend = _REPAIR.format(root=run_dir.root)
+        mend = _REPAIR.format(root=quote(str(run_dir.root)))
         yield Damage(run_dir.status.name, error.problems[0].found, mend, is_view=True)

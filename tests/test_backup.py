@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from shlex import split
 
 import pytest
 
@@ -14,6 +15,7 @@ from sweeper.backup import INTERVAL_S, Backups
 from sweeper.errors import DamagedLedgerError, LedgerError, StudyError, SweeperError
 from sweeper.faults import plan_faults
 from sweeper.ledger import Ledger, checked
+from sweeper.rundir import RunDir
 from sweeper.verification import restore_ledger, verify
 from tests.command_line import CommandLine, settings
 from tests.crashes import Study
@@ -128,6 +130,20 @@ def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
     run_dir.damaged.unlink(missing_ok=True)
     study.run()
     assert study.left() == unbroken.left()
+
+
+def test_the_command_is_one_for_a_shell(halfway: Study, tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path / "with a space")
+    shutil.copytree(halfway.run_dir.root, run_dir.root)
+    run_dir.ledger.unlink()
+    with pytest.raises(DamagedLedgerError) as refused:
+        backup.opened(run_dir)
+    command = str(refused.value).partition(": python ")[2]
+    assert split(command) == ["-m", "sweeper", "verify", str(run_dir.root), "--restore-ledger"]
+    shutil.rmtree(run_dir.metrics)
+    run_dir.backup.replace(run_dir.ledger)
+    mends = {damage.file: damage.mend for damage in verify(run_dir).damage}
+    assert f"verify '{run_dir.root}' --repair" in mends["metrics"]
 
 
 def test_a_copy_is_put_back_on_a_users_word_alone(
