@@ -60,6 +60,8 @@ def test_a_study_is_its_tables_in_json(read: Read) -> None:
         "group": None,
         "time": None,
         "as_feature": False,
+        "seed": None,
+        "train_on": "train",
     }
     assert "source" not in canonical
 

@@ -41,6 +41,8 @@ _OWN: dict[str, st.SearchStrategy[Any]] = {
     "execution.costs": st.just("costs.json"),
     "execution.threads": st.one_of(st.just("auto"), st.integers(0, 4)),
     "execution.workers": st.one_of(st.just("auto"), st.integers(0, 4)),
+    "execution.trial_timeout": st.sampled_from(["10m", "90s"]),
+    "execution.memory_limit": st.sampled_from(["2 GiB", "500 MB"]),
     "execution.memory_fraction": st.sampled_from([0.5, 0.8, 1]),
     "results.dir": st.just("runs/generated"),
 }
