@@ -78,6 +78,7 @@ def test_a_run_directory_that_cannot_be_is_refused(
     assert line.endswith("; name a directory that you may write to")
 
 
+@pytest.mark.slow
 def test_odd_paths_are_as_good_as_others(tmp_path: Path, command: CommandLine) -> None:
     """Blanks and letters of every language, a link from elsewhere, a path relative to here."""
     home = tmp_path / "größe der Häuser 日本"

@@ -198,6 +198,7 @@ def test_no_kill_changes_a_row(
     assert study.digest() == digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "goal",
     [*GOALS, *(pytest.param(goal, marks=pytest.mark.slow) for goal in MORE_GOALS)],

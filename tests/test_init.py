@@ -134,6 +134,7 @@ def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Pa
     assert prepare(config).n_features == 1 + 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "arguments", "loss", "target"),
     [

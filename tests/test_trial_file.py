@@ -123,6 +123,7 @@ def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:
     assert not (command.directory / "other.toml").exists()
 
 
+@pytest.mark.slow
 def test_a_trial_finds_data_and_model_of_its_study(command: CommandLine) -> None:
     studies, elsewhere = command.directory / "studies", command.directory / "elsewhere"
     studies.mkdir()

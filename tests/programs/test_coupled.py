@@ -277,6 +277,7 @@ def test_a_lane_is_the_trial_in_plain_equinox(
             np.testing.assert_allclose(curve[:, :4], losses, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "shapes"),
     [((), ((12, 1), (5, 2), (8, 3))), (USERS, ((12, 1), (7, 2)))],

@@ -213,6 +213,7 @@ def test_a_program_trains_as_plain_equinox(how: dict[str, Any], bench: Any) -> N
         assert_close(ended(own, outcome, trial), plain_model(own, trial, Member()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", ["study.replicates=2", "study.folds=2"])
 def test_replicates_and_folds_do_so_too(several: str, bench: Any) -> None:
     own = bench(several, *(("data.split.test=0.1",) if "folds" in several else ()))
