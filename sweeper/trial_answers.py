@@ -59,9 +59,7 @@ def trial(
         yield _buckets(buckets)
     if row["error_type"] is not None:
         yield ""
-        yield f"{row['error_type']}: the end of what it told"
-        lines = (row["error_message"] or "").rstrip().splitlines()
-        yield "\n".join(lines[-_TRACEBACK_LINES:])
+        yield from _error(row["error_message"] or "")
 
 
 def with_the_best(run_dir: RunDir, row: Record) -> Table:
@@ -130,6 +128,16 @@ def refitted(row: Record, again: Record, on: str) -> Table:
     records = [[name, row[name], again[name] if unseen else "seen in training"] for name in names]
     records.append(["epochs", row["epochs_done"], again["epochs_done"]])
     return rows(f"trial {row['trial_number']}", ("", "trained on train", f"on {on}"), records)
+
+
+def _error(message: str) -> Iterator[str]:
+    """Why a trial failed, and the end of what else is told of that."""
+    yield wording.reason_told(message)
+    _, _, rest = message.partition("\n")
+    lines = rest.strip("\n").splitlines()
+    if lines:
+        yield ""
+        yield "\n".join(lines[-_TRACEBACK_LINES:])
 
 
 def _training(row: Record) -> dict[str, object]:

@@ -94,7 +94,7 @@ class Trials:
         outcome = self._trainer.train(work, "check", None)
         for lane in outcome.lanes:
             if lane.failure is not None:
-                told = str(lane.failure.error_message).strip().rpartition("\n")[2]
+                told = lane.failure.error_message.partition("\n")[0]
                 raise StudyError(self.config.problem("train.program", told, "mend the program"))
         return outcome
 

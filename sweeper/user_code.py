@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -20,6 +22,8 @@ Function = Callable[..., Any]
 RAISED = (Exception, SystemExit)
 
 _MOST_TOLD = 200  # letters of an error's text: JAX explains itself at length
+# where an error's text quotes the traceback of another: a place, and the lines of code under it
+_QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_THE_USERS = (
     Path(__file__).parent,
@@ -66,15 +70,55 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
 
 
 def told(error: BaseException) -> str:
-    """An error of the user's code in one line, with where in that it was raised."""
-    text = _first_words(" ".join(str(error).split()))
+    """An error of the user's code in one line, with where in that it was raised.
+
+    Of what a callback raised JAX tells nothing but the text of its traceback; the line is of the
+    error in there.
+    """
+    if quoted := _quoted(text_of(error)):
+        text, places = quoted
+        return _first_words(text) + _place(places)
+    text = _first_words(" ".join(text_of(error).split()))
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return what if isinstance(error, SyntaxError) else what + place_of(error)
 
 
+def told_in_full(error: BaseException) -> str:
+    """`told`, an empty line, and the traceback."""
+    trace = "".join(traceback.format_exception(error))
+    return f"{told(error)}\n\n{_writable(trace)}"
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, as a file can hold it, whatever class of the user's it is of."""
+    try:
+        return _writable(str(error))
+    except Exception:
+        return "its text cannot be told"
+
+
 def place_of(error: BaseException) -> str:
     """The last line of the user's that an error has come through, in brackets, if there is any."""
-    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    frames = walk_tb(error.__traceback__)
+    return _place([(frame.f_code.co_filename, line) for frame, line in frames])
+
+
+def _writable(text: str) -> str:
+    """`text` in which half characters, as names of files may have them, are written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _quoted(text: str) -> tuple[str, list[tuple[str, int]]] | None:
+    """The error of the last traceback that `text` quotes, and the places that it came through."""
+    _, begins, quoted = text.rpartition("Traceback (most recent call last):\n")
+    places = [*_QUOTED_PLACE.finditer(quoted)]
+    raised = " ".join(quoted[places[-1].end() :].split()) if places else ""
+    if not (begins and raised):
+        return None
+    return raised, [(place[1], int(place[2])) for place in places]
+
+
+def _place(places: Sequence[tuple[str, int]]) -> str:
     own = [(Path(name).name, line) for name, line in places if _is_of_the_users(name)]
     return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ from sweeper.results.status import Status
 
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_REASON_LETTERS = 400
+# of a traceback, the line that names the error; what comes after it is advice
+_NAMING = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt): ")
 _STATES = {"RUNNING": "running", "WAITING": "waiting", **FINISHED}
 
 
@@ -135,6 +139,18 @@ def size(n_bytes: int | None) -> str:
 def shape(sizes: Sequence[int]) -> str:
     """The shape of an array: 64 x 10."""
     return " x ".join(map(str, sizes)) or "a number"
+
+
+def reason_told(message: str) -> str:
+    """The line of a trial's error_message that tells why it failed: the first.
+
+    Of the bare traceback that an older version wrote, it is the one that names the error.
+    """
+    lines = [line.strip() for line in message.split("\n") if line.strip()] or [""]
+    line = lines[0]
+    if line.startswith("Traceback ("):
+        line = next((told for told in reversed(lines) if _NAMING.match(told)), lines[-1])
+    return line[:_REASON_LETTERS]
 
 
 def share_of_decay(share: float) -> str:

@@ -124,7 +124,9 @@ def test_a_trial_is_shown_with_its_curve_and_the_best_with_what_to_do(
     assert command("show", "there").stderr.startswith("there: no trials.parquet there")
 
 
-def test_an_error_is_shown_by_the_end_of_what_it_told(tmp_path: Path, command: CommandLine) -> None:
+def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(
+    tmp_path: Path, command: CommandLine
+) -> None:
     study = STUDY.replace("n_trials = 12", "n_trials = 1")
     (command.directory / "nets.py").write_text(
         "import equinox as eqx\n"
@@ -143,7 +145,10 @@ def test_an_error_is_shown_by_the_end_of_what_it_told(tmp_path: Path, command: C
     shown = command("show", str(command.run_dir.root), "0")
 
     assert "FAIL, error" in shown.stdout
-    assert "no [bold]more[/bold] of these" in shown.stdout
+    reason = "RuntimeError: no [bold]more[/bold] of these"
+    told = shown.stdout.partition(f"\n{reason} (nets.py, line 6)\n\n")[2].splitlines()
+    assert 1 < len(told) <= 12
+    assert told[-1].startswith(reason) or "JAX" in shown.stdout
 
 
 @pytest.mark.parametrize("arguments", ["status", "trials", "show", "best"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from sweeper.user_code import LoadError, load_function, told
+from sweeper.user_code import LoadError, load_function, told, told_in_full
 
 OWN = """\
 import json
@@ -20,6 +20,24 @@ def reads():
 
 def asks():
     return jax.eval_shape(lambda x: float(x), 1.0)
+
+
+def calls_back():
+    like = jax.ShapeDtypeStruct((), "float32")
+    return jax.jit(lambda x: jax.pure_callback(looks_up, like, x))(1.0).block_until_ready()
+
+
+def looks_up(x):
+    return {"a": 1}[f"b {x}"]
+
+
+class Mute(Exception):
+    def __str__(self):
+        return self.text
+
+
+def mutters():
+    raise Mute
 """
 
 
@@ -40,6 +58,35 @@ def test_what_is_long_is_told_by_its_first_sentence(tmp_path: Path) -> None:
     assert words.startswith("ConcretizationTypeError: Abstract tracer value encountered where")
     assert words.endswith(" (told_of.py, line 10)")
     assert len(words) < 300
+
+
+def test_an_error_in_a_callback_is_told_as_itself(tmp_path: Path) -> None:
+    assert said("calls_back", tmp_path) == "KeyError: 'b 1.0' (told_of.py, line 19)"
+
+
+def test_a_quoted_traceback_is_told_by_its_last_error() -> None:
+    quoted = (
+        "INTERNAL: CpuCallback error calling callback: Traceback (most recent call last):\n"
+        '  File "/home/me/rows.py", line 3, in rows\n'
+        "    return table[at]\n"
+        "           ~~~~~^^^^\n"
+        "KeyError: 3\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "/home/me/rows.py", line 5, in rows\n'
+        '  File "/venv/lib/python3.11/site-packages/jax/_src/callback.py", line 71, in there\n'
+        "rows.Missing: no row\n  3 in it"
+    )
+    assert told(RuntimeError(quoted)) == "rows.Missing: no row 3 in it (rows.py, line 5)"
+    cut = "it told: Traceback (most recent call last):"
+    assert told(RuntimeError(cut)) == f"RuntimeError: {cut}"
+
+
+def test_an_error_that_cannot_be_written_is_told_all_the_same(tmp_path: Path) -> None:
+    told_of = "Mute: its text cannot be told (told_of.py, line 28)"
+    assert said("mutters", tmp_path) == told_of
+    whole = told_in_full(FileNotFoundError("no file \udcff"))
+    assert whole.encode().startswith(b"FileNotFoundError: no file \\udcff\n\n")
 
 
 def test_a_long_text_without_sentences_is_cut_between_words() -> None:

@@ -31,6 +31,28 @@ def test_few_trials_are_named_and_many_counted(numbers: list[int], expected: str
     assert wording.trial_numbers(numbers) == expected
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "KeyError: 3 (own.py, line 2)\n\nTraceback (most recent call last):\nValueError: 4",
+            "KeyError: 3 (own.py, line 2)",
+        ),
+        ("worker 0 was killed\n\n", "worker 0 was killed"),
+        ("", ""),
+    ],
+)
+def test_the_reason_of_a_failure_is_its_first_line(message: str, expected: str) -> None:
+    assert wording.reason_told(message) == expected
+
+
+def test_of_an_older_version_the_reason_is_the_line_that_names_the_error() -> None:
+    bare = "Traceback (most recent call last):\n  at x\n"
+    advised = "ValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
+    assert wording.reason_told(bare + advised) == "ValueError: too\u2028wide"
+    assert wording.reason_told(f"{bare}KeyError\n") == "KeyError"
+
+
 def test_every_way_to_end_is_counted() -> None:
     counts = {"RUNNING": 2, "COMPLETE": 3, "PRUNED": 13}
     assert wording.ended(counts) == "3 complete, 13 pruned, 0 failed"

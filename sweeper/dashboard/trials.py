@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,15 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sweeper import wording
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
 from sweeper.ranking import value_columns
 from sweeper.results.light import floats, texts
 
-# Of no use in a table, or too long for one: errors are shown by the last line of their message.
+# Of no use in a table, or too long for one: errors are shown by the line that tells why.
 _HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path", "error_message"}
 _FIRST = ("trial_number", "state")
-_ERROR_LETTERS = 200
-_NAMING = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt): ")
 _TELLING = 14
 
 
@@ -95,7 +93,7 @@ class Trials:
         """A column of text: what occurs, and each row's place in it, -1 where it is null."""
         if name == "error":
             messages, codes = texts(self.table["error_message"])
-            return [last_line(message) for message in messages], codes
+            return [wording.reason_told(message) for message in messages], codes
         if pa.types.is_boolean(self.table.schema.field(name).type):
             return ["false", "true"], np.nan_to_num(self._of(name), nan=-1).astype(int)
         return texts(self.table[name])
@@ -156,7 +154,7 @@ class Trials:
 
     def _shown(self, name: str) -> ShownColumn:
         said = self.said["columns"].get(name, {})
-        meaning = "the last line of the error" if name == "error" else said.get("meaning", "")
+        meaning = "why it failed" if name == "error" else said.get("meaning", "")
         telling = (
             "trial_number",
             "state",
@@ -188,10 +186,3 @@ def unit_of(name: str) -> str | None:
         return None  # named by the user
     ends = {"_s": "s", "_bytes": "MB", "bytes_limit": "MB", "_at": "s after the first trial"}
     return next((unit for end, unit in ends.items() if name.endswith(end)), None)
-
-
-def last_line(message: str) -> str:
-    """The line of an error that names it, where tracebacks say what happened; else the last."""
-    lines = [line.strip() for line in message.split("\n") if line.strip()]
-    naming = [line for line in lines if _NAMING.match(line)]  # what comes after is advice
-    return (naming or lines or [""])[-1][:_ERROR_LETTERS]

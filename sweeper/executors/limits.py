@@ -10,6 +10,7 @@ import jax
 from sweeper.config import StudyConfig
 from sweeper.data.memory import size_text
 from sweeper.scheduler.capacity import Ceiling
+from sweeper.user_code import text_of
 
 # how XLA begins what it says where memory ran out; a driver's own words stand further in
 _XLA = "RESOURCE_EXHAUSTED"
@@ -77,6 +78,6 @@ def is_out_of_memory(error: BaseException) -> bool:
         return error.errno == errno.ENOMEM
     if isinstance(error, MemoryError | ProgramTooLargeError):
         return True
-    told = str(error)
+    told = text_of(error)
     is_driver = isinstance(error, jax.errors.JaxRuntimeError) and (_XLA in told or _DRIVER in told)
     return told.startswith(_XLA) or is_driver

@@ -35,7 +35,7 @@ from sweeper.scheduler import plan
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Reason, Scalar
-from sweeper.user_code import RAISED
+from sweeper.user_code import RAISED, told, told_in_full
 
 _MOST_TOLD = 200  # letters
 _log = logging.getLogger("sweeper")
@@ -100,15 +100,15 @@ class Trainer:
                 return self._too_large(error)
             if work.program.branches:
                 return self._by_branch(work, where, error)
-            failure = Failure(Reason.ERROR, type(error).__name__, traceback.format_exc())
+            failure = Failure(Reason.ERROR, type(error).__name__, told_in_full(error))
             return failed(work, failure, where, started_at)
 
     def _too_large(self, error: BaseException) -> TooLarge:
         is_foreseen, mend = isinstance(error, ProgramTooLargeError), self.classes.limit.mend
-        told = str(error) if is_foreseen else f"memory ran out: {_first_line(error)}"
+        found = str(error) if is_foreseen else f"memory ran out: {_first_line(error)}"
         trace = "" if is_foreseen else f"\n\n{traceback.format_exc()}"
-        message = f"{told}; {mend}{trace}"
-        return TooLarge(told, Failure(Reason.OOM, type(error).__name__, message), is_foreseen)
+        message = f"{found}; {mend}{trace}"
+        return TooLarge(found, Failure(Reason.OOM, type(error).__name__, message), is_foreseen)
 
     def _failed(self, where: Place, work: Work, failure: Failure) -> Outcome:
         """The outcome of a trial that does not fit alone."""
@@ -176,8 +176,9 @@ class Trainer:
 
     def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
         """The outcome of a switch class whose program fails, each of its structures by itself."""
-        told = f"{type(error).__name__}: {error}"
-        _log.warning("class %s trains one structure at a time: %s", work.program.class_id, told)
+        _log.warning(
+            "class %s trains one structure at a time: %s", work.program.class_id, told(error)
+        )
         settings = [self._config.filled(spec.params) for spec in work.specs]
         switch = self.classes.program(work.program, settings[0])
         assert isinstance(switch, Switch), "asked of classes with branches"

@@ -106,7 +106,11 @@ CIRCUMSTANCES = (
     Column("seed", INT64, "the study's seed, from which its draws come", D | R),
     Column("diverged_epoch", INT32, "the epoch whose loss was not finite", D),
     Column("error_type", STRING, "the class of the error that ended it"),
-    Column("error_message", STRING, "the text of that error, with its traceback"),
+    Column(
+        "error_message",
+        STRING,
+        "why it failed, in one line; after an empty line the traceback, where there is one",
+    ),
     Column("attempts", INT32, "how many times it was tried", R),
     Column("device", STRING, "the device that trained it last; of members on several, all of them"),
     Column("place", STRING, "the thread or worker that trained it last"),

@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.dashboard.blocks import Block
 from sweeper.dashboard.packing import as_json
-from sweeper.dashboard.trials import Trials, last_line
+from sweeper.dashboard.trials import Trials
 from sweeper.dashboard.views.failures import failures_view
 from sweeper.dashboard.views.history import best_so_far, better_half, history_view
 from sweeper.dashboard.views.importance import by_importance, importance_view
@@ -86,8 +86,16 @@ def test_failures_are_grouped_by_what_they_said() -> None:
     error = {"state": "FAIL", "reason": "error", "error_type": "ValueError", "value": None}
     rows = [
         {"value": 1.0, "params_lr": 0.1},
-        {**error, "params_lr": 0.2, "error_message": "Traceback\n  at x\nValueError: <b>bad</b>"},
-        {**error, "params_lr": 0.3, "error_message": "Traceback\n  at y\nValueError: <b>bad</b>"},
+        {
+            **error,
+            "params_lr": 0.2,
+            "error_message": "ValueError: <b>bad</b> (x.py, line 1)\n\nTraceback\n at x",
+        },
+        {
+            **error,
+            "params_lr": 0.3,
+            "error_message": "ValueError: <b>bad</b> (x.py, line 1)\n\nTraceback\n at y",
+        },
         {"value": None, "state": "PRUNED", "reason": "diverged", "params_lr": 0.4},
     ]
     reasons, messages = failures_view(trials_of(rows))
@@ -97,20 +105,13 @@ def test_failures_are_grouped_by_what_they_said() -> None:
             2,
             "ValueError",
             {
-                "summary": "ValueError: <b>bad</b>",
-                "text": "Traceback\n  at x\nValueError: <b>bad</b>",
+                "summary": "ValueError: <b>bad</b> (x.py, line 1)",
+                "text": "ValueError: <b>bad</b> (x.py, line 1)\n\nTraceback\n at x",
             },
             "lr=0.2",
             {"trials": [1, 2]},
         ]
     ]
-
-
-def test_an_error_is_shown_by_the_line_that_names_it() -> None:
-    advised = "Traceback:\n  x\nValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
-    assert last_line(advised) == "ValueError: too\u2028wide"
-    assert last_line("it was killed\n\n") == "it was killed"
-    assert last_line("") == ""
 
 
 def test_the_pareto_front_is_of_complete_and_feasible_trials() -> None:

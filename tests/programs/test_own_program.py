@@ -434,6 +434,17 @@ class LeavesStep(Base):
         exit(4)
 
 
+class CallsBack(Base):
+    def evaluate(self, model, data):
+        def looked_up(loss):
+            raise LookupError("no row\\nfor this loss")
+
+        given = super().evaluate(model, data)
+        like = jax.ShapeDtypeStruct((), given["loss"].dtype)
+        loss = jax.pure_callback(looked_up, like, given["loss"], vmap_method="sequential")
+        return {**given, "loss": loss}
+
+
 class LeavesEnd(Base):
     def evaluate(self, model, data):
         raise SystemExit
@@ -523,6 +534,28 @@ def test_one_that_ends_the_program_fails_its_trials_and_ends_nothing(
     outcome = own.trainer.train(own.work(TRIALS, switched=switched), "here", None)
     failures = [lane.failure for lane in outcome.lanes]
     assert [failure and failure.error_type for failure in failures] == ["SystemExit"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "of"),
+    [
+        ("LeavesStep", "SystemExit: 4", "exit(4)"),
+        ("CallsBack", "LookupError: no row for this loss", "raise LookupError"),
+    ],
+)
+def test_what_is_told_of_a_failure_begins_with_its_reason(
+    name: str, reason: str, of: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
+    config = parse(STUDY, tmp_path / "study.toml", [f"train.program=own_programs:{name}"])
+    own = Bench(config, tmp_path)
+    (lane,) = own.trainer.train(own.work(TRIALS[:1]), "here", None).lanes
+    assert lane.failure is not None
+    code = (tmp_path / "own_programs.py").read_text(encoding="utf-8").splitlines()
+    (line,) = (number for number, text in enumerate(code, 1) if text.strip().startswith(of))
+    first, empty, trace = lane.failure.error_message.split("\n", 2)
+    assert (first, empty) == (f"{reason} (own_programs.py, line {line})", "")
+    assert trace.startswith("Traceback (most recent call last):\n")
 
 
 def test_a_class_is_told_of_the_data_what_it_takes_by_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeper import wording
 from sweeper.dashboard.blocks import Block, details_cell, note, rows, trials_cell
-from sweeper.dashboard.trials import Trials, last_line
+from sweeper.dashboard.trials import Trials
 
 _MESSAGES = 50
 _TRIALS = 12
@@ -46,7 +46,7 @@ def _messages(trials: Trials) -> list[Block]:
     types, type_codes = trials.texts("error_type")
     for place in np.flatnonzero(codes >= 0).tolist():
         kind = types[type_codes[place]] if type_codes[place] >= 0 else ""
-        groups[kind, last_line(messages[codes[place]])].append(place)
+        groups[kind, wording.reason_told(messages[codes[place]])].append(place)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     records = [
         [
