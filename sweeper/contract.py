@@ -22,7 +22,9 @@ from sweeper.config.refusals import MISSING
 from sweeper.data.preparation import prepare
 from sweeper.errors import Problem, StudyError
 from sweeper.executors.compiling import configure_jax
+from sweeper.programs.own import Own
 from sweeper.programs.own_checks import check_program, scores_of
+from sweeper.programs.unkept import unkept
 from sweeper.trials_apart import EPOCHS, N_TRIALS, Trials, few, short
 
 _MIDDLE = 2  # where training is stopped and goes on
@@ -130,6 +132,19 @@ def _calls_nobody(trial: Trials) -> _Broken:
     )
 
 
+def _keeps_what_it_changes(trial: Trials) -> _Broken:
+    program = trial.program
+    assert isinstance(program, Own), "asked of such programs alone"
+    changed = unkept(program, trial.config.filled({}), trial.batches)
+    if not changed:
+        return None
+    named = ", ".join(f"model{path}" for path in changed)
+    return (
+        f"it changes {named}, and the next step is given what the model was built with",
+        "keep it in opt_state: of the model only arrays of numbers with a point are kept",
+    )
+
+
 def _stays_finite(trial: Trials) -> _Broken:
     for lane in trial.together.lanes:
         if lane.diverged_epoch is not None:
@@ -181,6 +196,7 @@ _PROMISES: Mapping[str, Callable[[Trials], _Broken]] = {
     "it is compiled once: tracing it again gives the same program": _draws_nothing_of_its_own,
     "no host callback is in it": _calls_nobody,
     "what it reports is finite": _stays_finite,
+    "what it changes of the model is kept": _keeps_what_it_changes,
     "a trial alone ends with the same bits as among others": _is_alone_what_it_is_among_others,
     "lanes side by side (vmap) end with the same weights": _is_the_same_side_by_side,
     "a trial goes on from its checkpoint as if never stopped": _goes_on_from_a_checkpoint,

@@ -23,7 +23,7 @@ from sweeper.executors.trainer import Trainer
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Program
+from sweeper.programs.program import Batch, Program
 from sweeper.programs.segment import segment
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
@@ -102,6 +102,14 @@ class Trials:
     def program(self) -> Program:
         """A program that was not traced before."""
         return Programs(data_spec(self.config, self.data)).exact(self.config.filled({}))
+
+    @property
+    def batches(self) -> list[Batch]:
+        """What the steps of an epoch are given, but for the order of the rows."""
+        size = self.config.train.batch_size
+        starts = range(0, len(self.data.x_train) - size + 1, size)[:_BATCHES]
+        x, y = self.data.x_train, self.data.y_train
+        return [Batch(x[at : at + size], y[at : at + size]) for at in starts]
 
     def traced(self) -> str:
         """What a class is compiled from, traced anew, as StableHLO has it."""

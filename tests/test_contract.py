@@ -80,6 +80,31 @@ class Chooses(Kept):
         return {"loss": jnp.mean(self.errors(model, data, None) ** 2)}
 
 
+class Counted(eqx.Module):
+    mlp: eqx.nn.MLP
+    seen: jax.Array
+    is_begun: jax.Array
+    table: np.ndarray
+
+    def __call__(self, x):
+        return self.mlp(x)
+
+
+def build(in_size, out_size, depth, width, key):
+    mlp = eqx.nn.MLP(in_size, out_size, width, depth, key=key)
+    return Counted(mlp, jnp.zeros(2, jnp.int32), jnp.array(False), np.arange(3))
+
+
+class Remembers(Kept):
+    def init(self, model, optimizer, key):
+        model = eqx.tree_at(lambda m: m.is_begun, model, jnp.array(True))
+        return super().init(model, optimizer, key)
+
+    def step(self, model, opt_state, batch, optimizer, key):
+        model, opt_state, loss = super().step(model, opt_state, batch, optimizer, key)
+        return eqx.tree_at(lambda m: m.seen, model, model.seen.at[1].add(1)), opt_state, loss
+
+
 class Nothing(Kept):
     def step(self, model, opt_state, batch, optimizer, key):
         return model, opt_state, "none"
@@ -98,7 +123,7 @@ def broken(program: str, *overrides: str) -> dict[str, str]:
     """The promises that it breaks, and what to change."""
     config = contract.study_of(program, overrides)
     found = [*contract.findings(config, knows_metrics=False)]
-    assert len(found) == 7
+    assert len(found) == 8
     return {finding.promise: finding.mend for finding in found if finding.found is not None}
 
 
@@ -118,6 +143,17 @@ def test_what_is_not_finite(module: str) -> None:
         "a trial goes on from its checkpoint as if never stopped",
     ]
     assert "guard what divides" in found[next(iter(found))]
+
+
+def test_what_is_changed_of_the_model_beside_its_parameters(module: str) -> None:
+    model = (f"model.function={module}:build", "model.kind=python")
+    config = contract.study_of(f"{module}:Remembers", model)
+    told = {one.promise: one.found for one in contract.findings(config, knows_metrics=False)}
+    changed = "it changes model.is_begun, model.seen, and the next step is given what the model was"
+    assert {promise: found for promise, found in told.items() if found is not None} == {
+        "what it changes of the model is kept": f"{changed} built with"
+    }
+    assert broken(f"{module}:Kept", *model) == {}
 
 
 def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -> None:
@@ -163,12 +199,12 @@ def test_what_it_is_tried_on_is_told_first(module: str, command: CommandLine) ->
         "no study given: an MLP on scikit-learn's iris, whose target is classes; name yours with "
         "--study\n"
     )
-    assert (done.returncode, done.stdout.count("kept ")) == (0, 7)
+    assert (done.returncode, done.stdout.count("kept ")) == (0, 8)
 
 
 def test_a_study_gives_data_model_and_settings() -> None:
     config = load(ROOT / "studies" / "heat.toml", ["train.n_points=4", "model.depth=1"])
-    assert [finding.found for finding in contract.findings(config)] == [None] * 7
+    assert [finding.found for finding in contract.findings(config)] == [None] * 8
     with pytest.raises(StudyError, match="a program of this package"):
         next(contract.findings(load(ROOT / "studies" / "digits.toml")))
 
