@@ -19,7 +19,7 @@ from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
 from sweeper.errors import Problem, SetupError, SweeperError
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
-from sweeper.interrupts import INTERRUPTED, Left, leave_on_interrupt
+from sweeper.interrupts import INTERRUPTED, Left, ignore_interrupts, leave_on_interrupt
 
 COMMANDS = (
     running.run,
@@ -90,9 +90,12 @@ def main() -> NoReturn:
         sys.exit(INTERRUPTED)
     except OSError as error:  # what no command foresaw of disks and permissions
         _refuse(SetupError(Problem("", "", str(error), "")))
+    finally:
+        ignore_interrupts()  # Python would tell of one while it tears down
     sys.exit(0)
 
 
 def _refuse(error: SweeperError) -> NoReturn:
+    ignore_interrupts()
     console_on(sys.stderr).print(str(error), soft_wrap=True)
     sys.exit(error.exit_code)

@@ -24,6 +24,11 @@ def leave_on_interrupt() -> None:
     signal.signal(signal.SIGINT, _leave)
 
 
+def ignore_interrupts() -> None:
+    """Let Ctrl-C do nothing from now on: the program is at its end, and says how it went."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise Left
 
@@ -34,21 +39,25 @@ def interruptible(
 ) -> Iterator[threading.Event]:
     """An event that the first Ctrl-C sets; the second ends the program, after a call of `leave`.
 
+    Once this is over Ctrl-C does nothing: the study has ended, and what is left is to tell of it.
+
     Python runs signal handlers in its main thread alone, which may be deep in a compiled program
     or hold a lock. So the signal only wakes a thread of its own, which does the rest.
     """
     stop = threading.Event()
     woken, waking = socket.socketpair()
     waking.setblocking(False)
-    threading.Thread(target=_await_signals, args=(woken, stop, say, leave), daemon=True).start()
-    handler = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    waiting = threading.Thread(target=_await_signals, args=(woken, stop, say, leave), daemon=True)
+    waiting.start()
+    signal.signal(signal.SIGINT, lambda _signal, _frame: None)
     descriptor = signal.set_wakeup_fd(waking.fileno())
     try:
         yield stop
     finally:
+        ignore_interrupts()
         signal.set_wakeup_fd(descriptor)
-        signal.signal(signal.SIGINT, handler)
         waking.close()
+        waiting.join()  # it may have one to act on that came before
 
 
 def _await_signals(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -48,6 +51,46 @@ def test_a_terminals_ctrl_c_fails_no_trial(
     trials = open_results(tmp_path / "run").trials()
     assert set(trials["state"]) == {"COMPLETE"}
     assert set(trials["attempts"]) == {1}
+
+
+# a command that Ctrl-C is pressed on while it prints, and when all that is left is to tear down
+PRESSED = """\
+import atexit, io, signal, sys
+
+class Pressed(io.TextIOWrapper):
+    def write(self, text):
+        signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+sys.stdout = Pressed(sys.stdout.detach(), encoding="utf-8")
+atexit.register(signal.raise_signal, signal.SIGINT)
+from sweeper.cli import main
+main()
+"""
+
+
+def pressed(command: CommandLine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(ROOT), "SWEEPER_CACHE_DIR": str(command.cache)}
+    return subprocess.run(
+        [sys.executable, "-c", PRESSED, *arguments],
+        cwd=command.directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_one_after_the_end_of_a_run_does_nothing(command: CommandLine) -> None:
+    command.write(SMALL)
+    done = pressed(command, "run", "study.toml", "--quiet", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["state"] == "finished"
+
+
+def test_one_while_an_answer_is_printed_leaves_it_and_nothing_else(command: CommandLine) -> None:
+    done = pressed(command, "schema", "study")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_one_in_code_of_the_users_is_no_fault_of_it(command: CommandLine) -> None:
