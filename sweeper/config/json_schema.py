@@ -197,11 +197,13 @@ def _searched(kinds: Sequence[type[Table]]) -> Schema:
     for kind in kinds:
         for setting, field in kind.model_fields.items():
             table = table_in(field.annotation)
+            if is_fixed(kind, setting):
+                continue
             if table is not None:
                 inner.setdefault(setting, []).append(table)
             elif under := named_in(field.annotation):
                 named[setting] = under
-            elif not is_fixed(kind, setting):
+            else:
                 entries.setdefault(setting, []).extend(_entries(kind, setting))
     link = _plain(SameAs)
     found = {setting: _any([*forms, link]) for setting, forms in entries.items()}
@@ -210,10 +212,22 @@ def _searched(kinds: Sequence[type[Table]]) -> Schema:
         setting: {"type": "object", "additionalProperties": _searched([of])}
         for setting, of in named.items()
     }
-    return _entry_tables(found | tables, tables)
+    # not by leaving them out: a table with keys of the user's own takes any other name
+    fixed: dict[str, Schema | bool] = dict.fromkeys(_fixed(kinds), False)
+    return _entry_tables(fixed | found | tables, tables)
 
 
-def _entry_tables(properties: Mapping[str, Schema], tables: Iterable[str] = ()) -> Schema:
+def _fixed(kinds: Sequence[type[Table]]) -> Iterator[str]:
+    """The settings that are the same for every trial, whichever of `kinds` their table is."""
+    for setting in dict.fromkeys(setting for kind in kinds for setting in kind.model_fields):
+        if all(
+            is_fixed(kind, setting) if setting in kind.model_fields else not _is_open(kind)
+            for kind in kinds
+        ):
+            yield setting
+
+
+def _entry_tables(properties: Mapping[str, Schema | bool], tables: Iterable[str] = ()) -> Schema:
     """The schema of a table of entries; those in `tables` may be met in dotted keys in quotes."""
     names = [*tables]
     in_quotes = f"^({'|'.join(names)})\\."

@@ -134,6 +134,16 @@ def test_what_loads_is_valid(text: str) -> None:
             'high = 3 }\ntrain.early_stop.metric = { type = "categorical", choices = ["a"] }',
             ".search.train.early_stop.metric: not allowed",
         ),
+        (
+            "high = 3 }",
+            'high = 3 }\noptimizer.decay.linear = { type = "categorical", choices = [true] }',
+            ".search.optimizer.decay: not allowed",
+        ),
+        (
+            'kind = "mlp"\ndepth = 1\nwidth = 8',
+            f'{OWN_MODEL}\n[search.model.function]\ntype = "categorical"\nchoices = ["nets:build"]',
+            ".search.model.function: not allowed",
+        ),
     ],
 )
 def test_what_an_editor_can_see_is_said_where_it_stands(old: str, new: str, expected: str) -> None:

@@ -133,9 +133,13 @@ def search_of_no_phase(draw: Draw, study: Study) -> Wrong:
 
 @breaking(OF_PARTS)
 def search_of_what_is_fixed(draw: Draw, study: Study) -> Wrong:
-    key = f"model.{pick(draw, [*study['model']])}.input"
-    choices = {"type": "categorical", "choices": [*study["model"]], "name": "fed_by"}
-    return Wrong(put(study, f"search.{key}", choices), f"search.{key}")
+    name = pick(draw, [*study["model"]])
+    keys = [f"model.{name}.{setting}" for setting in ("input", "in_size", "kind", "function")]
+    if name in study["optimizer"]:
+        keys += [f"optimizer.{name}.{setting}" for setting in ("name", "decay.linear")]
+    key = draw(st.sampled_from(keys))
+    choices = {"type": "categorical", "choices": [*study["model"]], "name": "same_for_all"}
+    return Wrong(put(study, f"search.{key}", choices), f"search.{key}", True)
 
 
 @breaking(GAMES)
