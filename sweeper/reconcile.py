@@ -37,6 +37,10 @@ _BOUNDARY = (
 )
 
 
+_FRESH = "start over with --fresh, which moves the old directory aside"
+_BACK = f"put it back, name another results.dir, or {_FRESH}"
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One setting that differs from the study's first file; None where it is absent."""
@@ -142,7 +146,7 @@ def _as_of_now(config: StudyConfig, began: Mapping[str, Any]) -> Mapping[str, An
     except SweeperError as error:
         first = error.problems[0]
         found = f"the study in {config.run_dir} began with settings of another version of sweeper"
-        mend = "go on with that version, or start over with --fresh"
+        mend = f"go on with that version, name another results.dir, or {_FRESH}"
         raise StudyError(config.problem(first.key, f"{found}: {first.found}", mend)) from error
 
 
@@ -159,8 +163,7 @@ def _changed_code(
 
 def _other(config: StudyConfig, key: str, what: str) -> Problem:
     found = f"{what} is not what it was when the study in {config.run_dir} began"
-    mend = "put it back, or start over with --fresh, which moves the old directory aside"
-    return config.problem(key, found, mend)
+    return config.problem(key, found, _BACK)
 
 
 def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:
@@ -177,7 +180,7 @@ def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
         config.problem(
             change.key,
             f"was {change.before!r} when the study in {config.run_dir} began, now {change.now!r}",
-            "put it back, or start over with --fresh, which moves the old directory aside",
+            _BACK,
         )
         for change in changes
     ]
@@ -192,7 +195,6 @@ def other_start(
     """
     if (None if began is None else began["digest"]) == (None if now is None else now["digest"]):
         return
-    fresh = "start over with --fresh, which moves the old directory aside"
     if began is None:
         found, mend = "the study there began with fresh weights", "leave it out"
     elif now is None:
@@ -201,7 +203,12 @@ def other_start(
     else:
         found = f"{now['path']} is not {began['path']} as it was when the study there began"
         mend = "leave it out to go on with the copy in the run directory"
-    yield Problem(str(config.run_dir), "--continue-from", found, f"{mend}, or {fresh}")
+    yield Problem(
+        str(config.run_dir),
+        "--continue-from",
+        found,
+        f"{mend}, name another results.dir, or {_FRESH}",
+    )
 
 
 def _is_free(change: Change) -> bool:

@@ -104,7 +104,8 @@ def test_a_parquet_of_mixed_types_is_planned_run_and_gone_on_with(study: Command
     assert (refused.returncode, refused.stderr) == (
         2,
         "study.toml:10: data: the data is not what it was when the study in runs/wine began; "
-        "put it back, or start over with --fresh, which moves the old directory aside\n",
+        "put it back, name another results.dir, or start over with --fresh, which moves the old "
+        "directory aside\n",
     )
 
 
@@ -153,5 +154,6 @@ def test_rows_of_a_function_do_not_go_on_under_an_edited_one(study: CommandLine)
     assert (refused.returncode, refused.stderr) == (
         2,
         "study.toml:12: data.function: clinic.py is not what it was when the study in runs/wine "
-        "began; put it back, or start over with --fresh, which moves the old directory aside\n",
+        "began; put it back, name another results.dir, or start over with --fresh, which "
+        "moves the old directory aside\n",
     )

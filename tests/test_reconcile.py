@@ -103,7 +103,8 @@ def test_a_refusal_tells_both_values_and_the_way_out() -> None:
     told = [str(problem) for problem in refusals(config, (Change("study.seed", 3, 0),))]
     assert told == [
         "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; "
-        "put it back, or start over with --fresh, which moves the old directory aside"
+        "put it back, name another results.dir, or start over with --fresh, which moves the old "
+        "directory aside"
     ]
 
 

@@ -71,7 +71,8 @@ def test_an_edited_model_does_not_go_on(command: CommandLine) -> None:
         assert (refused.returncode, refused.stderr) == (
             2,
             "study.toml:17: model.function: nets.py is not what it was when the study in runs/wine "
-            "began; put it back, or start over with --fresh, which moves the old directory aside\n",
+            "began; put it back, name another results.dir, or start over with --fresh, which "
+            "moves the old directory aside\n",
         )
 
     nets.write_text(NETS.replace("WIDTH", "4"), encoding="utf-8")
