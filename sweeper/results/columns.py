@@ -1,8 +1,9 @@
 """The columns of the published Parquet: a contract with whoever reads it.
 
 One line a column: its name, type, meaning and marks. A column marked D is deterministic: equal
-between an unbroken and a resumed run, and between numbers of threads and workers. One marked R
-is never null. Adding a column keeps `SCHEMA_VERSION`; the order stands for good.
+between an unbroken and a resumed run, and between numbers of threads and workers, but where a limit
+in wall time strikes, or memory runs out in training: then trials are in programs of fewer lanes.
+One marked R is never null. Adding a column keeps `SCHEMA_VERSION`; the order stands for good.
 """
 
 from __future__ import annotations
@@ -96,7 +97,12 @@ CIRCUMSTANCES = (
     Column("strategy", STRING, "exact, padded, switch or process", D | R),
     Column("class_id", STRING, "the class it was trained in", D),
     Column("lane_loop", STRING, "how the class runs its lanes: vmap or map", D),
-    Column("capacity", INT32, "lanes of the program that trained it last", D),
+    Column(
+        "capacity",
+        INT32,
+        "lanes of the program that trained it last; fewer than planned, where memory ran short",
+        D,
+    ),
     Column("padded_width", INT32, "width of the class, where it is padded", D),
     Column("padded_depth", INT32, "depth of the class, where it is padded", D),
     Column("structure_id", STRING, "hash of the structural hyperparameters", D | R),
