@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sweeper.executors.executor import Outcome, Work
 from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.capacity import lowest
 
 
 def parted(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:
@@ -16,7 +17,11 @@ def parted(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:
 
 
 def joined(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of `work`, of which `outcomes` are all parts, trained one after the other."""
+    """The outcome of `work`, of which `outcomes` are all parts, trained one after the other.
+
+    Of their ceilings it has the lowest, which holds for each of them.
+    """
+    needed = [o.memory_predicted_bytes for o in outcomes if o.memory_predicted_bytes is not None]
     lanes = {lane.number: lane for outcome in outcomes for lane in outcome.lanes}
     return replace(
         outcomes[-1],
@@ -27,6 +32,10 @@ def joined(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
         compile_s=sum(outcome.compile_s for outcome in outcomes),
         cache_hit=all(outcome.cache_hit for outcome in outcomes if outcome.compile_s),
         train_s=sum(outcome.train_s for outcome in outcomes),
+        memory_predicted_bytes=max(needed, default=None),
+        ceiling=lowest([outcome.ceiling for outcome in outcomes]),
+        own_programs=sum(outcome.own_programs for outcome in outcomes),
+        shortage=next((outcome.shortage for outcome in outcomes if outcome.shortage), ""),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from sweeper.executors.branchwise import joined
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.limits import Limit
-from sweeper.scheduler.capacity import halved
+from sweeper.scheduler.capacity import halved, lowest
 from sweeper.trial import Failure
 
 
@@ -86,15 +86,15 @@ class Ladder:
                 own_programs += 1
             else:
                 outcomes.append(self.fail(now.work, found.failure))
-        needed = [o.memory_predicted_bytes for o in outcomes if o.memory_predicted_bytes]
-        is_short = capacity < work.program.capacity or bool(told)
+        whole = joined(work, outcomes)  # of branches that were tried one by one it knows more
+        if capacity < work.program.capacity or told:
+            own = self.limit.ceiling(capacity)
+            whole = replace(whole, ceiling=lowest([own, whole.ceiling]))
         return replace(
-            joined(work, outcomes),
-            memory_predicted_bytes=max(needed, default=None),
+            whole,
             memory_limit_bytes=self.limit.n_bytes,
-            ceiling=self.limit.ceiling(capacity) if is_short else None,
-            own_programs=own_programs,
-            shortage=told[0] if told else "",
+            own_programs=whole.own_programs + own_programs,
+            shortage=told[0] if told else whole.shortage,
         )
 
     def _parts(self, work: Work, left: Iterable[Work], capacity: int) -> Iterator[Work]:

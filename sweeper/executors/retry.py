@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.scheduler.capacity import lowest
 from sweeper.trial import Curve, Failure, Reason
 
 
@@ -115,7 +116,6 @@ def _part(work: Work, lanes: slice) -> Work:
 
 def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome:
     """One outcome of two halves, each of which counts the `deaths` before they were parted."""
-    ceilings = [half.ceiling for half in (first, second) if half.ceiling is not None]
     return replace(
         second,
         bucket=work.bucket,
@@ -126,7 +126,7 @@ def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome
         cache_hit=first.cache_hit and second.cache_hit,
         train_s=first.train_s + second.train_s,
         attempt=first.attempt + second.attempt - deaths,
-        ceiling=min(ceilings, key=lambda ceiling: ceiling.capacity, default=None),
+        ceiling=lowest([first.ceiling, second.ceiling]),
         own_programs=first.own_programs + second.own_programs,
         shortage=first.shortage or second.shortage,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +37,12 @@ class Ceiling:
     device: str
     limit_bytes: int | None
     capacity: int
+
+
+def lowest(ceilings: Iterable[Ceiling | None]) -> Ceiling | None:
+    """That of the least capacity, which holds for all of them; None where there is none."""
+    found = [ceiling for ceiling in ceilings if ceiling is not None]
+    return min(found, key=lambda ceiling: ceiling.capacity, default=None)
 
 
 def halved(capacity: int, members: int) -> int | None:

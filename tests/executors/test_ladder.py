@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from sweeper.executors.branchwise import joined, parted
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.ladder import Ladder, TooLarge
 from sweeper.executors.limits import Limit
@@ -142,6 +143,33 @@ def test_the_members_of_a_trial_stay_together() -> None:
     outcome = tries.train(work(2, 8))
     assert tries.done == [((0, 1), 8, False), ((0,), 4, False), ((0,), 3, False), ((1,), 3, False)]
     assert outcome.ceiling == Ceiling("cpu", 1000, 3)
+
+
+def test_the_parts_of_a_bucket_keep_the_lowest_of_their_ceilings() -> None:
+    whole = work(3, 4)
+    branches = [replace(whole.program, class_id=name) for name in ("a", "b", "a")]
+
+    def attempt(work: Work, *, alone: bool) -> Outcome:
+        first, second = (TRAINED.attempt(part) for part in parted(work, branches))
+        first = replace(
+            first,
+            ceiling=Ceiling("cpu", 1000, 1),
+            own_programs=2,
+            shortage="4 lanes",
+            memory_predicted_bytes=900,
+        )
+        second = replace(second, ceiling=Ceiling("cpu", 1000, 2), memory_predicted_bytes=800)
+        return joined(work, [first, second])
+
+    def fail(work: Work, failure: Failure) -> Outcome:
+        return failed(work, failure, PLACE, 0.0)
+
+    outcome = Ladder(attempt, lambda work: None, fail, 1, LIMIT).train(whole)
+
+    assert outcome.ceiling == Ceiling("cpu", 1000, 1)
+    assert (outcome.own_programs, outcome.shortage) == (2, "4 lanes")
+    assert outcome.memory_predicted_bytes == 900
+    assert [lane.number for lane in outcome.lanes] == [0, 1, 2]
 
 
 def test_a_ceiling_is_kept_to_where_it_was_found() -> None:
