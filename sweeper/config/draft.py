@@ -32,6 +32,7 @@ from sweeper.config.rules import (
     more_than_one_trial,
     padded_arrays,
     too_large_for_class,
+    unfit_room,
     unfit_to_stop,
     unreported_metrics,
 )
@@ -155,6 +156,10 @@ class Draft:
         if isinstance(train, EpochsTable):
             width, depth = (getattr(model, name, None) for name in ("width", "depth"))
             self.faults += too_large_for_class(trial, train.epochs, width, depth)
+        optimizer = tables.get("optimizer")
+        if trial.program.strategy == "padded" and model and optimizer and train:
+            can_be = getattr(optimizer, "elementwise", False) and getattr(train, "is_padded", False)
+            self.faults += unfit_room(trial.program, model if can_be else None)
 
     def _check_top_level(self) -> None:
         version = self._raw.get("version")

@@ -63,6 +63,13 @@ class PartsTable(Named):
         """The parts by name."""
         return tables_of(self)
 
+    @property
+    def with_hidden_layers(self) -> Mapping[str, tuple[int, int]]:
+        """Width and depth of each MLP with hidden layers: these can be padded."""
+        parts = self.parts.items()
+        mlps = ((name, part) for name, part in parts if isinstance(part, MlpPart))
+        return {name: (part.width, part.depth) for name, part in mlps if part.depth > 0}
+
 
 def has_parts(raw: object) -> bool:
     """Whether a raw `[model]` is one of parts: it holds tables."""

@@ -8,12 +8,14 @@ from difflib import get_close_matches
 
 from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
+from sweeper.config.model import MlpTable
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, takes
+from sweeper.config.parts import PartsTable
 from sweeper.config.search import SearchEntry
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
-from sweeper.config.table import Fault
+from sweeper.config.table import Fault, Table
 from sweeper.config.train import column_of, metrics_of, reported
-from sweeper.config.trial import TrialTable
+from sweeper.config.trial import ClassTable, TrialTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +153,27 @@ def too_large_for_class(
         if most is not None and size is not None and size > most:
             mend = f"write {size} or more, or model.{name} = {most}"
             yield Fault(f"trial.class.{name}", f"no room for model.{name} {size}", mend)
+
+
+def unfit_room(room: ClassTable, model: Table | None) -> Iterable[Fault]:
+    """A padded class has room for each part of the `model`; None is one that cannot be padded."""
+    sizes: Mapping[str, tuple[int, int]] = {}
+    if isinstance(model, PartsTable):
+        sizes = model.with_hidden_layers
+    is_mlp = isinstance(model, MlpTable) and model.depth > 0
+    if not (sizes or is_mlp):
+        found = "padded, and nothing of this trial can be"
+        yield Fault("trial.class.strategy", found, 'write "exact"')
+        return
+    if is_mlp and room.sizes:
+        mend = "remove it, and write width and depth"
+        yield Fault("trial.class.sizes", "room for parts, of a model that has none", mend)
+    for name, (width, depth) in sizes.items():
+        most = room.sizes.get(name, (0, 0))
+        if width > most[0] or depth > most[1]:
+            found = f"no room for model.{name} of width {width}, depth {depth}"
+            mend = f"write {name} = [{width}, {depth}] or more"
+            yield Fault("trial.class.sizes", found, mend)
+    for name in sorted(room.sizes.keys() - sizes.keys()) if sizes else ():
+        found = f"room for '{name}', and there is no such part with hidden layers"
+        yield Fault("trial.class.sizes", found, "remove it")

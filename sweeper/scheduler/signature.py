@@ -125,8 +125,5 @@ def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str
 def sizes_of(settings: Settings) -> Sizes:
     """The sizes of the parts that can be padded: MLPs with hidden layers."""
     assert isinstance(settings.model, PartsTable)
-    return tuple(
-        (name, part.width, part.depth)
-        for name, part in settings.model.parts.items()
-        if part.kind == "mlp" and part.depth > 0
-    )
+    sizes = settings.model.with_hidden_layers
+    return tuple((name, width, depth) for name, (width, depth) in sizes.items())

@@ -10,8 +10,9 @@ from tests.generated.breakage import Wrong, breaking
 from tests.generated.frames import Draw, Study
 from tests.generated.parts import games, turns
 
-TURNS, GAMES = turns(), games()
+TURNS, GAMES = turns(is_trial=False), games(is_trial=False)
 OF_PARTS = st.one_of(TURNS, GAMES)
+ONE_OF_PARTS = st.one_of(turns(is_trial=True), games(is_trial=True))
 ROOM = {"type": "int", "low": 1, "high": 3, "name": "room"}
 
 
@@ -176,3 +177,29 @@ def no_size_of_noise(_draw: Draw, study: Study) -> Wrong:
     assume("generator" in study["model"])
     del study["model"]["generator"]["in_size"]
     return Wrong(study, "model.generator.in_size")
+
+
+@breaking(ONE_OF_PARTS)
+def class_without_room(draw: Draw, study: Study) -> Wrong:
+    """A trial that its class does not hold."""
+    own, parts = study["trial"]["class"], study["model"]
+    wrong: list[tuple[str, object]] = []
+    if own["strategy"] == "padded":
+        name = pick(draw, [*own["sizes"]])
+        few = {part: size for part, size in own["sizes"].items() if part != name}
+        narrow = [parts[name]["width"] - 1, parts[name]["depth"]]
+        wrong += [("sizes", few), ("sizes", {**own["sizes"], "nobody": [4, 1]})]
+        wrong += [("sizes", {**few, name: narrow})] if narrow[0] else []
+    elif own["strategy"] == "exact":
+        wrong += [("sizes", {name: [4, 1] for name in parts}), ("width", 8)]
+    assume(wrong)
+    key, value = draw(st.sampled_from(wrong))
+    return Wrong(put(study, f"trial.class.{key}", value), f"trial.class.{key}")
+
+
+@breaking(ONE_OF_PARTS)
+def class_of_what_cannot_be_padded(_draw: Draw, study: Study) -> Wrong:
+    assume(study["trial"]["class"]["strategy"] == "exact")
+    assume(all(part.get("depth", 0) == 0 or "function" in part for part in study["model"].values()))
+    own = {**study["trial"]["class"], "strategy": "padded", "sizes": {"a": [4, 1]}}
+    return Wrong(put(study, "trial.class", own), "trial.class.strategy")

@@ -10,6 +10,7 @@ from sweeper.config.alternating import AlternatingTable, PhaseTable, WarmupTable
 from sweeper.config.coupled import OBJECTIVES, CoupledTable
 from sweeper.config.optimizer import AdafactorTable, AdamWTable, RmspropTable, SgdTable
 from sweeper.config.parts import MlpPart, PythonPart
+from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.table import Table
 from sweeper.config.train import TASK_OF_LOSS
 from tests.generated.data import data_tables
@@ -17,7 +18,12 @@ from tests.generated.frames import Draw, Frame, Study, frames, rarely, some
 from tests.generated.proposing import pruners, queues, samplers
 from tests.generated.searches import Search, Target, searches, targets
 from tests.generated.spaces import drop_drawn, nested
-from tests.generated.studies import fit_execution, rest_of_study, write_objectives
+from tests.generated.studies import (
+    fit_execution,
+    given_trials,
+    rest_of_study,
+    write_objectives,
+)
 from tests.generated.values import form_of, settings, values
 
 _NAMES = ("a", "b", "head_2", "trunk")
@@ -41,8 +47,8 @@ class PartsFrame(Frame):
 
 
 @st.composite
-def turns(draw: Draw) -> Study:
-    """Studies of `alternating`."""
+def turns(draw: Draw, *, is_trial: bool | None = None) -> Study:
+    """Studies of `alternating`, of one given trial or of several."""
     frame = draw(frames())
     names = draw(some(_NAMES, least=1, most=4))
     inputs = {name: draw(st.sampled_from([None, *names[:n]])) for n, name in enumerate(names)}
@@ -72,12 +78,12 @@ def turns(draw: Draw) -> Study:
     }
     whole = PartsFrame(**{**frame.__dict__, "losses": tuple(losses)})
     data = draw(data_tables(frame))
-    return _whole(draw, whole, data, model, train, tables)
+    return _whole(draw, whole, data, model, train, tables, is_trial=is_trial)
 
 
 @st.composite
-def games(draw: Draw) -> Study:
-    """Studies of `coupled`."""
+def games(draw: Draw, *, is_trial: bool | None = None) -> Study:
+    """Studies of `coupled`, of one given trial or of several."""
     objective = draw(st.sampled_from([*OBJECTIVES, "nets:rivals"]))
     if objective in OBJECTIVES:
         names = draw(st.permutations(["generator", "critic"]))
@@ -119,7 +125,7 @@ def games(draw: Draw) -> Study:
             name: [one for one in found if not one.key.endswith(".dropout")]
             for name, found in tables.items()
         }
-    return _whole(draw, frame, data, model, train, tables, optimizer_each=True)
+    return _whole(draw, frame, data, model, train, tables, optimizer_each=True, is_trial=is_trial)
 
 
 @dataclass(frozen=True)
@@ -219,6 +225,7 @@ def _whole(
     tables: Targets,
     *,
     optimizer_each: bool = False,
+    is_trial: bool | None = None,
 ) -> Study:
     each = optimizer_each or draw(st.booleans())
     study: Study = {
@@ -230,6 +237,65 @@ def _whole(
         **draw(rest_of_study()),
     }
     write_objectives(draw, study, frame)
+    if rarely(draw) if is_trial is None else is_trial:
+        _as_one_trial(draw, study)
+    else:
+        _as_several(draw, study, tables)
+    fit_execution(study)
+    if _of_whole_arrays(study) and study["execution"].get("strategy") == "padded":
+        study["execution"]["strategy"] = "auto"
+    if "time" in data.get("split", ()):
+        study["study"].pop("folds", None)
+    return {name: table for name, table in study.items() if table != {}}
+
+
+def _as_one_trial(draw: Draw, study: Study) -> None:
+    """A file that runs one trial again."""
+    study["study"]["n_trials"] = 1
+    model, train = study["model"], study["train"]
+    hidden = {
+        name: part
+        for name, part in model.items()
+        if part.get("kind", "mlp") == "mlp" and part["depth"] > 0
+    }
+    may_pad = bool(hidden) and not _of_whole_arrays(study)
+    study["trial"] = draw(given_trials(train["epochs"], may_pad=may_pad))
+    own = study["trial"]["class"]
+    if own["strategy"] == "padded":
+        own["sizes"] = {
+            name: [part[size] + draw(st.integers(0, 3)) for size in ("width", "depth")]
+            for name, part in hidden.items()
+        }
+    tables = {f"model.{name}": part for name, part in model.items()}
+    tables |= {"train": train, **_tables_of_optimizers(study)}
+    known = {part.partition(".")[2] for part in OPTIONAL_PARTS}
+    written = [f"{at}.{name}" for at, table in tables.items() for name in known & table.keys()]
+    own["parts"] = sorted(key for key in written if tables[key.rpartition(".")[0]][_last(key)])
+    if own["lane_loop"] == "map" and hidden and rarely(draw):
+        name = draw(st.sampled_from([*hidden]))
+        mine = model[name].get("activation", "relu")
+        other = {"relu", "tanh"} - {mine}
+        own["traced"] = {f"model.{name}.activation": [mine, *sorted(other)]}
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _tables_of_optimizers(study: Study) -> dict[str, Study]:
+    """The optimizer of all parts, or that of each, by dotted key."""
+    table = study["optimizer"]
+    if "name" in table:
+        return {"optimizer": table}
+    return {f"optimizer.{name}": own for name, own in table.items()}
+
+
+def _of_whole_arrays(study: Study) -> bool:
+    return any(one["name"] == "adafactor" for one in _tables_of_optimizers(study).values())
+
+
+def _as_several(draw: Draw, study: Study, tables: Targets) -> None:
+    """A study of several trials: what it searches, and how."""
     several = not isinstance(study["study"]["metric"], str) and len(study["study"]["metric"])
     sampler = draw(samplers(several or 1))
     if sampler["name"] != "tpe" or draw(st.booleans()):
@@ -244,11 +310,3 @@ def _whole(
     study["search"] = nested(search)
     if not finite and rarely(draw):
         study["study"]["enqueue"] = draw(queues(search))
-    fit_execution(study)
-    owns = study["optimizer"].values() if each else [study["optimizer"]]
-    whole_arrays = any(one["name"] == "adafactor" for one in owns)
-    if whole_arrays and study["execution"].get("strategy") == "padded":
-        study["execution"]["strategy"] = "auto"
-    if "time" in data.get("split", ()):
-        study["study"].pop("folds", None)
-    return {name: table for name, table in study.items() if table != {}}

@@ -114,20 +114,12 @@ def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
     study["study"]["n_trials"] = 1
     write_schedule(draw, study, draw(schedule_names(study, frame))[:1])
     model, train, optimizer = study["model"], study["train"], study["optimizer"]
-    epochs = train["epochs"] + draw(st.integers(0, 3))
-    strategies = ["exact", "process"]
     is_mlp = frame.model is not PythonTable
     elementwise = frame.optimizer not in (AdafactorTable, UserOptimizerTable)
-    if is_mlp and model["depth"] and elementwise:
-        strategies.append("padded")
-    strategy = draw(st.sampled_from(strategies))
-    own: Study = {
-        "strategy": strategy,
-        "lane_loop": draw(st.sampled_from(["map", "vmap"])),
-        "capacity": draw(st.integers(1, 4)),
-        "epochs": epochs,
-    }
-    if strategy == "padded":
+    may_pad = bool(is_mlp and model["depth"] and elementwise)
+    study["trial"] = draw(given_trials(train["epochs"], may_pad=may_pad))
+    own = study["trial"]["class"]
+    if own["strategy"] == "padded":
         own |= {name: model[name] + draw(st.integers(0, 3)) for name in ("width", "depth")}
     tables = {"model": model, "optimizer": optimizer, "train": train}
     written = [
@@ -141,8 +133,20 @@ def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
     if is_mlp and own["lane_loop"] == "map" and rarely(draw):
         mine = model.get("activation", "relu")
         own["traced"] = {"model.activation": [mine, *({"relu", "tanh"} - {mine})]}
-    trial = {"number": draw(st.integers(0, 99)), "epochs": draw(st.integers(1, train["epochs"]))}
-    study["trial"] = {**trial, "class": own}
+
+
+@st.composite
+def given_trials(draw: Draw, epochs: int, *, may_pad: bool) -> Study:
+    """`[trial]` of a trial that trains so many epochs; what its class pads to is left out."""
+    strategies = ["exact", "process", *(["padded"] * may_pad)]
+    own: Study = {
+        "strategy": draw(st.sampled_from(strategies)),
+        "lane_loop": draw(st.sampled_from(["map", "vmap"])),
+        "capacity": draw(st.integers(1, 4)),
+        "epochs": epochs + draw(st.integers(0, 3)),
+    }
+    number, last = draw(st.integers(0, 99)), draw(st.integers(1, epochs))
+    return {"number": number, "epochs": last, "class": own}
 
 
 @st.composite
