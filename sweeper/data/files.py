@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sweeper.config import StudyConfig
@@ -70,15 +71,23 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
     neighbours = [near for folder in folders for near in _names((folder / name).parent, pattern)]
     looked_in = "" if Path(name).is_absolute() else f" in {listed([*map(str, folders)], 'or')}"
     found = f"no file '{name}'{looked_in}"
-    mend = (
-        did_you_mean(Path(name).name, neighbours)
-        or f"write the path of a {suffix[1:].upper()} file"
-    )
+    there = [path for path in (folder / name for folder in folders) if os.path.lexists(path)]
+    if there:
+        found = f"{found}: {there[0]} is {_kind(there[0])}"
+    wanted = f"write the path of a {suffix[1:].upper()} file"
+    mend = did_you_mean(Path(name).name, neighbours) or wanted
     return DataError(config.problem(key, found, mend))
+
+
+def _kind(path: Path) -> str:
+    """What there is in place of a file."""
+    if path.is_symlink():
+        return "a link that leads to no file"
+    return "a directory" if path.is_dir() else "a pipe or a device"
 
 
 def _names(folder: Path, pattern: str) -> list[str]:
     try:
-        return [path.name for path in folder.glob(pattern)]
+        return [path.name for path in folder.glob(pattern) if _is_file(path)]
     except OSError:  # as `_is_file` has it
         return []

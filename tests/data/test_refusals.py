@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,26 @@ def test_a_missing_file_is_refused(
 
     assert refusal(config) == [
         f"study.toml:11: data.path: no file '{path}' in {tmp_path} or {folder}; {mend}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind", ["a directory", "a link that leads to no file", "a pipe or a device"]
+)
+def test_what_is_there_and_no_file_is_refused_as_what_it_is(
+    make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "apples.csv"
+    if kind == "a directory":
+        path.mkdir()
+    elif kind == "a pipe or a device":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path)
+    assert refusal(make_study(CSV.replace("rows.csv", "apples.csv"), GOOD)) == [
+        f"study.toml:11: data.path: no file 'apples.csv' in {tmp_path}: {path} is {kind}; "
+        "write the path of a CSV file"
     ]
 
 
