@@ -34,6 +34,7 @@ from sweeper.config.rules import (
     too_large_for_class,
     unfit_room,
     unfit_to_stop,
+    unfit_traced,
     unreported_metrics,
 )
 from sweeper.config.search import SameAs, SearchEntry
@@ -156,6 +157,7 @@ class Draft:
         if isinstance(train, EpochsTable):
             width, depth = (getattr(model, name, None) for name in ("width", "depth"))
             self.faults += too_large_for_class(trial, train.epochs, width, depth)
+        self.faults += unfit_traced(trial.program, model, train)
         optimizer = tables.get("optimizer")
         if trial.program.strategy == "padded" and model and optimizer and train:
             can_be = getattr(optimizer, "elementwise", False) and getattr(train, "is_padded", False)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.kinds import is_function
 from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
 from sweeper.config.model import MlpTable
@@ -153,6 +154,22 @@ def too_large_for_class(
         if most is not None and size is not None and size > most:
             mend = f"write {size} or more, or model.{name} = {most}"
             yield Fault(f"trial.class.{name}", f"no room for model.{name} {size}", mend)
+
+
+def unfit_traced(room: ClassTable, model: Table | None, train: Table | None) -> Iterable[Fault]:
+    """What a class is told at run time is something that it can be told, the trial's value too."""
+    own: dict[str, object] = {"model.activation": None}  # of no use to a trial of another model
+    if isinstance(model, MlpTable):
+        own["model.activation"] = model.activation
+    if isinstance(train, AlternatingTable):
+        own |= {f"train.{key}": epochs for key, epochs in train.lengths.items()}
+    for key, values in room.traced.items():
+        if key not in own:
+            mend = f"write some of {', '.join(own)}, or remove it"
+            yield Fault("trial.class.traced", f"'{key}' is not told at run time", mend)
+        elif own[key] is not None and own[key] not in values:
+            found = f"{key} without {own[key]!r}, which is the trial's"
+            yield Fault("trial.class.traced", found, "write it among the values")
 
 
 def unfit_room(room: ClassTable, model: Table | None) -> Iterable[Fault]:

@@ -170,7 +170,10 @@ def unfit_trial(draw: Draw, study: Study) -> Wrong:
         ("trial.class.capacity", 0, "trial.class.capacity"),
         ("trial.class.nonsuch", 0, "trial.class.nonsuch"),
         ("trial.class.lane_loop", "auto", "trial.class.lane_loop"),
+        ("trial.class.traced", {"model.width": [4, 8]}, "trial.class.traced"),
     ]
+    if "depth" in study["model"]:
+        wrong.append(("trial.class.traced", {"model.activation": []}, "trial.class.traced"))
     if study["trial"]["class"]["strategy"] != "padded":
         wrong.append(("trial.class.width", 8, "trial.class.width"))
     elif study["model"]["width"] > 1:

@@ -271,11 +271,10 @@ def _as_one_trial(draw: Draw, study: Study) -> None:
     known = {part.partition(".")[2] for part in OPTIONAL_PARTS}
     written = [f"{at}.{name}" for at, table in tables.items() for name in known & table.keys()]
     own["parts"] = sorted(key for key in written if tables[key.rpartition(".")[0]][_last(key)])
-    if own["lane_loop"] == "map" and hidden and rarely(draw):
-        name = draw(st.sampled_from([*hidden]))
-        mine = model[name].get("activation", "relu")
-        other = {"relu", "tanh"} - {mine}
-        own["traced"] = {f"model.{name}.activation": [mine, *sorted(other)]}
+    lengths = {name: phase["epochs"] for name, phase in train.get("phases", {}).items()}
+    if own["lane_loop"] == "map" and lengths and rarely(draw):
+        name = draw(st.sampled_from([*lengths]))
+        own["traced"] = {f"train.phases.{name}.epochs": [lengths[name], lengths[name] + 1]}
 
 
 def _last(key: str) -> str:
