@@ -8,62 +8,77 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from importlib.metadata import version
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
 
-from sweeper.commands import listing, looking, machine, models, pages, running, winner, writing
 from sweeper.commands.printing import print_shown
-from sweeper.commands.schema import schema
 from sweeper.console import console_on, silence
 from sweeper.errors import Problem, SetupError, SweeperError
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.interrupts import INTERRUPTED, Left, ignore_interrupts, leave_on_interrupt
 
-COMMANDS = (
-    running.run,
-    writing.init,
-    running.validate,
-    running.plan,
-    running.stop,
-    looking.status,
-    listing.trials,
-    listing.show,
-    listing.best,
-    looking.verify,
-    pages.dashboard,
-    pages.report,
-    writing.trial,
-    writing.export_optuna,
-    winner.confirm,
-    winner.reproduce,
-    winner.refit,
-    models.export,
-    models.predict,
-    models.check_program,
-    machine.doctor,
-    machine.calibrate,
-)
+# Each command and the module of `commands` that has it, in the order in which they are listed.
+COMMANDS = {
+    "run": "running",
+    "init": "writing",
+    "validate": "running",
+    "plan": "running",
+    "stop": "running",
+    "status": "looking",
+    "trials": "listing",
+    "show": "listing",
+    "best": "listing",
+    "verify": "looking",
+    "dashboard": "pages",
+    "report": "pages",
+    "trial": "writing",
+    "export-optuna": "writing",
+    "confirm": "winner",
+    "reproduce": "winner",
+    "refit": "winner",
+    "export": "models",
+    "predict": "models",
+    "check-program": "models",
+    "doctor": "machine",
+    "calibrate": "machine",
+    "schema": "schema",
+}
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Hyperparameter sweeps for JAX networks whose architectures differ from trial to trial.",
-)
-for command in COMMANDS:
-    app.command()(command)
-app.add_typer(schema, name="schema")
+
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """The command line with the command that `words` begin with, or with all where with none.
+
+    To import and declare the others would take longer than many a command itself.
+    """
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help="Hyperparameter sweeps for JAX networks whose architectures differ from trial to "
+        "trial.",
+    )
+    app.callback()(_options)
+    for name in COMMANDS.keys() & words[:1] or COMMANDS:
+        module = import_module(f"sweeper.commands.{COMMANDS[name]}")
+        command = getattr(module, name.replace("-", "_"))
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print_shown(f"sweeper {version('sweeper')}")
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     _version: Annotated[
         bool,
@@ -79,7 +94,7 @@ def main() -> NoReturn:
         leave_on_interrupt()
         faulthandler.enable(all_threads=False)  # a crash in native code tells where it was
         plan_faults(os.environ.get(VARIABLE))
-        app(prog_name="sweeper")
+        app_for(sys.argv[1:])(prog_name="sweeper")
     except SweeperError as error:
         _refuse(error)
     except FaultPlanError as error:

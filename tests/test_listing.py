@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +15,6 @@ from sweeper.results.listing import buckets_of, curves, listed
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
-from tests.processes import ROOT
 
 MORE = (
     "study.n_trials=6",
@@ -26,7 +22,6 @@ MORE = (
     "search.model.activation={type='categorical', choices=['relu', 'tanh']}",
     "search.model.dropout={type='float', low=0.1, high=0.5, when={'model.activation'='tanh'}}",
 )
-HEAVY = ("jax", "optuna", "pandas", "sklearn", "equinox", "optax")
 
 
 @pytest.fixture(scope="module")
@@ -149,19 +144,3 @@ def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(
     told = shown.stdout.partition(f"\n{reason} (nets.py, line 6)\n\n")[2].splitlines()
     assert 1 < len(told) <= 12
     assert told[-1].startswith(reason) or "JAX" in shown.stdout
-
-
-@pytest.mark.parametrize("arguments", ["status", "trials", "show", "best"])
-def test_what_only_reads_imports_nothing_slow(directory: Path, arguments: str) -> None:
-    told = (
-        f"import sys; sys.argv[1:] = [{arguments!r}, {str(directory / 'run')!r}]\n"
-        "import sweeper.cli\n"
-        "try:\n    sweeper.cli.main()\n"
-        "except SystemExit as ended:\n    assert not ended.code\n"
-        f"print('found', *sorted({set(HEAVY)!r} & set(sys.modules)))\n"
-    )
-    environment: dict[str, Any] = {"PYTHONPATH": str(ROOT), "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1].split() == ["found"]

@@ -173,7 +173,7 @@ def test_calibrate_writes_what_a_study_can_name(
     monkeypatch.setattr(calibration, "_TRAIN_S", 0.01)
     costs = tmp_path / "costs.json"
 
-    done = CliRunner().invoke(cli.app, ["calibrate", "-o", str(costs)])
+    done = CliRunner().invoke(cli.app_for([]), ["calibrate", "-o", str(costs)])
 
     assert done.exit_code == 0
     assert "execution" in done.output

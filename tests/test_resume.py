@@ -5,8 +5,6 @@ from __future__ import annotations
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -294,14 +292,3 @@ def test_status_tells_how_a_study_stands_while_it_runs_and_after(command: Comman
     assert later["counts"]["COMPLETE"] > running["counts"]["COMPLETE"] > 0
     assert sum(later["counts"].values()) == 100_000
     assert killed["state"] == "interrupted"
-
-
-def test_status_imports_nothing_that_is_slow(stopped: CommandLine) -> None:
-    status = ("-m", "sweeper", "status", str(stopped.run_dir.root))
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *status], capture_output=True, text=True, check=True
-    )
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-
-    assert "sweeper.cli" in imported
-    assert imported & {"jax", "optuna", "pandas", "pyarrow", "sklearn", "scipy"} == set()

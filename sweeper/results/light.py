@@ -1,7 +1,8 @@
 """Published results as Arrow alone reads them: neither pandas nor the configuration is imported.
 
 Most of what turns a column of Arrow into values of Python or NumPy imports pandas where it is
-installed, which takes longer than reading the table: so columns are taken from their buffers.
+installed, or Arrow's computing, which takes longer than reading the table: so columns are taken
+from their buffers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from sweeper.results.columns import DOUBLE, INT64, METADATA_KEY
+from sweeper.results.columns import METADATA_KEY
+
+_TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
@@ -42,20 +45,16 @@ def said_of_study(table: pa.Table) -> dict[str, Any]:
 
 def floats(column: pa.ChunkedArray) -> np.ndarray:
     """Numbers, truth values or times as float64, nan where null; times in seconds since 1970."""
-    if pa.types.is_timestamp(column.type):
-        return floats(column.cast(INT64)) / 1e6
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.int8())
-    array = _whole(column.cast(DOUBLE))
-    values = _values(array, np.float64).copy()
+    array = _whole(column)
+    values = _values(array).astype(np.float64)
     values[_is_null(array)] = np.nan
-    return values
+    return values / _TICKS[array.type.unit] if pa.types.is_timestamp(array.type) else values
 
 
 def whole_numbers(column: pa.ChunkedArray) -> np.ndarray:
     """Whole numbers as int64, -1 where null."""
-    array = _whole(column.cast(INT64))
-    values = _values(array, np.int64).copy()
+    array = _whole(column)
+    values = _values(array).astype(np.int64)
     values[_is_null(array)] = -1
     return values
 
@@ -71,16 +70,26 @@ def _whole(column: pa.ChunkedArray) -> Any:
     return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
 
 
-def _values(array: Any, kind: type) -> np.ndarray:
-    data = array.buffers()[1]
-    if data is None or not len(array):
-        return np.empty(0, kind)
-    return np.frombuffer(data, kind)[array.offset : array.offset + len(array)]
+def _values(array: Any) -> np.ndarray:
+    """What the buffer of an array holds: anything where it is null."""
+    kind, bits, data = array.type, array.type.bit_width, array.buffers()[1]
+    if pa.types.is_boolean(kind):
+        return _bits(data, array)
+    letter = "f" if pa.types.is_floating(kind) else "i"
+    values = np.frombuffer(data or b"", f"{letter}{bits // 8}")
+    return values[array.offset : array.offset + len(array)]
 
 
 def _is_null(array: Any) -> np.ndarray:
     validity = array.buffers()[0]
     if validity is None or not array.null_count:
         return np.zeros(len(array), bool)
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
-    return bits[array.offset : array.offset + len(array)] == 0
+    return ~_bits(validity, array)
+
+
+def _bits(data: pa.Buffer | None, array: Any) -> np.ndarray:
+    """The bits of a buffer that are of this array, as truth values."""
+    if data is None or not len(array):
+        return np.empty(0, bool)
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(bool)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,17 +110,3 @@ def test_text_of_users_is_text(tmp_path: Path) -> None:
         assert "<script" not in html.lower(), view.name
         assert '"quoted"' not in html, view.name
         assert as_json(charts)
-
-
-def test_the_page_imports_nothing_heavy(run_dir: RunDir, tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from sweeper.dashboard.page import Page;"
-        "from sweeper.dashboard.study import Study; from sweeper.rundir import RunDir;"
-        "from sweeper.dashboard import server; from sweeper.dashboard.report import report;"
-        f"page = Page([Study(RunDir(Path({str(run_dir.root)!r})))], is_report=True);"
-        "report(page); page.curves(0, 1); server.app_of(page);"
-        "heavy = {'jax', 'jaxlib', 'equinox', 'optuna', 'pandas', 'sklearn', 'pydantic'};"
-        "print(*sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
