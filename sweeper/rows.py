@@ -50,11 +50,13 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
     return found
 
 
-def bucket_record(work: Work, outcome: Outcome, members: int, boundary: str | None) -> BucketRecord:
+def bucket_record(
+    work: Work, outcome: Outcome, class_name: str, members: int, boundary: str | None
+) -> BucketRecord:
     """What the ledger keeps of a bucket; each trial had `members` lanes.
 
-    `boundary` is what its session marks rows with. In its row `lanes` is for the trials' own rows,
-    `ceiling` for later rounds: they are no columns.
+    `class_name` is its class in words, `boundary` what its session marks rows with. In its row
+    `lanes` is for the trials' own rows, `ceiling` for later rounds: they are no columns.
     """
     bucket, program = work.bucket, work.program
     epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
@@ -88,6 +90,7 @@ def bucket_record(work: Work, outcome: Outcome, members: int, boundary: str | No
         "outcome": _outcome(work, outcome),
         "capacity_planned": program.capacity,
         "memory_limit_bytes": outcome.memory_limit_bytes,
+        "class_name": class_name,
         "boundary": boundary,
         "ceiling": None if ceiling is None else asdict(ceiling),
         "finished_at": outcome.finished_at or None,

@@ -14,7 +14,8 @@ from typing import Any, Literal
 from sweeper.config import StudyConfig
 from sweeper.ranking import is_feasible, pareto_front, value_columns
 from sweeper.results.status import Status
-from sweeper.scheduler.buckets import Plan
+from sweeper.scheduler.buckets import Plan, ProgramClass
+from sweeper.scheduler.class_names import class_name
 from sweeper.state import SweepState
 from sweeper.study.options import most_failures
 from sweeper.trial import TrialState
@@ -87,7 +88,7 @@ class Standing:
             direction=self.config.study.direction,
             trials_per_minute=None if rate is None else 60 * rate,
             eta_s=None if rate is None else left / rate,
-            running=[] if plan is None else _buckets(plan),
+            running=[] if plan is None else self._buckets(plan, state.classes),
             compile_s=state.compile_s,
             train_s=state.train_s,
             predicted_compile_s=state.predicted_compile_s,
@@ -133,14 +134,14 @@ class Standing:
             for row in (front if len(names) > 1 else front[:1])
         ]
 
-
-def _buckets(plan: Plan) -> list[dict[str, Any]]:
-    return [
-        {
-            "bucket": bucket.bucket,
-            "place": bucket.side,
-            "class_id": bucket.class_id,
-            "trials": list(bucket.numbers),
-        }
-        for bucket in plan.buckets
-    ]
+    def _buckets(self, plan: Plan, classes: Mapping[str, ProgramClass]) -> list[dict[str, Any]]:
+        return [
+            {
+                "bucket": bucket.bucket,
+                "place": bucket.side,
+                "class_id": bucket.class_id,
+                "class_name": class_name(classes[bucket.class_id], self.config.search),
+                "trials": list(bucket.numbers),
+            }
+            for bucket in plan.buckets
+        ]

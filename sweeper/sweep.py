@@ -17,12 +17,13 @@ from sweeper.config.study import N_PARAMETERS
 from sweeper.deaths import MOST
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.faults import Step, fault_points
-from sweeper.ledger import Closing
+from sweeper.ledger import BucketRecord, Closing
 from sweeper.ranking import best_first
 from sweeper.resume import judged, reports, restore
 from sweeper.rows import Verdict, bucket_record, excesses, trial_row, values_of
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import Bucket, Plan
+from sweeper.scheduler.class_names import class_name
 from sweeper.state import Running, SweepState
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import learns, most_failures, n_proposals
@@ -100,9 +101,7 @@ class Sweep:
         state, parts = self.state, self._parts
         elapsed_s = parts.clock() - self._started
         state.spent_s = self._spent_before_s + elapsed_s
-        pairs = zip(self._works(plan), outcomes, strict=True)
-        members = parts.policy.members
-        records = [bucket_record(work, outcome, members, parts.boundary) for work, outcome in pairs]
+        records = self._records(plan, outcomes)
         state.absorb(records)
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
@@ -283,6 +282,15 @@ class Sweep:
             tuple(self.state.ceilings.get(bucket.class_id, ())),
             self._deaths,
         )
+
+    def _records(self, plan: Plan, outcomes: Sequence[Outcome]) -> list[BucketRecord]:
+        members, search = self._parts.policy.members, self._parts.config.search
+        return [
+            bucket_record(
+                work, outcome, class_name(work.program, search), members, self._parts.boundary
+            )
+            for work, outcome in zip(self._works(plan), outcomes, strict=True)
+        ]
 
     def _epochs(self, spec: TrialSpec) -> int:
         return self._parts.config.epochs_of(spec.params)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import jax
+import pandas as pd
 import pytest
 
 import sweeper
@@ -94,7 +95,13 @@ def test_a_bucket_holds_one_class_and_says_what_it_took(run: tuple[Results, list
     trials, buckets = results.trials().set_index("trial_number"), results.buckets()
 
     for row in buckets.itertuples():
-        assert set(trials.loc[json.loads(row.trials), "class_id"]) == {row.class_id}
+        lanes = trials.loc[json.loads(row.trials)]
+        assert set(lanes["class_id"]) == {row.class_id}
+        one = lanes.iloc[0]
+        depth, width = one[["padded_depth", "padded_width"]]
+        size = f"depth={one.params_depth} width={one.params_width}"
+        size = size if pd.isna(depth) else f"depth<={depth:.0f} width<={width:.0f}"
+        assert row.class_name == f"{row.strategy} {size}"
     compiled = buckets[buckets["compile_s"] > 0]
     assert set(compiled["class_id"]) == set(trials["class_id"])
     assert set(compiled["round"]) == {1}

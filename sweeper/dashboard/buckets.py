@@ -29,7 +29,7 @@ _NUMBERS = (
     "memory_peak_bytes",
     "attempt",
 )
-_TEXTS = ("class_id", "strategy", "lane_loop", "trials", "outcome", "place", "device")
+_TEXTS = ("strategy", "lane_loop", "trials", "outcome")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,17 @@ class Buckets:
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
         """A column of text: what occurs, and each row's place in it, -1 where it is null."""
         return texts(self.table[name])
+
+    @cached_property
+    def class_names(self) -> dict[str, str]:
+        """Each class in words, by its id; older studies have none, and the id stands for it."""
+        ids, codes = self.texts("class_id")
+        if "class_name" not in self.table.column_names:
+            return {known: known for known in ids}
+        names, named = self.texts("class_name")
+        pairs = sorted({*zip(codes.tolist(), named.tolist(), strict=True)})
+        told = {ids[code]: names[name] for code, name in pairs if code >= 0 and name >= 0}
+        return {known: told.get(known, known) for known in ids}
 
     @cached_property
     def places(self) -> tuple[list[str], np.ndarray]:
@@ -97,6 +108,8 @@ class Buckets:
         for name in _TEXTS:
             of, at = self.texts(name)
             found[name] = packed_texts(of, at[rows])
+        ids, at = self.texts("class_id")
+        found["class"] = packed_texts([self.class_names[known] for known in ids], at[rows])
         return found
 
     def _next_started(self) -> np.ndarray:

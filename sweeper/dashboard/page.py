@@ -71,9 +71,7 @@ def _importance(study: Study) -> list[Block]:
 
 
 def _execution(study: Study) -> list[Block]:
-    return (
-        execution_view(Buckets(study.buckets)) if study.buckets is not None else [note(NOTHING_YET)]
-    )
+    return [note(NOTHING_YET)] if study.buckets is None else execution_view(study.buckets)
 
 
 def _by_importance(
@@ -136,11 +134,7 @@ class Page:
             "select": _first_selected(study),
             "tables": {
                 "trials": _rows_since(study.trials, "last_round", known.trials_through),
-                "buckets": _rows_since(
-                    Buckets(study.buckets) if study.buckets is not None else None,
-                    "round",
-                    known.buckets_through,
-                ),
+                "buckets": _rows_since(study.buckets, "round", known.buckets_through),
             },
             "views": [
                 {"name": name, "digest": digest} | ({} if digest in known.views else content)

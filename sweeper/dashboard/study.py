@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.trials import Trials
 from sweeper.results.light import read_light, said_of_study
@@ -28,7 +29,7 @@ class Study:
     run_dir: RunDir
     status: Status = field(init=False)
     trials: Trials | None = None
-    buckets: pa.Table | None = None
+    buckets: Buckets | None = None
     importance: pa.Table | None = None
     curves: Curves = field(default_factory=Curves)
     _versions: Counter[Source] = field(default_factory=Counter[Source])
@@ -49,11 +50,13 @@ class Study:
         if self._versions["status"] == 0 or status != self.status:
             self.status = status
             self._versions["status"] += 1
+        if self._has_changed(self.run_dir.buckets, "buckets"):
+            table = read_light(self.run_dir.buckets)
+            self.buckets = None if table is None else Buckets(table)
         if self._has_changed(self.run_dir.trials, "trials"):
             table = read_light(self.run_dir.trials)
-            self.trials = None if table is None else Trials(table, said_of_study(table))
-        if self._has_changed(self.run_dir.buckets, "buckets"):
-            self.buckets = read_light(self.run_dir.buckets)
+            names = {} if self.buckets is None else self.buckets.class_names
+            self.trials = None if table is None else Trials(table, said_of_study(table), names)
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)

@@ -19,6 +19,7 @@ from sweeper.results.light import floats, texts
 # Of no use in a table, or too long for one: errors are shown by the line that tells why.
 _HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path", "error_message"}
 _FIRST = ("trial_number", "state")
+_TITLES = {"trial_number": "trial", "class_id": "class"}
 _TELLING = 14
 
 
@@ -39,10 +40,14 @@ class ShownColumn:
 
 @dataclass(frozen=True)
 class Trials:
-    """The rows of trials.parquet, by number; `said` is what the file says of its study."""
+    """The rows of trials.parquet, by number; `said` is what the file says of its study.
+
+    `class_names` are classes in words, by their id.
+    """
 
     table: pa.Table
     said: Mapping[str, Any]
+    class_names: Mapping[str, str] = field(default_factory=dict[str, str])
     _numbers: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], repr=False)
 
     def __len__(self) -> int:
@@ -96,7 +101,10 @@ class Trials:
             return [wording.reason_told(message) for message in messages], codes
         if pa.types.is_boolean(self.table.schema.field(name).type):
             return ["false", "true"], np.nan_to_num(self._of(name), nan=-1).astype(int)
-        return texts(self.table[name])
+        found, codes = texts(self.table[name])
+        if name == "class_id":
+            return [self.class_names.get(known, known) for known in found], codes
+        return found, codes
 
     def is_text(self, name: str) -> bool:
         """Whether the column holds text."""
@@ -171,8 +179,8 @@ class Trials:
             return self.metrics[self.objectives.index(name)]
         if name in self.parameters:
             return name.removeprefix("params_")
-        if name == "trial_number":
-            return "trial"
+        if name in _TITLES:
+            return _TITLES[name]
         if name.startswith("final_"):
             return f"last {name.removeprefix('final_')}"
         for end in ("_s", "_bytes", "_at"):

@@ -190,6 +190,7 @@ BUCKETS = (
     Column("capacity_planned", INT32, "lanes of the class"),
     Column("memory_limit_bytes", INT64, "the most that a program may take there"),
     Column("finished_at", TIME, "when it had trained"),
+    Column("class_name", STRING, "the class in words: what it compiles in of what is searched"),
     BOUNDARY,
 )
 

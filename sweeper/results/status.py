@@ -26,7 +26,7 @@ class Status:
     objectives, and `feasible` counts complete trials that keep the constraints,
     if there are any. `timeout` is the study's where it has ended the study, None else; so is
     `max_failures`.
-    `running` has bucket, place, class_id and trials, one entry a bucket. `eta_s` and
+    `running` has bucket, place, class_id, class_name and trials, one entry a bucket. `eta_s` and
     `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
     `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
     cost model foresaw for them; `n_compiled` counts programs, those of them from the compile cache

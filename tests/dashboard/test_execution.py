@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from sweeper.dashboard.packing import as_json
@@ -88,3 +89,14 @@ def test_what_is_not_known_of_buckets_is_left_out() -> None:
         "The cost model foresaw nothing of this study.",
         "No memory was predicted or measured.",
     ]
+
+
+def test_a_class_is_called_by_its_name_where_it_has_one() -> None:
+    known = {"class_id": "0a", "class_name": "exact depth=1"}
+    given = [{**known, "class_name": None}, known, {"class_id": "0b", "class_name": None}]
+    buckets = buckets_of([{**row, "train_s": 9.0 - place} for place, row in enumerate(given)])
+    assert buckets.class_names == {"0a": "exact depth=1", "0b": "0b"}
+    assert buckets.packed(np.arange(3))["class"] == {"of": ["exact depth=1", "0b"], "at": [0, 0, 1]}
+    classes = next(b for b in execution_view(buckets) if b.get("caption") == "classes")
+    assert [row[0] for row in classes["rows"]] == ["exact depth=1", "0b"]
+    assert buckets_of(TWO_THREADS).class_names == {"c": "c"}

@@ -39,7 +39,7 @@ compile_s double, cache_hit bool, train_s double, predicted_compile_s double,
 predicted_train_s double, waste_fraction double, epochs_from int32, epochs_to int32,
 memory_predicted_bytes int64, memory_peak_bytes int64, attempt int32, outcome string,
 occupancy double, capacity_planned int32, memory_limit_bytes int64,
-finished_at timestamp[us, tz=UTC], boundary string"""
+finished_at timestamp[us, tz=UTC], class_name string, boundary string"""
 
 TRIALS_NEVER_NULL = """schema_version study run_id trial_number state epochs_done params_json
 n_parameters strategy structure_id told_through_round first_round last_round seed attempts"""

@@ -35,7 +35,7 @@ _CLASSES = 40
 _TIP = [
     ["round", "round", ""],
     ["bucket_id", "bucket", ""],
-    ["class_id", "class", ""],
+    ["class", "class", ""],
     ["strategy", "strategy", ""],
     ["lanes_live", "lanes live", ""],
     ["capacity", "capacity", ""],
@@ -235,7 +235,7 @@ def _classes(buckets: Buckets) -> Block:
         foreseen = np.nansum(buckets.numbers("predicted_train_s")[mine])
         records.append(
             [
-                names[code],
+                buckets.class_names[names[code]],
                 strategies[kinds[first]] if kinds[first] >= 0 else "",
                 *rounded([buckets.numbers("capacity")[first], mine.sum()]),
                 *rounded([compile_s[mine].sum(), train_s[mine].sum(), foreseen], 4),

@@ -96,7 +96,7 @@ def _running(status: Status) -> Block:
         [
             bucket["bucket"],
             bucket["place"],
-            bucket["class_id"],
+            bucket.get("class_name", bucket["class_id"]),
             len(bucket["trials"]),
             trials_cell(bucket["trials"][:_TRIALS_SHOWN]),
         ]
