@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sweeper import wording
 from sweeper.dashboard.blocks import Block, note, table
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.files import page_html
@@ -63,7 +64,7 @@ def _table(trials: Trials) -> list[Block]:
 
 
 def _learning(study: Study) -> list[Block]:
-    return learning_view(study.curves, study.trials.metrics[0] if study.trials else None)
+    return learning_view(study.curves, wording.names(study.status.metric)[0])
 
 
 def _importance(study: Study) -> list[Block]:

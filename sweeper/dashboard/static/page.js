@@ -130,12 +130,12 @@ function clicked(hit, option) {
   if (table === "buckets") select(JSON.parse(all.trials[hit.value.at(-1)]));
 }
 const toggle = (number) => select(selected.has(number) ? [...selected].filter((it) => it !== number) : [...selected, number]);
-async function select(numbers) {
+async function select(numbers, isAnew = false) {
   selected.clear();
   numbers.slice(-MOST_SELECTED).forEach((number) => selected.add(number));
   mark();
   restale(ofTrials);
-  for (const number of numbers.filter((it) => !curves.get(it)?.length)) {
+  for (const number of numbers.filter((it) => isAnew || !curves.get(it)?.length)) {
     curves.set(number, report ? report.curves[study][number] ?? [] : await ask(`studies/${study}/curves/${number}`));
   }
   restale((item) => item.curves);
@@ -228,7 +228,7 @@ function apply(sent) {
   grid?.grow();
   restale();
   if (!selected.size && sent.select !== null && !curves.size) select([sent.select]);
-  else if ([...selected].some((number) => !curves.get(number)?.length)) select([...selected]);
+  else if (sent.views.some((view) => view.name === "curves" && view.charts)) select([...selected], true); // they have grown
   $("main").ariaBusy = "false";
 }
 function show(view) {
@@ -253,8 +253,8 @@ function put(place, { option, label, height, width, curves: own }) { // a chart 
   place.replaceChildren(item.node);
 }
 function choose(select, value) {
-  if (value && [...select.options].some((option) => option.value === value)) select.value = value;
-  chosen.set(select.id, select.value);
+  const isThere = [...select.options].some((option) => option.value === value);
+  if (isThere) chosen.set(select.id, (select.value = value)); // what nobody chose may be another next time
   const parts = select.closest("label").parentElement.querySelectorAll(":scope > .alternative");
   parts.forEach((part, at) => { part.hidden = at !== select.selectedIndex; });
 }
@@ -286,7 +286,7 @@ async function start() {
   $("study").onchange = () => { location.search = `?study=${$("study").selectedIndex}`; };
   $("main").onchange = ({ target }) => {
     if (target.id === "picked") select((target.value.match(/\d+/g) ?? []).map(Number));
-    if (target.className === "choice") choose(target);
+    if (target.className === "choice") choose(target, target.value);
   };
   $("main").onclick = ({ target }) => { if (target.dataset.trial) toggle(Number(target.dataset.trial)); };
   theme(dark.matches);

@@ -18,7 +18,7 @@ KEPT = (
 )
 
 
-def learning_view(curves: Curves, first: str | None) -> list[Block]:
+def learning_view(curves: Curves, first: str) -> list[Block]:
     """A chart a metric and phase; `first` is the metric shown at first, the objective."""
     keys = sorted(curves.keys(), key=lambda key: (key[0] != first, key[0]))
     if not keys:
