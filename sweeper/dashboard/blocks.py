@@ -146,6 +146,6 @@ def line(name: str, data: Sequence[Any], tone: str, **more: Any) -> Option:
         "name": name,
         "data": list(data),
         "tone": tone,
-        "showSymbol": False,
+        "symbol": "none",
         **more,
     }

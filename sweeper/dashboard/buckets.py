@@ -17,7 +17,6 @@ _NUMBERS = (
     "lanes_live",
     "capacity",
     "compile_s",
-    "cache_hit",
     "train_s",
     "predicted_compile_s",
     "predicted_train_s",
@@ -29,6 +28,7 @@ _NUMBERS = (
     "memory_peak_bytes",
     "attempt",
 )
+_PERCENT = ("waste_fraction", "occupancy")
 _TEXTS = ("strategy", "lane_loop", "trials", "outcome")
 
 
@@ -95,10 +95,17 @@ class Buckets:
         return started - zero, began - compile_s - zero, began - zero, ended - zero
 
     def packed(self, rows: np.ndarray) -> dict[str, Packed]:
-        """The columns that the page draws from, of the rows at these places."""
+        """The columns that the page draws from, of the rows at these places; shares in percent.
+
+        `used` and `unused` are shares of the work, from 0 to 1; `foreseen` is when training would
+        have ended as it was predicted.
+        """
         started, compiling, training, ended = self.spans
         times = {"started": started, "compiling": compiling, "training": training, "ended": ended}
-        numbers = {name: self.numbers(name) for name in _NUMBERS}
+        times["foreseen"] = training + self.numbers("predicted_train_s")
+        numbers = {name: self.numbers(name) * (100 if name in _PERCENT else 1) for name in _NUMBERS}
+        numbers["unused"] = np.nan_to_num(self.numbers("waste_fraction"))
+        numbers["used"] = 1 - numbers["unused"]
         found = {
             name: packed_numbers(np.round(values[rows], 3))
             if name in times
@@ -108,9 +115,15 @@ class Buckets:
         for name in _TEXTS:
             of, at = self.texts(name)
             found[name] = packed_texts(of, at[rows])
+        found["from_cache"] = packed_texts(["no", "yes"], self._from_cache[rows])
         ids, at = self.texts("class_id")
         found["class"] = packed_texts([self.class_names[known] for known in ids], at[rows])
         return found
+
+    @cached_property
+    def _from_cache(self) -> np.ndarray:
+        """Whether the program of each bucket came from the cache; -1 where none was compiled."""
+        return np.nan_to_num(self.numbers("cache_hit"), nan=-1).astype(int)
 
     def _next_started(self) -> np.ndarray:
         """When the place of each bucket took up its next one; never, of the last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -13,6 +14,7 @@ Charts = dict[str, Option]
 """The options of the charts of a view, by the name of their place."""
 
 
+_CODE = re.compile("`([^`]+)`")
 _TABULATOR = {
     "index": "_row",
     "height": 380,
@@ -46,7 +48,8 @@ def _all(blocks: Sequence[Block], key: str, charts: Charts) -> str:
 
 def _note(block: Block, key: str, charts: Charts) -> str:
     kind = "note warning" if block["warning"] else "note"
-    return f'<p class="{kind}">{escape(block["text"])}</p>'
+    text = _CODE.sub(r"<code>\1</code>", escape(block["text"]))
+    return f'<p class="{kind}">{text}</p>'
 
 
 def _facts(block: Block, key: str, charts: Charts) -> str:

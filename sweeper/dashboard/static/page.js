@@ -31,12 +31,15 @@ const near = new IntersectionObserver((entries) => {
   redraw();
 }, { rootMargin: "400px" });
 const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => charts.get(target.dataset.chart).chart.resize()));
-const rectangle = (from, height) => (data, params, api) => { // neighbouring rounds have other shades
+const rectangle = (from, height, part) => (data, params, api) => { // neighbouring rounds have other shades
   const [left, middle] = api.coord([api.value(1), api.value(0)]), [right] = api.coord([api.value(2), api.value(0)]);
-  const lane = api.size([0, 1])[1], { x, y, width, height: whole } = params.coordSys;
-  const given = { x: left, y: middle + from * lane, width: Math.max(right - left, 1), height: height * lane };
-  const shape = right > left && echarts.graphic.clipRectByRect(given, { x, y, width, height: whole });
-  return shape && { type: "rect", shape, style: { fill: api.visual("color"), opacity: api.value(3) % 2 ? 1 : 0.6 } };
+  const lane = api.size([0, 1])[1], { x, y, width, height: whole } = params.coordSys, share = part ? api.value(4) : 1;
+  const top = middle + (from + (part === "lower" ? height * (1 - share) : 0)) * lane;
+  const given = { x: left, y: top, width: Math.max(right - left, 1), height: height * share * lane };
+  const shape = right > left && share > 0 && echarts.graphic.clipRectByRect(given, { x, y, width, height: whole });
+  const text = part === "lower" && shape && shape.width > 22 && shape.height > 11 && `${api.value(5)}/${api.value(6)}`;
+  const label = text && { textContent: { style: { text, fill: css("ground"), fontSize: 11 } }, textConfig: { position: "inside" } };
+  return shape && { type: "rect", shape, style: { fill: api.visual("color"), opacity: api.value(3) % 2 ? 1 : 0.6 }, ...label };
 };
 const renderers = {
   band(data, params, api) { // the area between two columns, drawn at once
@@ -44,8 +47,7 @@ const renderers = {
     const low = data.map((row) => api.coord([row[0], row[1]])), high = data.map((row) => api.coord([row[0], row[3]]));
     return { type: "polygon", shape: { points: low.concat(high.reverse()) }, style: { fill: css("band"), opacity: 0.22 } };
   },
-  bar: rectangle(-0.38, 0.5),
-  thin: rectangle(0.14, 0.24),
+  used: rectangle(-0.44, 0.52, "lower"), unused: rectangle(-0.44, 0.52, "upper"), below: rectangle(0.12, 0.18), mark: rectangle(0.33, 0.07),
 };
 function dataOf(own) { // the rows of a series, the place in its table at the end of each
   const { columns: all, n } = tables[own.table], columns = own.columns.map((name) => all[name] ?? []);
@@ -63,7 +65,7 @@ function chosenCurves([metric, phase]) {
   const own = [...selected].map((number, at) => [number, css(`line${at}`), curves.get(number) ?? []]);
   return own.flatMap(([number, color, known]) => known.filter((it) => it[0] === metric && it[1] === phase).map((it) => ({
     type: "line", name: `trial ${number}`, z: 5, color, lineStyle: { width: 2.2, color }, itemStyle: { color },
-    data: it[2].map((epoch, i) => [epoch, it[3][i]]), showSymbol: it[2].length === 1,
+    data: it[2].map((epoch, i) => [epoch, it[3][i]]), symbol: it[2].length === 1 ? "circle" : "none",
   })));
 }
 function filled({ option, curves: own, chart }) {
@@ -72,7 +74,7 @@ function filled({ option, curves: own, chart }) {
   const axis = (given) => ({
     axisLine: { show: true, lineStyle: { color: faint } }, axisTick: { lineStyle: { color: faint } },
     splitLine: { show: given.dim === undefined, lineStyle: { color: line } }, nameTextStyle: textStyle, ...given,
-    axisLabel: { color: text, hideOverlap: true, ...(given.type === "category" ? {} : { formatter: tick }) },
+    axisLabel: { color: text, hideOverlap: true, textBorderColor: ground, textBorderWidth: 3, ...given.axisLabel, ...(given.type === "category" ? {} : { formatter: tick }) },
     areaSelectStyle: { color: accent, borderColor: accent, opacity: 0.35, width: 18 },
   });
   const series = option.series.map((own) => {
@@ -150,9 +152,8 @@ function mark() {
 }
 const markRow = (row) => row.getElement().classList.toggle("chosen", selected.has(row.getData().trial_number));
 function brush({ chart, option }) {
-  const axes = [];
-  chart.getModel().eachComponent("parallelAxis", (it) => axes.push([option.parallelAxis[it.option.dim], it.activeIntervals]));
-  const brushed = axes.filter(([, intervals]) => intervals.length);
+  const brushed = [];
+  chart.getModel().eachComponent("parallelAxis", (it) => it.activeIntervals.length && brushed.push([option.parallelAxis[it.option.dim], it.activeIntervals]));
   grid.table.setFilter((row) => brushed.every(([{ column, data }, intervals]) => {
     const found = row[column], value = typeof found === "string" ? data.indexOf(found) : found;
     return value != null && intervals.some(([low, high]) => value >= low && value <= high);
@@ -246,8 +247,7 @@ function put(place, { option, label, height, width, curves: own }) { // a chart 
   const key = place.dataset.chart, item = charts.get(key) ?? { node: span("", "chart") };
   charts.set(key, Object.assign(item, { option, curves: own, stale: true }));
   item.node.dataset.chart = key;
-  item.node.style.cssText = `height:${height}px;min-width:${width}px`;
-  Object.assign(item.node, { tabIndex: 0, role: "img", ariaLabel: label });
+  Object.assign(item.node, { tabIndex: 0, role: "img", ariaLabel: label, style: `height:${height}px;min-width:${width}px` });
   near.observe(item.node);
   place.removeAttribute("data-chart");
   place.replaceChildren(item.node);

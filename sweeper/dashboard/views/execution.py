@@ -10,6 +10,7 @@ from sweeper import wording
 from sweeper.dashboard.blocks import (
     ZOOM,
     Block,
+    Option,
     axis,
     categories,
     chart,
@@ -27,11 +28,28 @@ from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.views.rounds import Rounds, by_rounds, round_names
 from sweeper.dashboard.views.summary import busy, findings, most, totals, weighted
 
-_LANE = 46
+_LANE = 60
 _WINDOW = 300  # buckets that the Gantt shows at first
-_MARGIN = 150
+_MARGIN = 110
+_LETTER, _WIDEST_NAME = 6.5, 190  # pixels
 _CLASSES = 40
 
+_SPENT = [
+    "buckets",
+    "training (s)",
+    "predicted (s)",
+    "occupancy",
+    "waste",
+    "programs",
+    "compiling (s)",
+    "predicted (s)",
+    "predicted (MB)",
+    "peak (MB)",
+]
+_READING = (
+    "A bar is a bucket, with its lanes that hold a trial of all that it has; neighbouring rounds "
+    "have different shades. A click selects its trials, Ctrl and the wheel zoom."
+)
 _TIP = [
     ["round", "round", ""],
     ["bucket_id", "bucket", ""],
@@ -39,13 +57,13 @@ _TIP = [
     ["strategy", "strategy", ""],
     ["lanes_live", "lanes live", ""],
     ["capacity", "capacity", ""],
-    ["occupancy", "occupancy", ""],
-    ["waste_fraction", "waste fraction", ""],
+    ["occupancy", "lanes with a trial", "%"],
+    ["waste_fraction", "padding and empty lanes", "%"],
     ["epochs_from", "epochs from", ""],
     ["epochs_to", "epochs to", ""],
     ["compile_s", "compile", "s"],
     ["predicted_compile_s", "predicted compile", "s"],
-    ["cache_hit", "cache hit", ""],
+    ["from_cache", "from the cache", ""],
     ["train_s", "train", "s"],
     ["predicted_train_s", "predicted train", "s"],
     ["memory_predicted_bytes", "memory predicted", "MB"],
@@ -64,6 +82,7 @@ def execution_view(buckets: Buckets) -> list[Block]:
     return [
         facts(told.facts()),
         *(note(said, is_warning=True) for said in findings(told)),
+        note(_READING),
         _gantt(buckets),
         grid(
             [_time(by := by_rounds(buckets)), _lanes(by), _foreseen(buckets), _memory(buckets)],
@@ -75,30 +94,24 @@ def execution_view(buckets: Buckets) -> list[Block]:
 
 
 def _gantt(buckets: Buckets) -> Block:
+    """A line a place: what it trained and compiled when, with how many lanes and how much waste."""
     places, _ = buckets.places
     _, compiling, _, ended = buckets.spans
     last = float(ended.max())
+    left = min(_WIDEST_NAME, 16 + _LETTER * max(map(len, places)))
     option: dict[str, object] = {
         "xAxis": axis("time since the first bucket", "s", scale=False, min=0),
-        "yAxis": categories("", places, inverse=True, splitLine={"show": True}),
-        "legend": {},
-        "grid": {"left": 8, "right": 24, "top": 34, "bottom": 50, "containLabel": True},
+        "yAxis": categories(
+            "", places, inverse=True, axisLabel={"width": left - 12, "overflow": "truncate"}
+        ),
+        "legend": {"type": "scroll"},
+        "grid": {"left": left, "right": 24, "top": 34, "bottom": 68},
         "series": [
-            {
-                "type": "custom",
-                "name": name,
-                "renderer": renderer,
-                "table": "buckets",
-                "columns": ["lane", begin, end, "round"],
-                "tone": tone,
-                "encode": {"x": [1, 2], "y": 0},
-                "tips": _TIP,
-                "clip": True,
-            }
-            for name, renderer, begin, end, tone in (
-                ("training", "bar", "training", "ended", "complete"),
-                ("compiling", "thin", "compiling", "training", "pruned"),
-            )
+            _bars("training", "used", "complete", "training", "ended", "used"),
+            _bars("padding and empty lanes", "unused", "failed", "training", "ended", "unused"),
+            _bars("compiling", "below", "pruned", "compiling", "training", cached="no"),
+            _bars("from the cache", "below", "best", "compiling", "training", cached="yes"),
+            _bars("training as predicted", "mark", "muted", "training", "foreseen"),
         ],
     }
     since = float(np.sort(compiling)[-_WINDOW]) if len(buckets) > _WINDOW else 0.0
@@ -110,6 +123,25 @@ def _gantt(buckets: Buckets) -> Block:
     n = int(np.nanmax(buckets.numbers("round")))
     label = f"{len(buckets)} buckets of {n} rounds on {', '.join(places)}, over {last:.1f} seconds"
     return chart(label, option, _MARGIN + _LANE * len(places))
+
+
+def _bars(
+    name: str, renderer: str, tone: str, begin: str, end: str, share: str = "", *, cached: str = ""
+) -> Option:
+    """A bar a bucket from `begin` to `end`, as high as its `share` where one is named."""
+    drawn = ["lane", begin, end, "round", *([share, "lanes_live", "capacity"] if share else [])]
+    return {
+        "type": "custom",
+        "name": name,
+        "renderer": renderer,
+        "table": "buckets",
+        "columns": drawn,
+        "tone": tone,
+        "encode": {"x": [1, 2], "y": 0},
+        "tips": _TIP,
+        "clip": True,
+        **({"where": ["from_cache", cached]} if cached else {}),
+    }
 
 
 def _time(by: Rounds) -> Block:
@@ -157,8 +189,8 @@ def _foreseen(buckets: Buckets) -> Block:
     told = np.concatenate([values[:, (values > 0).all(axis=0)].ravel() for values in both])
     if not len(told):
         return note("The cost model foresaw nothing of this study.")
-    low, high = float(told.min()) / 1.5, float(told.max()) * 1.5
-    low, high = float(f"{low:.1g}"), float(f"{high:.1g}")
+    low = 10.0 ** int(np.floor(np.log10(told.min())))  # a logarithmic axis names powers of ten
+    high = 10.0 ** int(np.ceil(np.log10(told.max() * 1.0001)))
     named = zip(
         pairs, ("training", "compiling"), ("complete", "pruned"), ("circle", "rect"), strict=True
     )
@@ -208,46 +240,59 @@ def _points(buckets: Buckets) -> dict[str, Any]:
 
 
 def _places(buckets: Buckets) -> Block:
+    """A row a thread, worker and device: what it did with its time and its lanes."""
+    codes = buckets.places[1]
     records = [
         [
             place.name,
-            place.buckets,
-            *rounded([place.train_s, place.compile_s, place.idle_s], 4),
+            *rounded([place.idle_s], 4),
             wording.percent(place.busy),
+            *_spent(buckets, codes == code),
         ]
-        for place in busy(buckets)
+        for code, place in enumerate(busy(buckets))
     ]
-    headings = ["place", "buckets", "training (s)", "compiling (s)", "idle (s)", "busy"]
-    return rows("threads, workers and devices", headings, records)
+    return rows("threads, workers and devices", ["place", "idle (s)", "busy", *_SPENT], records)
 
 
 def _classes(buckets: Buckets) -> Block:
     """A row a class: what it trained, what that took, and what was foreseen."""
     names, codes = buckets.texts("class_id")
-    strategies, kinds = buckets.texts("strategy")
-    train_s = np.nan_to_num(buckets.numbers("train_s"))
-    compile_s = np.nan_to_num(buckets.numbers("compile_s"))
-    records: list[list[object]] = []
-    order = sorted(range(len(names)), key=lambda code: -(train_s + compile_s)[codes == code].sum())
-    for code in order[:_CLASSES]:
-        mine = codes == code
-        first = int(np.flatnonzero(mine)[0])
-        foreseen = np.nansum(buckets.numbers("predicted_train_s")[mine])
-        records.append(
-            [
-                buckets.class_names[names[code]],
-                strategies[kinds[first]] if kinds[first] >= 0 else "",
-                *rounded([buckets.numbers("capacity")[first], mine.sum()]),
-                *rounded([compile_s[mine].sum(), train_s[mine].sum(), foreseen], 4),
-                wording.percent(weighted(buckets.numbers("occupancy")[mine], train_s[mine])),
-                wording.percent(weighted(buckets.numbers("waste_fraction")[mine], train_s[mine])),
-                most(buckets.numbers("memory_predicted_bytes")[mine]),
-            ]
-        )
+    took = np.nan_to_num(buckets.numbers("train_s")) + np.nan_to_num(buckets.numbers("compile_s"))
+    order = sorted(range(len(names)), key=lambda code: -took[codes == code].sum())
+    records = [
+        [
+            buckets.class_names[names[code]],
+            *rounded([buckets.numbers("capacity")[codes == code][0]]),
+            *_spent(buckets, codes == code),
+        ]
+        for code in order[:_CLASSES]
+    ]
     left = len(names) - len(records)
     caption = "classes" + (
         f", the {len(records)} that took longest of {len(names)}" if left else ""
     )
-    headings = ["class", "strategy", "lanes", "buckets", "compiling (s)", "training (s)"]
-    headings += ["predicted training (s)", "occupancy", "waste", "predicted memory (MB)"]
-    return rows(caption, headings, records)
+    return rows(caption, ["class", "lanes", *_SPENT], records)
+
+
+def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
+    """What `_SPENT` names, of some buckets."""
+    train_s = np.nan_to_num(buckets.numbers("train_s")[mine])
+    shares = (
+        weighted(buckets.numbers(name)[mine], train_s) for name in ("occupancy", "waste_fraction")
+    )
+    compiled = int((buckets.numbers("compile_s")[mine] > 0).sum())
+    cached = int((buckets.numbers("cache_hit")[mine] == 1).sum())
+    return [
+        int(mine.sum()),
+        *rounded([train_s.sum(), np.nansum(buckets.numbers("predicted_train_s")[mine])], 4),
+        *map(wording.percent, shares),
+        f"{compiled}, {cached} cached",
+        *rounded(
+            [
+                np.nansum(buckets.numbers("compile_s")[mine]),
+                np.nansum(buckets.numbers("predicted_compile_s")[mine]),
+            ],
+            4,
+        ),
+        *(most(buckets.numbers(f"memory_{name}_bytes")[mine]) for name in ("predicted", "peak")),
+    ]

@@ -79,7 +79,7 @@ def _chart(curves: Curves, key: Key) -> Block:
                 "name": "median of all",
                 "tone": "muted",
                 "data": [[epoch, middle] for epoch, _, middle, _ in data],
-                "showSymbol": False,
+                "symbol": "none",
                 "lineStyle": {"type": "dashed"},
             },
         ],

@@ -8,6 +8,7 @@ import numpy as np
 
 from sweeper import wording
 from sweeper.dashboard.buckets import Buckets
+from sweeper.data.naming import counted
 
 _LITTLE = 0.15
 _FAR_OFF = 2.0
@@ -53,7 +54,11 @@ class Totals:
         waste = "not known" if self.waste is None else f"{wording.percent(self.waste)} of training"
         lost = "" if self.waste is None else f", {wording.seconds(self.waste * self.train_s)} of it"
         found = [
-            ("rounds", f"{self.rounds}, {self.buckets} buckets on {self.places} places"),
+            (
+                "rounds",
+                f"{self.rounds}, {counted(self.buckets, 'bucket')} on "
+                f"{counted(self.places, 'place')}",
+            ),
             (
                 "training",
                 f"{wording.seconds(self.train_s)}{wording.foreseen(self.predicted_train_s)}"
@@ -61,7 +66,7 @@ class Totals:
             ),
             (
                 "compiling",
-                f"{wording.seconds(self.compile_s)} for {self.programs} programs, "
+                f"{wording.seconds(self.compile_s)} for {counted(self.programs, 'program')}, "
                 f"{self.cache_hits} from the cache{wording.foreseen(self.predicted_compile_s)}"
                 f"{_ratio(self.foreseen_compile_s, self.predicted_compile_s)}",
             ),
