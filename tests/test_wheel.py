@@ -1,0 +1,26 @@
+"""What is installed is what is here: no page, template or table of costs is left out."""
+
+from __future__ import annotations
+
+from hatchling.builders.wheel import WheelBuilder
+
+from tests.processes import ROOT
+
+# such as it is, each read from the package where it is installed
+NEEDED = (
+    "sweeper/dashboard/static/index.html",
+    "sweeper/dashboard/static/page.js",
+    "sweeper/dashboard/static/vendored/echarts.min.js",
+    "sweeper/dashboard/static/vendored/VENDORED",
+    "sweeper/scheduler/costs/cpu.json",
+    "sweeper/templates/digits.toml",
+)
+
+
+def test_a_wheel_holds_every_file_of_the_package() -> None:
+    packed = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    paths = (path.relative_to(ROOT) for path in (ROOT / "sweeper").rglob("*") if path.is_file())
+    here = {path.as_posix() for path in paths if "__pycache__" not in path.parts}
+
+    assert packed == here
+    assert packed >= {*NEEDED}
