@@ -15,6 +15,7 @@ from sweeper.config.study import N_PARAMETERS, ConstraintTable, StudyTable
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.ranking import value_columns
+from sweeper.results.columns import spread_of
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.state import Running
@@ -130,6 +131,7 @@ def _lane(work: Work, lane: LaneResult, outcome: Outcome, epochs: int) -> dict[s
     return {
         "number": lane.number,
         "test": [finite(value) for value in lane.test],
+        "test_std": [finite(value) for value in lane.test_std],
         "diverged_epoch": lane.diverged_epoch,
         "attempts": lane.attempts + work.deaths,
         "capacity": lane.capacity,
@@ -175,6 +177,7 @@ def trial_row(
         **{f"params_{name}": value for name, value in spec.params.items()},
         "params_json": json.dumps(dict(spec.params)),
         **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
+        **dict(zip(map(spread_of, test_metrics), lane.get("test_std", ()), strict=False)),
         **dict(zip(test_metrics, lane["test"], strict=False)),
         "value_std": _spread(members),
         "n_replicates": study.replicates,

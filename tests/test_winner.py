@@ -63,7 +63,9 @@ def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDi
         assert json.loads(again.loc[number, "params_json"]) == json.loads(old["params_json"])
     assert [row["mean"] for row in rows] == sorted(again["value"])
     assert {row["std"] for row in rows} == set(again["value_std"])
-    assert {row["test_accuracy"] for row in rows} == set(again["test_accuracy"])
+    for name in ("test_accuracy", "test_accuracy_std", "test_loss", "test_loss_std"):
+        assert {row[name] for row in rows} == set(again[name])
+    assert (again["test_loss_std"] > 0).all()
     config = sweeper.load_study(before.study["study_file"])
     split = {"test": 0.2, "val": 0.2, "stratify": True}
     assert {**found.config.data.split.model_dump(), **split} == found.config.data.split.model_dump()

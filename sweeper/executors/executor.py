@@ -47,7 +47,8 @@ class LaneResult:
 
     `checkpoint` is the file, in the run's directory of checkpoints, that holds its state; empty
     where it failed. `retrained` says that its checkpoint was damaged and it began anew. `test`
-    holds the test metrics after the last epoch, in the program's order; `attempts` counts the
+    holds the test metrics after the last epoch, in the program's order, `test_std` their sample
+    standard deviations where the trial has several members; `attempts` counts the
     tries, those of its companions included while they were in one bucket. `ended` says that it is
     over, whatever epochs are left. `capacity` is that of the program that trained it; None
     where none did.
@@ -64,6 +65,7 @@ class LaneResult:
     attempts: int = 1
     ended: bool = False
     capacity: int | None = None
+    test_std: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,12 +101,14 @@ def result(
     bad = np.flatnonzero(~fine.all(axis=0))
     length = int(bad[0]) + 1 if len(bad) else rows.shape[1]
     rows[~alive] = OVER
-    test = np.asarray(segment.test[lanes], np.float64).mean(axis=0)
+    tests = np.asarray(segment.test[lanes], np.float64)
+    is_told, has_spread = not len(bad), len(tests) > 1
     return LaneResult(
         number=lane.number,
         curve=Curve.of_members(lane.number, lane.epoch_from + 1, rows[:, :length], steps),
         checkpoint="",
-        test=() if len(bad) else tuple(test.tolist()),
+        test=tuple(tests.mean(axis=0).tolist()) if is_told else (),
+        test_std=tuple(tests.std(axis=0, ddof=1).tolist()) if is_told and has_spread else (),
         place=place,
         diverged_epoch=lane.epoch_from + length if len(bad) else None,
         ended=segment.ended is not None and bool(segment.ended[lanes].all()),

@@ -138,6 +138,12 @@ PADDED_PARTS = Column(
 )
 FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
 
+
+def spread_of(column: str) -> str:
+    """The column of the standard deviation of another one over replicates and folds."""
+    return f"{column}_std"
+
+
 BOUNDARY = Column(
     "boundary",
     STRING,

@@ -33,6 +33,7 @@ from sweeper.results.columns import (
     STRING,
     Column,
     D,
+    spread_of,
 )
 
 _PACKAGES = (
@@ -140,12 +141,24 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     metrics, test_metrics = config.train.metric_names, config.train.test_metric_names
     columns = _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
     padded = (PADDED_PARTS,) if "parts" in config.kinds else ()
-    return (*columns, *padded, BOUNDARY)
+    spreads = _spreads(test_metrics) if len(config.members) > 1 else ()
+    return (*columns, *padded, *spreads, BOUNDARY)
 
 
 def _columns_of_any() -> tuple[Column, ...]:
     named = {"<name>": "that of its values"}
-    return (*_trials_of(named, ("<metric>",), ("test_<metric>",)), PADDED_PARTS, BOUNDARY)
+    columns = _trials_of(named, ("<metric>",), ("test_<metric>",))
+    return (*columns, PADDED_PARTS, *_spreads(("test_<metric>",)), BOUNDARY)
+
+
+def _spreads(test_metrics: Sequence[str]) -> tuple[Column, ...]:
+    """How far members differ on the test part, unless a metric of the user's is called so."""
+    names = {spread_of(metric): metric for metric in test_metrics}
+    return tuple(
+        Column(name, DOUBLE, f"sample standard deviation of {metric} over members", D)
+        for name, metric in names.items()
+        if name not in test_metrics
+    )
 
 
 def _trials_of(

@@ -75,7 +75,7 @@ def confirmed(before: Finalists) -> list[Row]:
     again = {row["trial_number"]: row for row in known.rows()}
     ranked = known.best(len(again))
     ranked += [number for number in again if number not in ranked]  # those that failed
-    tested = [name for name in known.names if name.startswith("test_")]
+    tested = sorted(name for name in known.names if name.startswith("test_"))  # spreads beside them
     further = value_columns(len(known.metrics))[1:]
     return [
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from sweeper.dashboard.page import COMPARISON, VIEWS, Known, Page
 from sweeper.dashboard.study import Study
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
-from tests.dashboard.small_tables import trials_of
+from tests.dashboard.small_tables import buckets_of, trials_of
 from tests.live_status import STATUS
 
 NAMES = [*(view.name for view in VIEWS), COMPARISON[0]]
@@ -110,3 +111,20 @@ def test_text_of_users_is_text(tmp_path: Path) -> None:
         assert "<script" not in html.lower(), view.name
         assert '"quoted"' not in html, view.name
         assert as_json(charts)
+
+
+def test_the_names_that_users_give_are_text(tmp_path: Path) -> None:
+    best = {"trial_number": 0, "value": 1.0, "values": [1.0], "params": {HARM: HARM}}
+    running = [{"bucket": 0, "place": HARM, "class_id": HARM, "class_name": HARM, "trials": [0]}]
+    told = replace(STATUS, study=HARM, metric=HARM, best=best, running=running, host="elsewhere")
+    run_dir = only_status(tmp_path)
+    write_status(run_dir, told)
+    study = Study(run_dir)
+    study.trials = trials_of([{f"params_{HARM}": 1.0, "value": 1.0}], {HARM: {}}, HARM)
+    study.buckets = buckets_of([{"class_id": HARM, "class_name": HARM, "place": HARM}])
+    page = Page([study, study])
+    parts = [page.html(), *(view["html"] for view in page.payload(0)["views"])]
+    for part in parts:
+        assert HARM not in part
+        assert "<script>alert" not in part
+    assert sum("&lt;script&gt;alert" in part for part in parts) >= 5

@@ -44,6 +44,11 @@ def test_nothing_but_reading_is_answered(client: TestClient, method: str, path: 
     assert client.request(method, path).status_code == 405
 
 
+def test_the_head_of_a_page_comes_without_its_body(client: TestClient) -> None:
+    answer = client.head("/")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 @pytest.mark.parametrize(
     "path",
     [
