@@ -70,7 +70,8 @@ def _shares(block: Block, key: str, charts: Charts) -> str:
     for name, count, tone in block["shares"]:
         width = 100 * count / whole
         bars.append(f'<rect class="{tone}" x="{at:.3f}" width="{width:.3f}" height="1"/>')
-        swatch = f'<svg class="swatch"><rect class="{tone}" width="11" height="11"/></svg>'
+        swatch = f'<rect class="{tone}" width="11" height="11"/>'
+        swatch = f'<svg class="swatch" aria-hidden="true">{swatch}</svg>'
         keys.append(f"<li>{swatch}{count} {escape(name)}</li>")
         at += width
     drawn = (
@@ -154,7 +155,7 @@ def _table(block: Block, key: str, charts: Charts) -> str:
     )
     return (
         '<p class="note">Filters: &gt; 0.9, &lt;= 3, = relu, != relu, or a part of a text. A '
-        "click, or Enter on a row, selects a trial for the charts.</p>"
+        "click, or arrow keys and Enter, selects a trial for the charts.</p>"
         '<div class="tools"><span id="count" role="status"></span>'
         '<button type="button" id="clear">Clear filters</button>'
         '<button type="button" id="copy">Copy</button><button type="button" id="csv">CSV</button>'
@@ -172,6 +173,7 @@ def _definition(column: Mapping[str, Any]) -> dict[str, Any]:
         "title": f"{title} ({unit})" if unit else title,
         "sorter": "string" if is_text else "number",
         "hozAlign": "left" if is_text else "right",
+        "headerFilterParams": {"elementAttributes": {"aria-label": f"filter by {title}"}},
     }
 
 

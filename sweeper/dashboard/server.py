@@ -141,7 +141,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(page: Page, host: str, listening: socket.socket) -> None:
     """Serve the page until Ctrl-C."""
-    settings = uvicorn.Config(app_of(page, host), log_level="warning", access_log=False)
+    settings = uvicorn.Config(
+        app_of(page, host), log_level="warning", access_log=False, ws="none", lifespan="off"
+    )
     uvicorn.Server(settings).run(sockets=[listening])
 
 

@@ -17,7 +17,7 @@ TERMINAL = {"typer", "rich", "click", "shellingham", "annotated_doc", "markdown_
 TERMINAL |= {"pygments", "colorama", "typing_extensions"}
 CHECKING = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
 READING = {"numpy", "pyarrow", "cloudpickle"}  # pyarrow knows cloudpickle by name, if it is there
-SERVING = {"starlette", "uvicorn", "anyio", "sniffio", "idna", "h11", "httptools", "websockets"}
+SERVING = {"starlette", "uvicorn", "anyio", "sniffio", "idna", "h11", "httptools"}
 SERVING |= {"uvloop", "watchfiles", "dotenv", "yaml", "multipart", "python_multipart"}
 MAY_BE = {
     "status": TERMINAL | CHECKING,

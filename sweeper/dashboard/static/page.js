@@ -20,8 +20,7 @@ function extend(name, sent) {
     const column = packed.of ? packed.at.map((place) => packed.of[place]) : packed;
     table.columns[key] = (table.columns[key] ?? []).concat("all" in column ? new Array(sent.new).fill(column.all) : column);
   }
-  table.n += sent.new;
-  table.through = Math.max(table.through, sent.through);
+  Object.assign(table, { n: table.n + sent.new, through: Math.max(table.through, sent.through) });
   return table.n === sent.n; // otherwise the study was begun anew
 }
 
@@ -150,7 +149,7 @@ function mark() {
   document.querySelectorAll("[data-trial]").forEach((it) => { it.ariaPressed = selected.has(Number(it.dataset.trial)); });
   if (grid?.table.initialized) grid.table.getRows("visible").forEach(markRow);
 }
-const markRow = (row) => row.getElement().classList.toggle("chosen", selected.has(row.getData().trial_number));
+const markRow = (row) => { row.getElement().ariaSelected = selected.has(row.getData().trial_number); };
 function brush({ chart, option }) {
   const brushed = [];
   chart.getModel().eachComponent("parallelAxis", (it) => it.activeIntervals.length && brushed.push([option.parallelAxis[it.option.dim], it.activeIntervals]));
@@ -182,19 +181,23 @@ function makeGrid({ columns, options, tips, meanings }) {
       titleFormatter: (cell) => span(cell.getValue()), headerTooltip: (_, it) => span(meanings[it.getField()]),
     },
     columns: columns.map((it) => ({ ...it, visible: !isConstant(it.field) })),
-    rowFormatter: (row) => {
-      const onkeydown = ({ key }) => { if (key === "Enter") toggle(row.getData().trial_number); };
-      Object.assign(row.getElement(), { tabIndex: 0, onkeydown });
-      markRow(row);
-    },
+    rowFormatter: (row) => { row.getElement().tabIndex = -1; markRow(row); }, // arrow keys lead there
   });
+  $("table").onkeydown = (event) => {
+    const row = event.target.closest(".tabulator-row"), way = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+    if (row && event.key === "Enter") toggle(table.getRow(row).getData().trial_number);
+    if (!way || event.target.closest("input")) return;
+    event.preventDefault();
+    (row ? row[way] : $("table").querySelector(".tabulator-row"))?.focus();
+  };
   const boxes = [...document.querySelectorAll("[data-column]")];
   const show = (box, on) => { box.checked = on; table[on ? "showColumn" : "hideColumn"](box.dataset.column); };
   const offer = () => boxes.filter((box) => !box.isChosen).forEach((box) => {
     if (box.checked === ($("hides").checked && isConstant(box.dataset.column))) show(box, !box.checked);
   });
   for (const box of boxes) box.onchange = () => { box.isChosen = true; show(box, box.checked); };
-  table.on("tableBuilt", offer);
+  const name = { role: "group", ariaLabel: "rows of trials: arrow keys go through them, Enter selects" };
+  table.on("tableBuilt", () => { Object.assign($("table").querySelector(".tabulator-tableholder"), name); offer(); });
   table.on("rowClick", (_, row) => toggle(row.getData().trial_number));
   table.on("dataFiltered", (_, rows) => {
     shown = rows.length === tables.trials.n ? null : new Set(rows.map((row) => row.getData()._row));
@@ -258,10 +261,7 @@ function choose(select, value) {
   const parts = select.closest("label").parentElement.querySelectorAll(":scope > .alternative");
   parts.forEach((part, at) => { part.hidden = at !== select.selectedIndex; });
 }
-async function ask(path) {
-  const answer = await fetch(path, { cache: "no-store" });
-  return answer.ok ? answer.json() : Promise.reject(new Error(await answer.text()));
-}
+const ask = (path) => fetch(path, { cache: "no-store" }).then(async (answer) => answer.ok ? answer.json() : Promise.reject(new Error(await answer.text())));
 async function poll() {
   let next = REST_MS;
   try {
@@ -282,8 +282,7 @@ async function start() {
   };
   dark.onchange = () => theme(dark.matches);
   $("theme").onclick = () => theme(root.dataset.theme !== "dark");
-  $("study").selectedIndex = study;
-  $("study").onchange = () => { location.search = `?study=${$("study").selectedIndex}`; };
+  Object.assign($("study"), { selectedIndex: study, onchange: ({ target }) => { location.search = `?study=${target.selectedIndex}`; } });
   $("main").onchange = ({ target }) => {
     if (target.id === "picked") select((target.value.match(/\d+/g) ?? []).map(Number));
     if (target.className === "choice") choose(target, target.value);
