@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -73,12 +72,6 @@ def best_so_far(trials: Trials, index: int, by: str) -> list[tuple[float, float]
     return found if found[-1] == last else [*found, last]
 
 
-def corners(steps: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The line that stays at each value until the next one."""
-    before = zip(steps[1:], steps, strict=False)
-    return [*steps[:1], *(corner for new, old in before for corner in ((new[0], old[1]), new))]
-
-
 def _chart(trials: Trials, index: int, by: str, is_near: bool) -> Block:
     column, unit = _BY[by]
     objective, metric = trials.objectives[index], trials.metrics[index]
@@ -92,7 +85,7 @@ def _chart(trials: Trials, index: int, by: str, is_near: bool) -> Block:
         "legend": {},
         "series": [
             *by_state(trials, (column, objective)),
-            line("best so far", corners(best), "best", z=5),
+            line("best so far", best, "best", step="end", z=5),
             ring((column, objective)),
         ],
     }
