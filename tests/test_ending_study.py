@@ -116,7 +116,7 @@ DETERMINISTIC = ["trial_number", "state", "reason", "value", "best_epoch", "epoc
     [
         ("schedule.round_epochs=1", "execution.strategy=exact"),
         ("execution.strategy=padded",),
-        ("execution.strategy=process",),
+        pytest.param(("execution.strategy=process",), marks=pytest.mark.slow),
     ],
 )
 def test_no_round_and_no_strategy_changes_how_trials_end(

@@ -182,8 +182,8 @@ def test_no_place_changes_a_row(
     [
         ("exact", "two workers"),
         ("padded", "two threads"),
-        ("auto", "two threads"),
-        ("process", "two workers"),
+        pytest.param("auto", "two threads", marks=pytest.mark.slow),
+        pytest.param("process", "two workers", marks=pytest.mark.slow),
         pytest.param("exact", "one thread", marks=pytest.mark.slow),
     ],
 )

@@ -30,7 +30,7 @@ SETTINGS = (
 )
 
 
-@pytest.mark.parametrize("delay_s", [0.1, 1.0])
+@pytest.mark.parametrize("delay_s", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_a_terminals_ctrl_c_fails_no_trial(
     delay_s: float, tmp_path: Path, compile_cache: Path
 ) -> None:

@@ -81,7 +81,13 @@ def killed_midway(directory: Path, cache: Path) -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("program", STUDIES)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, marks=[pytest.mark.slow] * (program == "alternating"))
+        for program in STUDIES
+    ],
+)
 def test_killed_at_epoch_17_of_40_it_comes_to_the_same_bits(
     program: str, compile_cache: Path, tmp_path: Path
 ) -> None:

@@ -77,7 +77,7 @@ def test_a_batch_size_is_rows_a_step(exact: tuple[pd.DataFrame, pd.DataFrame]) -
     assert steps.to_dict() == {n: 125 // int(size) for n, size in sizes.items()}
 
 
-@pytest.mark.parametrize("strategy", ["auto", "process"])
+@pytest.mark.parametrize("strategy", [pytest.param("auto", marks=pytest.mark.slow), "process"])
 def test_no_strategy_changes_a_trial(
     strategy: str, exact: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import KFold, train_test_split
@@ -305,6 +306,7 @@ def test_each_part_may_have_an_optimizer_of_its_own(tmp_path: Path) -> None:
     agree(study, study.train([trial(2)]), trial(2), expected)
 
 
+@pytest.mark.slow
 def test_each_replicate_is_the_trial_in_plain_equinox(tmp_path: Path) -> None:
     """With dropout, which is of its part and of its replicate."""
     study = turns(tmp_path, "study.replicates=2", "model.b.dropout=0.25")
@@ -316,6 +318,7 @@ def test_each_replicate_is_the_trial_in_plain_equinox(tmp_path: Path) -> None:
             agree(study, outcome, trial(4), expected[replicate], replicate)
 
 
+@pytest.mark.slow
 def test_each_fold_is_a_plain_run_on_the_split_of_scikit_learn(tmp_path: Path) -> None:
     study = turns(tmp_path, "study.folds=3")
     x, y = load_diabetes(return_X_y=True)

@@ -252,7 +252,7 @@ def assert_same_weights(found: Any, plain: Net) -> None:
     [
         ((), ("vmap",)),
         ((*WGAN, "study.replicates=2"), ("map",)),
-        (GAN, ("map", "vmap")),
+        pytest.param(GAN, ("map", "vmap"), marks=pytest.mark.slow),
     ],
     ids=["wgan_gp", "wgan with replicates", "gan"],
 )

@@ -202,7 +202,11 @@ def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [{"lane_loop": "map"}, {"lane_loop": "vmap"}, {"switched": True}],
+    [
+        {"lane_loop": "map"},
+        {"lane_loop": "vmap"},
+        pytest.param({"switched": True}, marks=pytest.mark.slow),
+    ],
     ids=["map", "vmap", "switch"],
 )
 def test_a_program_trains_as_plain_equinox(how: dict[str, Any], bench: Any) -> None:

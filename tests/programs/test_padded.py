@@ -88,7 +88,10 @@ def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray
 
 @pytest.mark.parametrize(
     ("lane_loop", "count"),
-    [("map", 4), ("vmap", 2), pytest.param("map", 20, marks=pytest.mark.slow)],
+    [
+        ("map", 4),
+        *(pytest.param(*how, marks=pytest.mark.slow) for how in (("vmap", 2), ("map", 20))),
+    ],
 )
 def test_a_padded_lane_is_the_trial_alone(
     lane_loop: str, count: int, bench: Callable[..., Bench]

@@ -140,7 +140,7 @@ def test_phases_may_be_of_any_length_in_each_lane(tmp_path: Path) -> None:
         np.testing.assert_allclose(together[one.number], alone, rtol=RELATIVE)
 
 
-@pytest.mark.parametrize("switching", ["cond", "flag"])
+@pytest.mark.parametrize("switching", ["cond", pytest.param("flag", marks=pytest.mark.slow)])
 def test_the_best_average_is_kept_and_a_trial_ends_early(switching: str, tmp_path: Path) -> None:
     """Kept is the epoch that the study judges best, ended by another loss."""
     study = turns(

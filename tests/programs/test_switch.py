@@ -63,6 +63,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(parse(STUDY, directory / "study.toml", SEVERAL), directory)
 
 
+@pytest.mark.slow
 def test_the_lanes_of_a_trial_are_the_trial_alone_bit_for_bit(study: Bench) -> None:
     work = study.work(TRIALS, switched=True, **HOW)
     elsewhere = replace(
