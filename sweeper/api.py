@@ -170,8 +170,8 @@ def plan(config: StudyConfig) -> Preview:
 
         from sweeper.executors.claims import (
             check_fits,
-            claim_device,
-            n_devices,
+            claim_devices,
+            devices_of,
             n_threads,
             n_workers,
         )
@@ -182,11 +182,11 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.study.ask_tell import Study
 
         data = prepared()
-    claim_device(config)
+    claim_devices(config)
     check_fits(config, data)
     _check_models(config, data)
     foreseen_ = foreseen(config, data, None)
-    devices = n_devices()
+    devices = len(devices_of(config))
     policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
     count = min(config.schedule.parallel, options.n_proposals(config))
     specs = Study(config).ask(count, told_through_round=0)
@@ -229,12 +229,12 @@ def run(
     with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
         from sweeper import starting
-        from sweeper.executors.claims import check_fits, claim_device
+        from sweeper.executors.claims import check_fits, claim_devices
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
-        claim_device(config)
+        claim_devices(config)
         run_dir = RunDir(config.run_dir)
         start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
         executor = None

@@ -243,7 +243,8 @@ def _compiled(case: Case) -> _Ready:
     abstract = abstract_lanes(program, program_class.capacity, settings)
     parts = _parts(case.batch_size, settings.train.epochs)
     before = time.perf_counter()
-    compiled = compile_class(program_class, program, abstract, parts)
+    devices = jax.local_devices()
+    compiled = compile_class(program_class, program, abstract, parts, devices)
     compile_s = time.perf_counter() - before
     first, stop = np.array(0, np.int32), np.array(settings.train.epochs, np.int32)
     lanes = [

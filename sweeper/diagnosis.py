@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.data.memory import physical_bytes
-from sweeper.executors.devices import gpus_of_machine
+from sweeper.executors.devices import gpus_of_machine, mps_pipes
 
 # of these file systems the locks and the order of writes do not hold as on a disk
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph", "lustre"}
@@ -158,10 +158,21 @@ def _devices() -> Iterator[Finding]:
         size = "" if limit is None else f", {limit / 2**30:.1f} GiB granted"
         yield Finding("device", f"{device}: {device.device_kind}{size}")
     gpus = gpus_of_machine()
+    if gpus:
+        yield _mps(mps_pipes(os.environ))
     if gpus and devices[0].platform == "cpu":
         mend = "python -m pip install 'jax[cuda13]', or let JAX_PLATFORMS name cuda"
         yield Finding("devices", f"{gpus} GPUs of NVIDIA, and JAX uses none", mend)
     yield _probe()
+
+
+def _mps(pipes: Path | None) -> Finding:
+    """Whether programs of several processes run side by side on a GPU; it is no fault if not."""
+    if pipes is not None:
+        return Finding("MPS", f"on, at {pipes}: workers on one GPU run side by side")
+    return Finding(
+        "MPS", "off: workers on one GPU take turns; nvidia-cuda-mps-control -d starts it"
+    )
 
 
 def _probe() -> Finding:

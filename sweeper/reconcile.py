@@ -16,6 +16,7 @@ _FREE = (
     "study.timeout",
     "execution.threads",
     "execution.workers",
+    "execution.devices",
     "execution.memory_fraction",
     "execution.retries",
     "execution.trial_timeout",

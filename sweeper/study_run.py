@@ -13,7 +13,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.naming import counted
 from sweeper.deaths import MOST
 from sweeper.errors import SetupError, not_written
-from sweeper.executors.claims import n_devices, n_workers
+from sweeper.executors.claims import devices_of, n_workers
 from sweeper.executors.executor import Executor
 from sweeper.executors.shortages import shortages
 from sweeper.importances import Importances
@@ -165,7 +165,7 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
             rungs(config),
             session.forecast,
             session.largest_n_trials,
-            n_devices(),
+            len(devices_of(config)),
         ),
         metrics=program.metrics,
         test_metrics=program.test_metrics,

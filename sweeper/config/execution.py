@@ -76,6 +76,11 @@ class ExecutionTable(Table):
     workers: CountOrAuto = Field(
         default="auto", description="worker processes; one a core, or one a GPU", examples=[2]
     )
+    devices: CountOrAuto = Field(
+        default="auto",
+        description="devices of this machine that train, side by side; all that JAX has",
+        examples=[2],
+    )
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.8, description="of a device, shared by this process and its workers"
     )

@@ -1,17 +1,21 @@
-"""What a study takes of this machine: threads, workers and memory, in which its data must fit."""
+"""What a study takes of this machine: devices, threads, workers, and memory for its data."""
 
 from __future__ import annotations
 
+import math
 import os
+from typing import Any
 
 import jax
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share, physical_bytes
+from sweeper.errors import SetupError
 from sweeper.executors.compiling import configure_jax
 from sweeper.executors.devices import visible_gpus
 from sweeper.executors.memory import (
+    MOST,
     PREALLOCATE,
     UNCLAIMED,
     Shares,
@@ -27,7 +31,9 @@ def n_threads(config: StudyConfig) -> int:
     if config.execution.trial_timeout is not None:
         return 0
     threads = config.execution.threads
-    return len(usable_cpus()) if threads == "auto" else threads
+    if threads != "auto":
+        return threads
+    return max(len(usable_cpus()), len(gpus(config)))
 
 
 def n_workers(config: StudyConfig) -> int:
@@ -38,27 +44,71 @@ def n_workers(config: StudyConfig) -> int:
     workers = config.execution.workers
     if workers != "auto":
         return workers
-    return len(visible_gpus(os.environ)) or len(usable_cpus())
+    return len(gpus(config)) or len(usable_cpus())
 
 
-def n_devices() -> int:
-    """The devices of this process, over which switch classes are spread."""
-    return jax.local_device_count()
+def gpus(config: StudyConfig) -> tuple[str, ...]:
+    """The GPUs that a study may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible, asked = visible_gpus(os.environ), config.execution.devices
+    return visible if asked == "auto" else visible[:asked]
+
+
+def devices_of(config: StudyConfig) -> list[Any]:
+    """The devices of this process that a study trains on.
+
+    Raises:
+        SetupError: it asks for more than there are.
+    """
+    found, asked = jax.local_devices(), config.execution.devices
+    if asked == "auto":
+        return found
+    if asked > len(found):
+        kinds = ", ".join(sorted({device.device_kind for device in found}))
+        mend = f'write {len(found)} or fewer, or "auto"'
+        told = f"{asked}, and JAX has {len(found)} here ({kinds})"
+        raise SetupError(config.problem("execution.devices", told, mend))
+    return found[:asked]
 
 
 def shares_of(config: StudyConfig) -> Shares:
-    """The memory that this process gets, and that each worker gets."""
-    return shares(config.execution.memory_fraction, n_threads(config), n_workers(config))
+    """The memory of a device that this process gets, and that each worker on it gets."""
+    workers = math.ceil(n_workers(config) / max(len(gpus(config)), 1))
+    return shares(config.execution.memory_fraction, n_threads(config), workers)
 
 
-def claim_device(config: StudyConfig) -> None:
-    """Set this process's memory share and JAX's settings; JAX must not have opened a device yet."""
+def claim_devices(config: StudyConfig) -> None:
+    """Set this process's devices, its memory share and JAX's settings.
+
+    JAX must not have opened a device yet.
+
+    Raises:
+        SetupError: the share that the environment sets for this process leaves workers too little.
+    """
+    if (mine := gpus(config)) != visible_gpus(os.environ):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+    if mine and n_threads(config):
+        _check_shares(config)
     if n_threads(config):
         memory = shares_of(config)
         os.environ.setdefault(fraction_variable(os.environ), f"{memory.parent:.4f}")
     else:  # this process opens the device to see what it is, and leaves its memory to the workers
         os.environ.setdefault(PREALLOCATE, "false")
     configure_jax(config.execution.precision, config.execution.matmul_precision)
+
+
+def _check_shares(config: StudyConfig) -> None:
+    """Refuse shares of a GPU that are more than it has in all."""
+    memory, carried = shares_of(config), carried_fraction(os.environ)
+    workers = math.ceil(n_workers(config) / len(gpus(config))) if memory.worker else 0
+    if carried is None or carried + workers * memory.worker <= MOST:
+        return
+    variable = fraction_variable(os.environ)
+    told = (
+        f"{workers} workers of {memory.worker:.2f} each, beside {variable}={carried:g} of this "
+        f"process, are more than the {MOST:g} of a GPU that can be shared"
+    )
+    mend = f"unset {variable}, or write a smaller memory_fraction or fewer workers"
+    raise SetupError(config.problem("execution.memory_fraction", told, mend))
 
 
 def check_fits(config: StudyConfig, data: Dataset) -> None:

@@ -1,20 +1,23 @@
-"""The programs of a study's classes on the device of this process, each compiled once."""
+"""The programs of a study's classes on a device of this process, each compiled once."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jax.sharding import SingleDeviceSharding
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import abstract_lanes
-from sweeper.executors.limits import Limit, ProgramTooLargeError, limit_here
+from sweeper.executors.limits import Limit, ProgramTooLargeError, limit_on
 from sweeper.executors.parts import device_parts
-from sweeper.executors.spread import on_each_device
+from sweeper.executors.spread import on_each
 from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import Start
@@ -38,9 +41,15 @@ class _Made:
 
 
 class Classes:
-    """Builds and compiles classes, and keeps the data that they are given; safe for threads."""
+    """Builds and compiles classes, and keeps the data that they are given; safe for threads.
 
-    def __init__(self, config: StudyConfig, data: Dataset, start: Start | None) -> None:
+    Those of several structures run on all `devices`, any other on the first of them.
+    """
+
+    def __init__(
+        self, config: StudyConfig, data: Dataset, start: Start | None, devices: Sequence[Any]
+    ) -> None:
+        self.devices = tuple(devices)
         self._config = config
         self._start = start
         self._data = data
@@ -56,7 +65,7 @@ class Classes:
     def limit(self) -> Limit:
         """What a program may take; asked when a device is open."""
         if self._limit is None:
-            self._limit = limit_here(self._config)
+            self._limit = limit_on(self.devices[0], self._config)
         return self._limit
 
     def use(self, data: Dataset) -> None:
@@ -138,12 +147,13 @@ class Classes:
         return replace(work, program=exact)
 
     def parts(self, batch_size: int, program: Program | Switch) -> Parts:
-        """The data on the device, or on all of them, for programs with batches of this size."""
+        """The data on the first device, or on all, for programs with batches of this size."""
         is_spread = isinstance(program, Switch)
         key = batch_size, is_spread
         with self._lock:
             if key not in self._parts:
-                where = on_each_device() if is_spread else None
+                one = SingleDeviceSharding(self.devices[0])
+                where = on_each(self.devices) if is_spread else one
                 self._parts[key] = device_parts(self._config, self._data, batch_size, where)
             return self._parts[key]
 
@@ -154,7 +164,7 @@ class Classes:
         parts = self.parts(settings.train.batch_size, program)
         lanes = abstract_lanes(program, program_class.capacity, settings)
         with fault_points(Step.COMPILE):
-            compiled = compile_class(program_class, program, lanes, parts)
+            compiled = compile_class(program_class, program, lanes, parts, self.devices)
         with self._lock:
             spent_s = self._unclaimed_s.get(program_class.class_id, 0.0)
             self._unclaimed_s[program_class.class_id] = spent_s + time.perf_counter() - before

@@ -126,11 +126,16 @@ class _MindsCache:
 
 
 def compile_class(
-    program_class: ProgramClass, program: Program | Switch, lanes: Lanes, parts: Parts
+    program_class: ProgramClass,
+    program: Program | Switch,
+    lanes: Lanes,
+    parts: Parts,
+    devices: Sequence[Any],
 ) -> Compiled:
     """Compile `program` for a class; the function is named for it, as profilers show it.
 
-    That of several structures is compiled for all devices of this process, as `parts` have to be.
+    That of several structures is compiled for all `devices`, any other for the first of them;
+    `parts` have to lie there.
     """
     phases: Mapping[str, Program | Switch] = {
         name: program.in_phase(name) for name in program.phases
@@ -138,19 +143,26 @@ def compile_class(
     hits, runs, memory = _cache_hits.count, dict[str, Run](), list[int | None]()
     for phase, own in (phases or {_WHOLE: program}).items():
         name = "_".join(filter(None, ("segment", program_class.class_id, phase)))
-        run = _compiled(own, program_class.lane_loop, name, lanes, parts)
-        runs[phase] = Spread(run, work_of(own)) if isinstance(own, Switch) else run
+        run = _compiled(own, program_class.lane_loop, name, lanes, parts, devices)
+        is_spread = isinstance(own, Switch)
+        runs[phase] = Spread(run, work_of(own), len(devices)) if is_spread else run
         memory.append(_memory_bytes(run))
     largest = None if None in memory else max(size for size in memory if size is not None)
-    devices = jax.local_devices() if isinstance(program, Switch) else jax.devices()[:1]
-    return Compiled(runs, _cache_hits.count - hits == len(runs), largest, tuple(devices))
+    used = tuple(devices) if isinstance(program, Switch) else (devices[0],)
+    return Compiled(runs, _cache_hits.count - hits == len(runs), largest, used)
 
 
 def _compiled(
-    program: Program | Switch, lane_loop: LaneLoop, name: str, lanes: Lanes, parts: Parts
+    program: Program | Switch,
+    lane_loop: LaneLoop,
+    name: str,
+    lanes: Lanes,
+    parts: Parts,
+    devices: Sequence[Any],
 ) -> jax.stages.Compiled:
     if isinstance(program, Switch):
-        function, lanes = switch_segment(program, device_mesh()), spread_lanes(lanes)
+        mesh = device_mesh(devices)
+        function, lanes = switch_segment(program, mesh), spread_lanes(lanes, mesh)
     else:
         function = segment(program, lane_loop)
     function.__name__ = function.__qualname__ = name

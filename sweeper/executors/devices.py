@@ -10,6 +10,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
+_MPS = "/tmp/nvidia-mps"
 
 
 def visible_gpus(
@@ -32,6 +33,15 @@ def visible_gpus(
 def gpus_of_machine(driver: Path = _DRIVER) -> int:
     """How many GPUs of NVIDIA there are, whether or not JAX can use them."""
     return len(list(driver.iterdir())) if driver.is_dir() else 0
+
+
+def mps_pipes(environment: Mapping[str, str]) -> Path | None:
+    """Where CUDA's Multi-Process Service is reached; None where it does not run.
+
+    With it, kernels of several processes run side by side on a GPU; without, they take turns.
+    """
+    pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", _MPS))
+    return pipes if (pipes / "control").exists() else None
 
 
 def _has_plugin() -> bool:

@@ -14,12 +14,13 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.executors.claims import (
     check_fits_workers,
-    claim_device,
+    claim_devices,
+    devices_of,
+    gpus,
     n_threads,
     n_workers,
     shares_of,
 )
-from sweeper.executors.devices import visible_gpus
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
 from sweeper.executors.memory import (
@@ -122,7 +123,7 @@ def fleet(
 
     This process's own memory share is set before JAX starts its client, unless the user chose one.
     """
-    claim_device(config)
+    claim_devices(config)
     threads, workers = n_threads(config), n_workers(config)
     built = Fleet(
         data,
@@ -143,8 +144,18 @@ def _inline(
     threads: int,
     start: Start | None,
 ) -> InlineExecutor:
-    trainer = Trainer(config, data, run_dir.checkpoints, start)
-    return InlineExecutor(trainer, threads, observer, carried_fraction(os.environ))
+    devices = devices_of(config)
+    # a program of several structures is one for all of them, any other is of one
+    groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
+    trainers = [Trainer(config, data, run_dir.checkpoints, start, group) for group in groups]
+    # entries of the cache are for one device by its number, but those of GPUs for any of a kind
+    return InlineExecutor(
+        trainers,
+        threads,
+        observer,
+        carried_fraction(os.environ),
+        is_cache_shared=devices[0].platform == "gpu",
+    )
 
 
 def _process(
@@ -164,7 +175,7 @@ def _process(
         replacing(run_dir.data, run_dir.staging / "data") as staged,
     ):
         data.save(staged)
-    gpus, worker_fraction = visible_gpus(os.environ), shares_of(config).worker
+    mine, worker_fraction = gpus(config), shares_of(config).worker
     slots = [
         Slot(
             index,
@@ -172,11 +183,11 @@ def _process(
                 config=config,
                 data=run_dir.data.absolute(),
                 checkpoints=run_dir.checkpoints.absolute(),
-                cpus=worker_cpus(index, gpus, usable_cpus()),
+                cpus=worker_cpus(index, mine, usable_cpus()),
                 parent=os.getpid(),
                 start=None if start is None else run_dir.started_from.absolute(),
             ),
-            worker_environment(index, worker_fraction, gpus, os.environ),
+            worker_environment(index, worker_fraction, mine, os.environ),
             run_dir.worker_log(index),
             config.execution.trial_timeout_s,
         )

@@ -1,4 +1,4 @@
-"""Buckets in threads of this process: one JAX client, one set of compiled programs.
+"""Buckets in threads of this process: one JAX client, a set of compiled programs a device.
 
 XLA lets go of the interpreter while it compiles and runs, so threads keep all cores busy.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
+from dataclasses import dataclass
 
 from sweeper.data.dataset import Dataset
 from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.loads import Loads
 from sweeper.executors.trainer import Trainer
 from sweeper.progress import BucketFinished, BucketStarted, Observer
 from sweeper.scheduler.buckets import ProgramClass
@@ -46,66 +47,84 @@ def finished(outcome: Outcome) -> BucketFinished:
 
 
 class _Class:
-    """A class on its way to be compiled; `ready` once nobody need wait for it any more.
+    """A class on its way to be compiled for a device; `ready` once nobody need wait for it.
 
     `end` is what ended more than the compiling, where something did.
     """
 
-    def __init__(self, compile: Callable[[], None]) -> None:
+    def __init__(self, program: ProgramClass, device: int, compile: Callable[[], None]) -> None:
+        self.program = program
+        self.device = device
         self.compile = compile
         self.ready = False
         self.end: BaseException | None = None
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """A bucket on its way to be trained, and the device that is to."""
+
+    work: Work
+    device: int
+    outcome: Future[Outcome]
+
+
 class InlineExecutor:
     """Trains buckets in `threads` threads, in the order of the plan as far as classes are ready.
 
-    A thread that is free compiles a class that waits for it before it trains anything: buckets can
-    be spread over threads, compiling a class cannot, so it must not come last.
+    There is a trainer for each device, and threads take turns to serve one. A bucket goes to the
+    device that is predicted to have it done first; a device with nothing left takes one from
+    another that is behind, if it has the program for it. A thread that is free compiles a class
+    that waits for it before it trains anything: buckets can be spread over threads, compiling a
+    class cannot, so it must not come last.
     """
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainers: Sequence[Trainer],
         threads: int,
         observer: Observer,
         memory_fraction: float | None,
+        *,
+        is_cache_shared: bool = False,
     ) -> None:
-        self._trainer = trainer
+        """`is_cache_shared` says that a device loads from the cache what another has compiled."""
+        self._trainers = trainers[:threads]
         self._observer = observer
         self._memory_fraction = memory_fraction
+        self._unstarted = deque(range(threads))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sweeper")
-        self._free: SimpleQueue[str] = SimpleQueue()
-        for index in range(threads):
-            self._free.put(f"thread {index}")
         self._changed = threading.Condition()
-        self._classes: dict[str, _Class] = {}
-        self._uncompiled: deque[_Class] = deque()
-        self._waiting: deque[tuple[Work, Future[Outcome]]] = deque()
+        self._classes: dict[tuple[str, int], _Class] = {}
+        self._uncompiled: list[deque[_Class]] = [deque() for _ in self._trainers]
+        self._waiting: list[_Waiting] = []
+        self._loads = Loads(len(self._trainers), is_shared=is_cache_shared)
+        self._idle = [0] * len(self._trainers)  # threads that wait
         self._closed = False
         self._log = logging.getLogger("sweeper")
 
     def use(self, data: Dataset) -> None:
         """Train on `data` from here on."""
-        self._trainer.use(data)
+        for trainer in self._trainers:
+            trainer.use(data)
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
-        """Compile a class before any bucket asks for it; `params` are of any of its trials."""
-        if program_class.class_id in self._classes:
-            return
-        planned = _Class(lambda: self._trainer.compile(program_class, params))
+        """Compile a class before any bucket asks for it; `params` are of any of its trials.
+
+        One device has it then; others compile it when they get a bucket of it.
+        """
         with self._changed:
-            self._classes[program_class.class_id] = planned
-            self._uncompiled.append(planned)
-        self._pool.submit(self._next_task)
+            if all(known != program_class.class_id for known, _ in self._classes):
+                self._prepare(program_class, params, self._loads.place_class(program_class))
 
     def submit(self, work: Work) -> Future[Outcome]:
         """Queue `work`; a thread that is free takes it when its class is ready."""
-        self.prepare(work.program, work.specs[0].params)
         outcome: Future[Outcome] = Future()
         with self._changed:
-            self._waiting.append((work, outcome))
-        self._pool.submit(self._next_task)
+            device = self._loads.place(work)
+            self._prepare(work.program, work.specs[0].params, device)
+            self._waiting.append(_Waiting(work, device, outcome))
+            self._changed.notify_all()
         return outcome
 
     def close(self) -> None:
@@ -115,52 +134,86 @@ class InlineExecutor:
             self._changed.notify_all()
         self._pool.shutdown(cancel_futures=True)
 
-    def _next_task(self) -> None:
-        """Do one thing that is waiting: there is one call for each."""
-        task = self._take()
-        if task is None:
+    def _prepare(
+        self, program_class: ProgramClass, params: Mapping[str, Scalar], device: int
+    ) -> None:
+        key = program_class.class_id, device
+        if key in self._classes:
             return
-        if isinstance(task, _Class):
-            try:
-                task.compile()
-            except RAISED as error:  # each bucket of the class will fail of it, and tell
-                self._log.debug("a class could not be compiled ahead", exc_info=error)
-            except BaseException as end:
-                task.end = end
-            with self._changed:
-                task.ready = True
-                self._changed.notify_all()
-            return
-        work, outcome = task
-        if not outcome.set_running_or_notify_cancel():
-            return
-        try:
-            if (end := self._classes[work.program.class_id].end) is not None:
-                raise end
-            outcome.set_result(self._train(work))
-        except BaseException as error:
-            outcome.set_exception(error)
+        trainer = self._trainers[device]
+        planned = _Class(program_class, device, lambda: trainer.compile(program_class, params))
+        self._classes[key] = planned
+        self._uncompiled[device].append(planned)
+        self._changed.notify_all()
+        while self._unstarted:  # threads start when there is something to do
+            index = self._unstarted.popleft()
+            self._pool.submit(self._serve, f"thread {index}", index % len(self._trainers))
 
-    def _take(self) -> _Class | tuple[Work, Future[Outcome]] | None:
+    def _serve(self, place: str, device: int) -> None:
+        """Do what there is to do on a device, one thing after the other, until it is closed."""
+        while (task := self._take(device)) is not None:
+            if isinstance(task, _Class):
+                self._compile(task)
+            else:
+                self._train(task, place, device)
+
+    def _take(self, device: int) -> _Class | _Waiting | None:
         """A class to compile, else a bucket whose class is ready; None once it is closed."""
         with self._changed:
             while not self._closed:
-                if self._uncompiled:
-                    return self._uncompiled.popleft()
-                for index, (work, _) in enumerate(self._waiting):
-                    if self._classes[work.program.class_id].ready:
-                        task = self._waiting[index]
-                        del self._waiting[index]
-                        return task
+                if self._uncompiled[device]:
+                    return self._uncompiled[device].popleft()
+                if (found := self._next(device)) is not None:
+                    self._waiting.remove(found)
+                    if found.device == device:  # it is busy now: others may take what it has left
+                        self._changed.notify_all()
+                    return found
+                self._idle[device] += 1
                 self._changed.wait()
+                self._idle[device] -= 1
         return None
 
-    def _train(self, work: Work) -> Outcome:
-        place = self._free.get()
+    def _next(self, device: int) -> _Waiting | None:
+        """The first bucket of a device, else the last of one whose threads are all busy.
+
+        It has the program for it.
+        """
+        ready = [
+            waiting
+            for waiting in self._waiting
+            if (known := self._classes.get((waiting.work.program.class_id, device))) is not None
+            and known.ready
+        ]
+        own = (waiting for waiting in ready if waiting.device == device)
+        behind = (waiting for waiting in reversed(ready) if not self._idle[waiting.device])
+        return next(own, None) or next(behind, None)
+
+    def _compile(self, planned: _Class) -> None:
         try:
-            self._observer(started(work, place))
-            outcome = self._trainer.train(work, place, self._memory_fraction)
-            self._observer(finished(outcome))
-            return outcome
+            planned.compile()
+        except RAISED as error:  # each bucket of the class will fail of it, and tell
+            self._log.debug("a class could not be compiled ahead", exc_info=error)
+        except BaseException as end:
+            planned.end = end
+        with self._changed:
+            planned.ready = True
+            self._loads.compiled(planned.program, planned.device)
+            self._changed.notify_all()
+
+    def _train(self, waiting: _Waiting, place: str, device: int) -> None:
+        work, outcome = waiting.work, waiting.outcome
+        try:
+            if not outcome.set_running_or_notify_cancel():
+                return
+            try:
+                if (end := self._classes[work.program.class_id, device].end) is not None:
+                    raise end
+                self._observer(started(work, place))
+                trained = self._trainers[device].train(work, place, self._memory_fraction)
+                self._observer(finished(trained))
+                outcome.set_result(trained)
+            except BaseException as error:
+                outcome.set_exception(error)
         finally:
-            self._free.put(place)
+            with self._changed:
+                self._loads.trained(work, waiting.device)

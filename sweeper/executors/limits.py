@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 
@@ -52,9 +53,8 @@ class Limit:
             raise ProgramTooLargeError(f"{its}, and {self.whose} is {size_text(self.n_bytes)}")
 
 
-def limit_here(config: StudyConfig) -> Limit:
-    """The limit in this process: what its device grants it, or the study, whichever is less."""
-    device = jax.devices()[0]
+def limit_on(device: Any, config: StudyConfig) -> Limit:
+    """The limit on a device: what it grants this process, or the study, whichever is less."""
     smaller = "or a smaller model or train.batch_size"
     limits: list[Limit] = []
     if (asked := config.execution.memory_limit_bytes) is not None:

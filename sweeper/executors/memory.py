@@ -10,6 +10,8 @@ FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 # what a process may take that sets no fraction
 UNCLAIMED = 0.75
+# of a device, what processes may take in all: contexts and libraries live outside of their shares
+MOST = 0.90
 _NEWER_FRACTION = "XLA_CLIENT_MEM_FRACTION"
 
 
@@ -24,10 +26,9 @@ class Shares:
 def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
     """Half to the parent, the rest to the workers in equal parts; nothing to who does not train.
 
-    The sum is `memory_fraction`, but at most 0.90 less 0.02 a process: contexts and libraries of
-    every process live outside of its share.
+    The sum is `memory_fraction`, but at most `MOST` less 0.02 a process.
     """
-    total = min(memory_fraction, 0.90 - 0.02 * (workers + 1))
+    total = min(memory_fraction, MOST - 0.02 * (workers + 1))
     if workers == 0:
         return Shares(total, 0.0)
     if threads == 0:

@@ -19,7 +19,7 @@ from sweeper.programs.segment import Folds, Parts
 def device_parts(
     config: StudyConfig, data: Dataset, batch_size: int, where: Sharding | None = None
 ) -> Parts:
-    """The data and orders of a study on the device of this process, or elsewhere."""
+    """The data and orders of a study on the first device of this process, or elsewhere."""
     return jax.device_put(
         Parts(
             train=Batch(data.x_train, data.y_train),

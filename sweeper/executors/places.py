@@ -8,21 +8,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
-
 from sweeper.executors.executor import Place
 from sweeper.programs.segment import Segment
 
 
-def place_here(place: str, memory_fraction: float | None) -> Place:
-    """The thread or worker `place` of this process, on its first device."""
+def place_on(device: Any, place: str, memory_fraction: float | None) -> Place:
+    """The thread or worker `place` of this process, on one of its devices."""
     return Place(
         place=place,
-        device=_named(jax.devices()[:1]),
+        device=_named([device]),
         host=socket.gethostname(),
         worker_pid=os.getpid(),
         memory_fraction=memory_fraction,
-        bytes_limit=_memory(jax.devices()[0]).get("bytes_limit"),
+        bytes_limit=_memory(device).get("bytes_limit"),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import jax
@@ -19,15 +18,14 @@ from sweeper.programs.switch import DEVICES, Switch
 from sweeper.scheduler.switching import spread
 
 
-@cache
-def device_mesh() -> Mesh:
-    """The devices of this process, in a row."""
-    return Mesh(np.array(jax.local_devices()), (DEVICES,))
+def device_mesh(devices: Sequence[Any]) -> Mesh:
+    """These devices of this process, in a row."""
+    return Mesh(np.array(devices), (DEVICES,))
 
 
-def on_each_device() -> NamedSharding:
-    """Where the data lie that every device reads: on each of them."""
-    return NamedSharding(device_mesh(), Spec())
+def on_each(devices: Sequence[Any]) -> NamedSharding:
+    """Where the data lie that every one of `devices` reads: on each of them."""
+    return NamedSharding(device_mesh(devices), Spec())
 
 
 def work_of(program: Switch) -> NDArray[np.float64]:
@@ -40,20 +38,22 @@ def work_of(program: Switch) -> NDArray[np.float64]:
 class Spread:
     """A compiled `switch_segment`, given lanes in any order and any number up to its capacity.
 
+    They are spread over so many `devices`.
     `work[i]` is what an epoch of branch `i` costs, in no unit: it decides who trains a lane, which
     changes no bit of it.
     """
 
     run: Callable[[Lanes, Parts], Segment]
     work: NDArray[np.float64]
+    devices: int
 
     def __call__(self, lanes: Lanes, parts: Parts) -> Segment:
         """What came of the lanes, in their own order, in NumPy arrays."""
         epochs = np.asarray(lanes.stop) - np.asarray(lanes.start)
         told: Any = lanes.lane  # a `BranchLane`
         work = epochs * self.work[np.asarray(told.branch)]
-        devices = device_mesh().size
-        places = _places(spread(work.tolist(), devices), _room(len(work), devices))
+        room = _room(len(work), self.devices)
+        places = _places(spread(work.tolist(), self.devices), room)
         taken = np.maximum(places, 0)
         given = jax.tree.map(lambda leaf: np.asarray(leaf)[taken], lanes)
         stop = np.where(places < 0, given.start, given.stop)
@@ -62,13 +62,12 @@ class Spread:
         return jax.tree.map(lambda leaf: leaf[back], found)
 
 
-def spread_lanes(lanes: Lanes) -> Lanes:
+def spread_lanes(lanes: Lanes, mesh: Mesh) -> Lanes:
     """Shapes and dtypes of `lanes` with as many for each device, spread over them."""
-    devices = device_mesh().size
-    sharding = NamedSharding(device_mesh(), Spec(DEVICES))
+    sharding = NamedSharding(mesh, Spec(DEVICES))
 
     def spread_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
-        rows = devices * _room(leaf.shape[0], devices)
+        rows = mesh.size * _room(leaf.shape[0], mesh.size)
         return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype, sharding=sharding)
 
     return jax.tree.map(spread_leaf, lanes)

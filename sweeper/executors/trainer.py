@@ -1,4 +1,4 @@
-"""Trains one bucket on the device of this process: in a thread of the parent, or in a worker."""
+"""Trains one bucket on a device of this process: in a thread of the parent, or in a worker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -21,7 +22,7 @@ from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.ladder import Ladder, TooLarge
 from sweeper.executors.lanes import Start, judged_columns, result, stack
 from sweeper.executors.limits import ProgramTooLargeError, is_out_of_memory
-from sweeper.executors.places import on_devices, peak_memory, place_here, place_of
+from sweeper.executors.places import on_devices, peak_memory, place_of, place_on
 from sweeper.executors.retry import failed
 from sweeper.executors.turns import Turns
 from sweeper.faults import Step, fault_points
@@ -42,15 +43,24 @@ _log = logging.getLogger("sweeper")
 
 
 class Trainer:
-    """Compiles each class once and trains its buckets; safe to use from several threads."""
+    """Compiles each class once and trains its buckets; safe to use from several threads.
+
+    Programs of several structures run on all `devices`, others on the first of them; by default
+    these are all that this process has.
+    """
 
     def __init__(
-        self, config: StudyConfig, data: Dataset, checkpoints: Path, start: SavedStart | None = None
+        self,
+        config: StudyConfig,
+        data: Dataset,
+        checkpoints: Path,
+        start: SavedStart | None = None,
+        devices: Sequence[Any] = (),
     ) -> None:
         self._config = config
         self._checkpoints = checkpoints
         self._turns = Turns()
-        self.classes = Classes(config, data, start)
+        self.classes = Classes(config, data, start, devices or jax.local_devices())
 
     def use(self, data: Dataset) -> None:
         """Train on `data` instead; programs that were compiled for its sizes stay."""
@@ -75,7 +85,7 @@ class Trainer:
         Raises:
             SetupError: the disk does not take the lanes' state, which is no fault of theirs.
         """
-        where = place_here(place, memory_fraction)
+        where = place_on(self.classes.devices[0], place, memory_fraction)
         return self._ladder(where).train(work)
 
     def _ladder(self, where: Place) -> Ladder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -15,8 +16,8 @@ _MAP_BUCKETS = 32
 _LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-def capacity_for(lane_loop: LaneLoop, lanes: int) -> int:
-    """The capacity of a new class that `lanes` trials join at first.
+def capacity_for(lane_loop: LaneLoop, lanes: int, devices: int = 1) -> int:
+    """The capacity of a new class that `lanes` trials join at first, on each of `devices`.
 
     Capacities come from a short ladder, so that programs are reused as the number of trials goes
     up and down; it never depends on threads or workers.
@@ -24,7 +25,8 @@ def capacity_for(lane_loop: LaneLoop, lanes: int) -> int:
     if lane_loop == "map":
         fitting = (rung for rung in _MAP_LADDER if rung * _MAP_BUCKETS >= lanes)
         return next(fitting, _MAP_LADDER[-1])
-    return next((rung for rung in _LADDER if rung >= lanes), _LADDER[-1])
+    each = math.ceil(lanes / devices)
+    return next((rung for rung in _LADDER if rung >= each), _LADDER[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ class Forecast:
     """The predicted costs of a study and the lattice of each family, by the family's name.
 
     `parts` are the families of models of several parts. `capacity` is the number of lanes that a
-    class is reckoned with.
+    class is reckoned with, on each of so many `devices`: those that there were when it was made,
+    however many there are later.
     """
 
     costs: CostModel
@@ -60,6 +61,7 @@ class Forecast:
     capacity: int
     families: Mapping[str, Family]
     parts: Mapping[str, PartsFamily] = field(default_factory=dict[str, PartsFamily])
+    devices: int = 1
 
     def best_class(self, structure: Structure) -> LatticeClass | PartsClass | None:
         """The class that trains such a trial in the least time; None where padding is of no use."""
@@ -116,6 +118,7 @@ class Forecast:
             "capacity": self.capacity,
             "families": {name: asdict(family) for name, family in self.families.items()},
             "parts": {name: asdict(family) for name, family in self.parts.items()},
+            "devices": self.devices,
         }
 
     @staticmethod
@@ -124,7 +127,8 @@ class Forecast:
         families = {name: _family(**family) for name, family in values["families"].items()}
         costs = CostModel.from_dict(values["costs"])
         parts = {name: _parts_family(**family) for name, family in values.get("parts", {}).items()}
-        return Forecast(costs, values["lane_loop"], values["capacity"], families, parts)
+        of_classes = values["lane_loop"], values["capacity"], families, parts
+        return Forecast(costs, *of_classes, values.get("devices", 1))
 
     def _lane_seconds(self, workload: Workload) -> LaneSeconds:
         def lane_s(width: int, padded: int, depth: int) -> float:
@@ -169,13 +173,14 @@ def forecast(
     lane_loop: LaneLoop,
     traced: Mapping[str, Sequence[Scalar]],
     n_trials: int,
+    devices: int = 1,
 ) -> Forecast:
-    """The forecast of a study of `n_trials` trials on `data`.
+    """The forecast of a study of `n_trials` trials on `data`, on so many `devices`.
 
     `traced` are structural settings that programs are told at run time.
     """
     at_once = min(n_trials, config.schedule.parallel) * len(config.members)
-    capacity = capacity_for(lane_loop, at_once)
+    capacity = capacity_for(lane_loop, at_once, devices)
     families: dict[str, Family] = {}
     for name, (example, every) in cells_by_family(config, traced, n_trials).items():
         work = workload_of(config, config.filled(example), data, traced)
@@ -193,7 +198,7 @@ def forecast(
     if "parts" in config.kinds:
         whole = workload_of(config, config.filled({}), data, traced)
         parts = parts_families(config, traced, whole, costs, lane_loop, capacity, n_trials)
-    return Forecast(costs, lane_loop, capacity, families, parts)
+    return Forecast(costs, lane_loop, capacity, families, parts, devices)
 
 
 def cells_by_family(

@@ -148,7 +148,8 @@ def _program(
 
 def _sized(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
     """A new class that `trials` trials join at first."""
-    capacity = capacity_for(program.lane_loop, trials * policy.members)
+    lanes = trials * policy.members
+    capacity = capacity_for(program.lane_loop, lanes, policy.forecast.devices)
     if policy.given is not None:
         capacity = policy.given.capacity
     elif program.strategy == "process":

@@ -11,8 +11,9 @@ from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import physical_bytes
 from sweeper.data.preparation import prepare
-from sweeper.errors import DataError
-from sweeper.executors.claims import check_fits, shares_of
+from sweeper.errors import DataError, SetupError
+from sweeper.executors import claims
+from sweeper.executors.claims import check_fits, claim_devices, gpus, n_workers, shares_of
 from sweeper.executors.fleet import fleet
 from sweeper.rundir import RunDir
 from tests.executors.test_executors import work
@@ -95,3 +96,35 @@ def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path:
         with pytest.raises(DataError, match="that each of 2 workers has is"):
             list(executor.train([alone]))
         assert executor.process is None
+
+
+@pytest.fixture
+def _four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "visible_gpus", lambda environment: ("0", "1", "2", "3"))
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+
+
+@pytest.mark.usefixtures("_four_gpus")
+def test_a_worker_a_gpu_shares_the_memory_of_one() -> None:
+    config = parse(STUDY, Path("study.toml"), ["execution.threads=4", "execution.workers='auto'"])
+    assert (n_workers(config), gpus(config)) == (4, ("0", "1", "2", "3"))
+    assert (shares_of(config).parent, shares_of(config).worker) == pytest.approx((0.4, 0.4))
+
+    two = parse(STUDY, Path("study.toml"), ["execution.devices=2", "execution.workers=4"])
+    assert gpus(two) == ("0", "1")
+    assert shares_of(two).worker == pytest.approx(0.2)  # two workers on each of two
+
+
+@pytest.mark.usefixtures("_four_gpus")
+def test_shares_that_are_more_than_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.7")
+    config = parse(STUDY, Path("study.toml"), ["execution.threads=1", "execution.workers=8"])
+
+    with pytest.raises(SetupError) as refused:
+        claim_devices(config)
+    assert str(refused.value) == (
+        "study.toml: execution.memory_fraction: 2 workers of 0.20 each, beside "
+        "XLA_PYTHON_CLIENT_MEM_FRACTION=0.7 of this process, are more than the 0.9 of a GPU that "
+        "can be shared; unset XLA_PYTHON_CLIENT_MEM_FRACTION, or write a smaller memory_fraction "
+        "or fewer workers"
+    )

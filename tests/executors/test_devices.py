@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.executors.devices import visible_gpus
+from sweeper.executors.devices import mps_pipes, visible_gpus
 from sweeper.executors.fleet import worker_cpus, worker_environment
 
 
@@ -58,3 +58,11 @@ def test_workers_on_one_gpu_share_it() -> None:
 def test_workers_without_a_gpu_get_a_core_each() -> None:
     assert [worker_cpus(i, (), (0, 4, 6)) for i in range(4)] == [(0,), (4,), (6,), (0,)]
     assert worker_cpus(1, ("0",), (0, 4, 6)) == ()
+
+
+def test_the_service_for_several_processes_is_found_by_its_pipes(tmp_path: Path) -> None:
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert mps_pipes(environment) is None
+
+    (tmp_path / "control").touch()
+    assert mps_pipes(environment) == tmp_path

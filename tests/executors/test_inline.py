@@ -43,7 +43,7 @@ def trainer() -> FakeTrainer:
 
 @pytest.fixture(params=[1, 2])
 def executor(request: pytest.FixtureRequest, trainer: FakeTrainer) -> Iterator[InlineExecutor]:
-    built = InlineExecutor(trainer, request.param, lambda event: None, None)  # type: ignore[arg-type]
+    built = InlineExecutor([trainer], request.param, lambda event: None, None)  # type: ignore[arg-type]
     yield built
     built.close()
 
@@ -77,7 +77,7 @@ def test_a_class_prepared_ahead_is_not_compiled_again(
 
 def test_a_class_that_cannot_be_compiled_is_met_by_its_own_buckets() -> None:
     trainer = FakeTrainer(frozenset({"bad"}))
-    executor = InlineExecutor(trainer, 1, lambda event: None, None)  # type: ignore[arg-type]
+    executor = InlineExecutor([trainer], 1, lambda event: None, None)  # type: ignore[arg-type]
     futures = [executor.submit(work(n, name)) for n, name in enumerate(["bad", "good"])]
 
     assert not wait(futures, timeout=10).not_done
@@ -94,7 +94,7 @@ def test_closing_drops_what_waits() -> None:
             return super().train(*args)
 
     trainer = Slow()
-    executor = InlineExecutor(trainer, 1, lambda event: None, None)  # type: ignore[arg-type]
+    executor = InlineExecutor([trainer], 1, lambda event: None, None)  # type: ignore[arg-type]
     futures = [executor.submit(work(n, "a")) for n in range(5)]
     closing = threading.Thread(target=executor.close)
     closing.start()

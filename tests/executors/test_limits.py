@@ -13,7 +13,7 @@ from sweeper.executors.limits import (
     Limit,
     ProgramTooLargeError,
     is_out_of_memory,
-    limit_here,
+    limit_on,
 )
 from tests.small_studies import DIGITS
 
@@ -50,6 +50,6 @@ def test_a_program_that_is_larger_than_its_limit_is_refused_with_both() -> None:
 
 def test_the_limit_is_the_setting_where_the_device_tells_none() -> None:
     path = Path("study.toml")
-    assert limit_here(parse(DIGITS, path)).n_bytes is None
-    limit = limit_here(parse(DIGITS, path, ["execution.memory_limit='1.5 KiB'"]))
+    assert limit_on(jax.devices()[0], parse(DIGITS, path)).n_bytes is None
+    limit = limit_on(jax.devices()[0], parse(DIGITS, path, ["execution.memory_limit='1.5 KiB'"]))
     assert (limit.device, limit.n_bytes, limit.whose) == ("cpu", 1536, "execution.memory_limit")

@@ -17,8 +17,8 @@ from sweeper.config import parse
 
 config = parse(Path("study.toml").read_text(), Path("study.toml"), sys.argv[2:])
 if sys.argv[1] == "here":
-    from sweeper.executors.claims import claim_device
-    claim_device(config)
+    from sweeper.executors.claims import claim_devices
+    claim_devices(config)
 else:
     from sweeper import worker
     from sweeper.data.preparation import prepare

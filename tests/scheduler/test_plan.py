@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import LiveTrial, Plan, Policy, plan
@@ -175,3 +175,13 @@ def test_trials_of_different_ages_are_apart_only_where_they_would_wait(
 
     (buckets,) = lanes(found).values()
     assert buckets == expected
+
+
+@pytest.mark.parametrize(
+    ("lane_loop", "devices", "expected"),
+    [("vmap", 1, 64), ("vmap", 4, 16), ("vmap", 3, 32), ("map", 4, 4)],
+)
+def test_lanes_side_by_side_are_parted_among_devices(
+    lane_loop: LaneLoop, devices: int, expected: int
+) -> None:
+    assert capacity_for(lane_loop, 64, devices) == expected

@@ -1,0 +1,76 @@
+"""Buckets are spread over devices evenly, by what they are predicted to take."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.executors.executor import Work
+from sweeper.executors.loads import Loads
+from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
+
+
+def program(name: str, compile_s: float, cached_s: float = 0.0) -> ProgramClass:
+    return ProgramClass(
+        *(name, "{}", "exact", "map", 4, "float32"),
+        predicted_compile_s=compile_s,
+        cached_s=cached_s,
+    )
+
+
+def work(number: int, predicted_s: float | None, of: ProgramClass) -> Work:
+    bucket = Bucket(number, of.class_id, "inline", (Lane(number, 0, 4, ""),), predicted_s)
+    return Work(1, bucket, of, (), {})
+
+
+@given(
+    st.integers(1, 8).flatmap(
+        lambda devices: st.tuples(
+            st.just(devices),
+            st.lists(st.floats(0.5, 1.5), min_size=16 * devices, max_size=20 * devices),
+        )
+    )
+)
+def test_sixteen_buckets_a_device_are_spread_within_a_tenth(case: tuple[int, list[float]]) -> None:
+    devices, seconds = case
+    loads, taken, compiled = Loads(devices), [0.0] * devices, program("a", 0.0)
+    for number, spent in enumerate(sorted(seconds, reverse=True)):
+        taken[loads.place(work(number, spent, compiled))] += spent
+
+    assert max(taken) <= 1.1 * min(taken)
+
+
+def test_buckets_of_unknown_cost_go_round() -> None:
+    loads, compiled = Loads(3), program("a", 0.0)
+
+    placed = [loads.place(work(number, None, compiled)) for number in range(6)]
+    assert placed == [0, 1, 2, 0, 1, 2]
+
+
+def test_classes_that_take_longer_to_compile_than_to_train_stay_where_they_are() -> None:
+    loads, classes = Loads(2), [program(name, 1.0) for name in "ab"]
+    works = [work(number, 0.1, classes[number % 2]) for number in range(12)]
+
+    assert [loads.place(one) for one in works] == [0, 1] * 6
+
+
+def test_a_class_goes_where_it_is_loaded_from_the_cache() -> None:
+    compiled = program("a", 100.0, 0.1)
+    alone, shared = Loads(2), Loads(2, is_shared=True)
+
+    assert alone.place_class(compiled) == 0
+    alone.compiled(compiled, 0)
+    assert [alone.place(work(number, 1.0, compiled)) for number in range(4)] == [0] * 4
+    assert shared.place_class(compiled) == 0
+    assert [shared.place(work(number, 90.0, compiled)) for number in range(3)] == [1, 1, 0]
+
+
+def test_what_is_done_weighs_no_more() -> None:
+    loads, compiled = Loads(2), program("a", 5.0)
+    first = work(0, 5.0, compiled)
+    assert loads.place(first) == 0
+    loads.compiled(compiled, 0)
+    assert loads.place(work(1, 1.0, compiled)) == 0  # 6 s there, 6 s with compiling elsewhere
+    loads.trained(first, 0)
+
+    assert loads.place(work(2, 1.0, compiled)) == 0
