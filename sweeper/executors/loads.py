@@ -1,7 +1,7 @@
 """Which device trains which bucket: where it is done first, by what is predicted.
 
 A device that has not the program of a bucket compiles it first. So a class stays on the devices
-that have it, as long as others would be longer compiling than it waits.
+that have it, until its buckets wait there for longer than compiling it once more takes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Loads:
     """Predicted seconds of what each of `devices` has to compile and to train.
 
     Given buckets longest first, as plans have them, no device is left with more than another by
-    more than one bucket and what it takes to compile for it: Graham's list scheduling (SIAM J.
-    Appl. Math. 17, 1969). With `is_shared` a device loads from the compile cache what another has
-    compiled.
+    more than one bucket and twice what it takes to compile for it: Graham's list scheduling (SIAM
+    J. Appl. Math. 17, 1969). With `is_shared` a device loads from the compile cache what another
+    has compiled.
     """
 
     def __init__(self, devices: int, *, is_shared: bool = False) -> None:
@@ -49,9 +49,13 @@ class Loads:
         has = self._compile_s.setdefault(program.class_id, {})
         known = program.cached_s if has and self._is_shared else program.predicted_compile_s
         compile_s = _COMPILE_S if known is None else known
-        more = [train_s + compile_s * (at not in has) for at in range(len(self._seconds))]
-        device = min(range(len(more)), key=lambda at: self._seconds[at] + more[at])
-        self._seconds[device] += more[device]
+
+        def done_s(at: int) -> float:
+            # twice: a class is compiled once more where that gains as much as it costs, no less
+            return self._seconds[at] + (0.0 if at in has else 2 * compile_s)
+
+        device = min(range(len(self._seconds)), key=done_s)
+        self._seconds[device] += train_s + (0.0 if device in has else compile_s)
         has.setdefault(device, compile_s)
         return device
 

@@ -70,7 +70,9 @@ def test_what_is_done_weighs_no_more() -> None:
     first = work(0, 5.0, compiled)
     assert loads.place(first) == 0
     loads.compiled(compiled, 0)
-    assert loads.place(work(1, 1.0, compiled)) == 0  # 6 s there, 6 s with compiling elsewhere
+    assert loads.place(work(1, 6.0, compiled)) == 0  # 5 s to wait there, 5 s to compile elsewhere
+    assert loads.place(work(2, 1.0, compiled)) == 1
     loads.trained(first, 0)
+    loads.trained(work(1, 6.0, compiled), 0)
 
-    assert loads.place(work(2, 1.0, compiled)) == 0
+    assert loads.place(work(3, 1.0, compiled)) == 0
