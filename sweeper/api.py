@@ -229,7 +229,7 @@ def run(
     with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
         from sweeper import starting
-        from sweeper.executors.claims import check_fits, claim_devices
+        from sweeper.executors.claims import check_fits, claim_devices, n_threads
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.planning import foreseen, prepare_classes, read_plan
@@ -239,7 +239,8 @@ def run(
         start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
         executor = None
         if not prepared.is_kept:
-            if (expected := blank(config)) and not run_dir.ledger.exists():
+            is_new = not run_dir.ledger.exists()
+            if n_threads(config) and is_new and (expected := blank(config)):  # threads compile
                 executor = stack.enter_context(fleet(config, expected, run_dir, tell, start))
                 prepare_classes(config, expected, foreseen(config, expected, None), executor)
             import_module("sweeper.study_run")

@@ -17,6 +17,7 @@ _FREE = (
     "execution.threads",
     "execution.workers",
     "execution.devices",
+    "execution.engine",
     "execution.memory_fraction",
     "execution.retries",
     "execution.trial_timeout",

@@ -117,6 +117,11 @@ class RunDir:
         return self.staging / "data.npz"
 
     @property
+    def meeting(self) -> Path:
+        """What a session writes for machines of a cluster to find, if they see the directory."""
+        return self.staging / "meeting"
+
+    @property
     def logs(self) -> Path:
         """What workers wrote to their standard output and error, and how the last session left."""
         return self.root / "logs"

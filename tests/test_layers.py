@@ -77,6 +77,7 @@ HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 ROOMS = {"worker": "executors"}
 
 DOORS = {
+    "distributed": {"executors"},
     "equinox": {"models", "programs", "store"},
     "filelock": {"session"},
     "jax": {
@@ -101,6 +102,7 @@ DOORS = {
     "pyarrow": {"dashboard", "results"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},
+    "ray": {"executors"},
     "rich": {"console", "live", "answers", "plan_answers", "trial_answers", "commands"},
     "safetensors": {"programs"},
     "sklearn": {"data"},

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
+from sweeper.config.engine import EngineTable, engine_trains
 from sweeper.config.kinds import (
     AmountOfMemory,
     CountOrAuto,
@@ -53,7 +54,7 @@ class ExecutionTable(Table):
     `memory_fraction` is of a device, shared by this process and its workers.
     """
 
-    rules = (_nowhere_to_train, _cannot_be_ended, _side_by_side)
+    rules = (_nowhere_to_train, _cannot_be_ended, _side_by_side, engine_trains)
 
     strategy: Strategy = Field(
         default="auto",
@@ -74,7 +75,12 @@ class ExecutionTable(Table):
         examples=[4],
     )
     workers: CountOrAuto = Field(
-        default="auto", description="worker processes; one a core, or one a GPU", examples=[2]
+        default="auto",
+        description="worker processes; one a core, or one a GPU; of an engine, at most so many",
+        examples=[2],
+    )
+    engine: EngineTable | None = Field(
+        default=None, description="a cluster that trains all trials, instead of this machine"
     )
     devices: CountOrAuto = Field(
         default="auto",

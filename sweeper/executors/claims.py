@@ -27,8 +27,8 @@ from sweeper.worker import usable_cpus
 
 
 def n_threads(config: StudyConfig) -> int:
-    """How many threads of this process train; none where trials may have to be ended."""
-    if config.execution.trial_timeout is not None:
+    """How many threads of this process train; none for an engine, or where trials may be ended."""
+    if config.execution.trial_timeout is not None or config.execution.engine is not None:
         return 0
     threads = config.execution.threads
     if threads != "auto":
@@ -39,11 +39,14 @@ def n_threads(config: StudyConfig) -> int:
 def n_workers(config: StudyConfig) -> int:
     """How many worker processes there may be; they start when they are first needed.
 
-    By default one a core, or one a GPU, whose memory they share with this process.
+    By default one a core, or one a GPU, whose memory they share with this process. How many an
+    engine has is not known before it is asked: one at least.
     """
     workers = config.execution.workers
     if workers != "auto":
         return workers
+    if config.execution.engine is not None:
+        return 1
     return len(gpus(config)) or len(usable_cpus())
 
 
@@ -117,9 +120,13 @@ def check_fits(config: StudyConfig, data: Dataset) -> None:
     That of this process is what the device grants it. Where the device does not tell, its memory
     is this machine's, which then holds what was prepared and what the device has of it.
 
+    What the machines of an engine have is theirs to tell.
+
     Raises:
         DataError: with both numbers.
     """
+    if config.execution.engine is not None:
+        return
     granted = _granted_bytes()
     if n_threads(config) and granted is None:
         check_host(config, 2 * data.nbytes, "as they were prepared and as they are trained on")

@@ -26,8 +26,8 @@ _LIBRARIES = (
     "torch",
 )
 # of those that JAX and its backends read, what changes results
-_FLAGS = (
-    "XLA_FLAGS",
+FLAGS = (
+    "XLAFLAGS",
     "LIBTPU_INIT_ARGS",
     "NVIDIA_TF32_OVERRIDE",
     "JAX_DEFAULT_PRNG_IMPL",
@@ -47,7 +47,7 @@ def environment() -> dict[str, str]:
     return {
         **{library: _version(library) for library in _LIBRARIES},
         "device": _device(),
-        **{name: " ".join(_set(name)) for name in _FLAGS},
+        **{name: " ".join(_set(name)) for name in FLAGS},
     }
 
 

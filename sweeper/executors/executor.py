@@ -17,7 +17,8 @@ class Work:
 
     `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints its lanes name;
     `ceilings` are those that earlier rounds found for its class. `deaths` counts how often the
-    whole program died over it.
+    whole program died over it. `mark` is in the names of its checkpoints, so that one which comes
+    late from a place that was given up is not taken for that of another try.
     """
 
     round: int
@@ -27,6 +28,7 @@ class Work:
     digests: Mapping[str, str]
     ceilings: tuple[Ceiling, ...] = ()
     deaths: int = 0
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

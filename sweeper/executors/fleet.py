@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.executors.claims import (
@@ -23,12 +22,9 @@ from sweeper.executors.claims import (
 )
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
-from sweeper.executors.memory import (
-    PREALLOCATE,
-    carried_fraction,
-    fraction_variable,
-)
+from sweeper.executors.memory import carried_fraction
 from sweeper.executors.trainer import Trainer
+from sweeper.executors.worker_shares import worker_cpus, worker_environment
 from sweeper.faults import Step, fault_points
 from sweeper.programs.continued import Start
 from sweeper.progress import Observer
@@ -124,6 +120,10 @@ def fleet(
     This process's own memory share is set before JAX starts its client, unless the user chose one.
     """
     claim_devices(config)
+    if config.execution.engine is not None:
+        with _cluster(config, data, run_dir, observer, start) as built:
+            yield built
+        return
     threads, workers = n_threads(config), n_workers(config)
     built = Fleet(
         data,
@@ -134,6 +134,30 @@ def fleet(
         yield built
     finally:
         built.close()
+
+
+@contextmanager
+def _cluster(
+    config: StudyConfig,
+    data: Dataset,
+    run_dir: RunDir,
+    observer: Observer,
+    start: Start | None,
+) -> Iterator[Fleet]:
+    """The workers of an engine, which are there and fit before anything is trained."""
+    from sweeper.executors.engines.connecting import connected  # of engines that may be absent
+
+    saved = None if start is None else run_dir.started_from
+    executor = connected(config, run_dir, observer, saved)
+
+    def begin(data: Dataset) -> Queue:
+        _send(data, run_dir)
+        return executor
+
+    try:
+        yield Fleet(data, None, begin)
+    finally:
+        executor.close()
 
 
 def _inline(
@@ -170,15 +194,11 @@ def _process(
     from sweeper.executors.process import ProcessExecutor  # loky takes a while to import
     from sweeper.executors.slot import Slot
 
-    with (
-        fault_points(Step.SEND_DATA),
-        replacing(run_dir.data, run_dir.staging / "data") as staged,
-    ):
-        data.save(staged)
+    _send(data, run_dir)
     mine, worker_fraction = gpus(config), shares_of(config).worker
     slots = [
         Slot(
-            index,
+            f"worker {index}",
             WorkerSetup(
                 config=config,
                 data=run_dir.data.absolute(),
@@ -196,20 +216,10 @@ def _process(
     return ProcessExecutor(slots, config.execution.retries, observer)
 
 
-def worker_environment(
-    index: int, memory_fraction: float, gpus: Sequence[str], parent: Mapping[str, str]
-) -> dict[str, str]:
-    """What the environment of worker `index` holds, over the `parent`'s, before Python starts."""
-    environment = {
-        fraction_variable(parent): f"{memory_fraction:.4f}",
-        PREALLOCATE: "true",
-        CACHE_VARIABLE: str(cache_root()),
-    }
-    if len(gpus) > 1:
-        environment["CUDA_VISIBLE_DEVICES"] = gpus[index % len(gpus)]
-    return environment
-
-
-def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int]) -> tuple[int, ...]:
-    """The core of worker `index`, one each round and round; all of them where there is a GPU."""
-    return () if gpus else (cpus[index % len(cpus)],)
+def _send(data: Dataset, run_dir: RunDir) -> None:
+    """Write the data where workers read them."""
+    with (
+        fault_points(Step.SEND_DATA),
+        replacing(run_dir.data, run_dir.staging / "data") as staged,
+    ):
+        data.save(staged)

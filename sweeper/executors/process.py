@@ -6,14 +6,13 @@ kills the others. With one pool a slot a death is known by its slot, and the nei
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing import resource_tracker
 from queue import LifoQueue
 
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import finished, started
+from sweeper.executors.interrupts import block_interrupts
 from sweeper.executors.retry import Retrying
 from sweeper.executors.slot import Slot
 from sweeper.progress import Observer, Warned
@@ -29,7 +28,7 @@ class ProcessExecutor:
         # One thread a slot, alive as long as the executor: a worker's life is bound to the
         # thread that started it.
         self._threads = ThreadPoolExecutor(
-            len(self._slots), thread_name_prefix="slot", initializer=_block_interrupts
+            len(self._slots), thread_name_prefix="slot", initializer=block_interrupts
         )
         self._free: LifoQueue[Slot] = LifoQueue()  # a worker that runs is rather used than started
         for slot in reversed(self._slots):
@@ -57,14 +56,3 @@ class ProcessExecutor:
 
     def _warn(self, told: str) -> None:
         self._observer(Warned(told))
-
-
-def _block_interrupts() -> None:
-    """Keep Ctrl-C from the workers that this thread starts, from their first instruction on.
-
-    A terminal sends it to every process; a child inherits what its starting thread has blocked.
-    Python unblocks it when it starts its resource tracker, so that has to run before.
-    """
-    resource_tracker.ensure_running()
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -26,6 +26,10 @@ class WorkerDiedError(Exception):
         self.how = how
         self.place = place
         self.started_at = started_at
+        self.log = log
+
+    def __reduce__(self) -> tuple[type[WorkerDiedError], tuple[str, Place, float, str]]:
+        return type(self), (self.how, self.place, self.started_at, self.log)
 
 
 class TrialTimeoutError(WorkerDiedError):
@@ -34,8 +38,14 @@ class TrialTimeoutError(WorkerDiedError):
     reason = Reason.TIMEOUT
 
 
+class WorkerLostError(WorkerDiedError):
+    """It is gone with its machine, or with what ran it there: hardly the bucket's doing."""
+
+
 Attempt = Callable[[Work], Outcome]
 
+# a bucket that loses its worker more often is taken for the reason
+_MOST_LOSSES = 2
 # so many trials are told of by number
 _NAMED = 8
 
@@ -48,22 +58,26 @@ class Retrying:
     retries: int
     tell: Callable[[str], None] = lambda told: None
 
-    def train(self, work: Work, deaths: int = 0) -> Outcome:
+    def train(self, work: Work, deaths: int = 0, losses: int = 0) -> Outcome:
         """The outcome of `work`, over which `deaths` have been died already.
 
-        Half of the lanes are masked, in the same program, until the culprit is alone; alone it has
+        Where its worker was lost it is tried again as it is, but for so many `losses`. Else half of
+        the lanes are masked, in the same program, until the culprit is alone; alone it has
         `retries` more tries, then it fails and its companions never notice.
         """
         try:
             return _after(self.attempt(work), deaths)
         except WorkerDiedError as death:
             numbers = work.bucket.numbers
+            if isinstance(death, WorkerLostError) and losses < _MOST_LOSSES:
+                self._tell(work, death, "it goes to another worker")
+                return self.train(work, deaths + 1, losses + 1)
             if len(numbers) == 1:
                 return self._alone(work, deaths + 1, death)
             self._tell(work, death, "they are tried again, half of them at a time")
             middle = len(numbers) // 2
-            first = self.train(_part(work, slice(None, middle)), deaths + 1)
-            second = self.train(_part(work, slice(middle, None)), deaths + 1)
+            first = self.train(_part(work, slice(None, middle)), deaths + 1, losses)
+            second = self.train(_part(work, slice(middle, None)), deaths + 1, losses)
             return _joined(work, first, second, deaths + 1)
 
     def _alone(self, work: Work, deaths: int, death: WorkerDiedError) -> Outcome:

@@ -30,12 +30,13 @@ class ClosedError(Exception):
 
 @dataclass(slots=True)
 class Slot:
-    """The place of worker `index`; one thread at a time may train in it, any may close it.
+    """A place of workers; one thread at a time may train in it, any may close it.
 
-    `log` is the file of all that its workers write. `trial_timeout_s` is what a trial may take.
+    `place` is its name in the results, `log` the file of all that its workers write.
+    `trial_timeout_s` is what a trial may take.
     """
 
-    index: int
+    place: str
     setup: WorkerSetup
     environment: dict[str, str]
     log: Path
@@ -44,11 +45,6 @@ class Slot:
     _compiled: set[str] = field(default_factory=set[str], init=False)
     _is_closed: bool = field(default=False, init=False)
     _lock: Any = field(default_factory=threading.Lock, init=False)
-
-    @property
-    def place(self) -> str:
-        """Its name in the results."""
-        return f"worker {self.index}"
 
     def attempt(self, work: Work) -> Outcome:
         """Train `work` in this slot's worker, which is started if there is none.

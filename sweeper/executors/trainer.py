@@ -240,7 +240,8 @@ class Trainer:
         where that is to be saved, and only until the round is closed.
         """
         lanes = work.bucket.lanes
-        file = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}.safetensors"
+        named = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}"
+        file = f"{named}{work.mark}.safetensors"
         states: dict[LaneName, State] = {}
         has_unfinished = False
         n_members = len(self._config.members)

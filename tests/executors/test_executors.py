@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +23,16 @@ from sweeper.progress import BucketFinished, BucketStarted, Event
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
+from tests.clusters import dask_cluster, engine_setting
 from tests.round_machine import STUDY
 
 SIDES = {
     "inline": ("execution.threads=2", "execution.workers=0"),
     "process": ("execution.threads=0", "execution.workers=2"),
+    "dask": (),
 }
+# places that can die, and are replaced
+MORTAL = ["process", "dask"]
 Open = Callable[..., Fleet]
 
 
@@ -41,10 +46,17 @@ def side(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(scope="module")
+def dask() -> Iterator[str]:
+    with dask_cluster() as address:
+        yield address
+
+
 @pytest.fixture
-def config(side: str) -> StudyConfig:
+def config(side: str, request: pytest.FixtureRequest) -> StudyConfig:
     small = ("train.epochs=2", "search.model.width.high=8", "search.model.depth.high=1")
-    return parse(STUDY, Path("study.toml"), [*small, *SIDES[side]])
+    where = SIDES[side] or (engine_setting(side, request.getfixturevalue(side)),)
+    return parse(STUDY, Path("study.toml"), [*small, *where])
 
 
 @pytest.fixture
@@ -70,6 +82,11 @@ def work(
     lanes = tuple(Lane(n, 0, 2, "") for n in numbers)
     program = ProgramClass("contract", "{}", "exact", "map", 4, "float32")
     return Work(1, Bucket(bucket, "contract", side, lanes), program, specs, {})
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        time.sleep(0.01)
 
 
 def by_bucket(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
@@ -116,18 +133,23 @@ def test_a_place_reports_the_fraction_that_its_environment_carried(
     place = next(executor.train([work(0, 0)])).place
 
     # 0.80 all to the parent; or, less than 0.90 - 0.02 x 3, in equal parts to two workers
-    expected = {"inline": 0.80, "process": 0.40}[side]
+    expected = 0.80 if side == "inline" else 0.40
     assert place.memory_fraction == pytest.approx(expected)
     assert (place.worker_pid == os.getpid()) == (side == "inline")
 
 
-@pytest.mark.parametrize("side", ["process"], indirect=True)
+@pytest.mark.parametrize("side", MORTAL, indirect=True)
 def test_a_killed_worker_is_replaced_and_its_bucket_trained_again(
-    executor: Fleet,
+    executor: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    held = tmp_path / "held"
+    monkeypatch.setenv(VARIABLE, f"train:begin=hold:{held}@2")
     victim = next(executor.train([work(0, 0)])).place
     assert executor.process is not None
-    waiting = [executor.process.submit(work(n, n)) for n in range(1, 40)]
+    waiting = [executor.process.submit(work(1, 1))]
+    until(held.exists)
+    monkeypatch.delenv(VARIABLE)
+    waiting += [executor.process.submit(work(n, n)) for n in range(2, 40)]
     os.kill(victim.worker_pid, signal.SIGKILL)
     outcomes = [future.result() for future in waiting]
 
@@ -138,7 +160,7 @@ def test_a_killed_worker_is_replaced_and_its_bucket_trained_again(
     assert again[0].place.worker_pid != victim.worker_pid
 
 
-@pytest.mark.parametrize("side", ["process"], indirect=True)
+@pytest.mark.parametrize("side", MORTAL, indirect=True)
 @pytest.mark.parametrize(
     "instant",
     [
@@ -166,13 +188,14 @@ def test_a_worker_killed_at_any_instant_is_replaced(
     assert lane.curve.values.tobytes() == expected.curve.values.tobytes()
 
 
-@pytest.mark.parametrize("side", ["process"], indirect=True)
+@pytest.mark.parametrize("side", MORTAL, indirect=True)
 def test_workers_that_cannot_start_end_the_study_and_blame_no_trial(
     executor: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "worker.start:begin=raise:EIO")
     told = (
-        r"worker 0: in 3 tries no worker has started, .*logs/worker-0.log:(.|\n)*Input/output error"
+        r"(worker|dask) .: in 3 tries no worker has started, .*logs/worker-.\.log:(.|\n)*"
+        "Input/output error"
     )
     with pytest.raises(SetupError, match=told):
         list(executor.train([work(0, 0)]))
@@ -181,7 +204,7 @@ def test_workers_that_cannot_start_end_the_study_and_blame_no_trial(
 
 
 def test_one_program_is_compiled_for_all_buckets_of_a_class(executor: Fleet, side: str) -> None:
-    if side == "process":
+    if side != "inline":
         outcomes = list(executor.train([work(n, n) for n in range(8)]))
         compiled = [o.place.worker_pid for o in outcomes if o.compile_s > 0]
         assert len(compiled) == len(set(compiled)) <= 2

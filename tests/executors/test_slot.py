@@ -20,7 +20,7 @@ from tests.small_studies import DIGITS
 
 def slot(timeout_s: float | None) -> Slot:
     setup = WorkerSetup(parse(DIGITS, Path("study.toml")), Path("data"), Path("files"), (), 0)
-    return Slot(0, setup, {}, Path("worker-0.log"), timeout_s)
+    return Slot("worker 0", setup, {}, Path("worker-0.log"), timeout_s)
 
 
 def test_each_trial_of_a_bucket_has_its_time_and_compiling_has_it_once() -> None:

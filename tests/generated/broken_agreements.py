@@ -104,11 +104,17 @@ def unfit_split(draw: Draw, study: Study) -> Wrong:
     return Wrong(put(study, "data.split", split), f"data.split{told}")
 
 
+_CLUSTER = {"name": "dask", "address": "tcp://10.0.0.1:8786"}
+
+
 @breaking(ANY)
 def unfit_execution(draw: Draw, study: Study) -> Wrong:
     wrong: list[tuple[Study, str]] = [
         ({"threads": 0, "workers": 0}, "workers"),
         ({"strategy": "process", "workers": 0}, "workers"),
+        ({"engine": _CLUSTER, "workers": 0}, "workers"),
+        ({"engine": _CLUSTER, "threads": 2}, "threads"),
+        ({"engine": {"name": "dask"}}, "engine.address"),
     ]
     change, told = draw(st.sampled_from(wrong))
     study["execution"] = change

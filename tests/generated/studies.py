@@ -189,7 +189,7 @@ def write_objectives(draw: Draw, study: Study, frame: Frame) -> None:
 def fit_execution(study: Study) -> None:
     """Take out of `[execution]` what does not go with the other tables."""
     execution = study["execution"]
-    if "trial_timeout" in execution:
+    if "trial_timeout" in execution or "engine" in execution:
         execution.pop("threads", None)
         execution.pop("workers", None)
     if execution.get("workers") == 0 and (

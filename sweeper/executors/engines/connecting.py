@@ -1,0 +1,175 @@
+"""Connects a study to its cluster: its workers are looked over before they are taken up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from sweeper.config import StudyConfig
+from sweeper.config.engine import EngineTable
+from sweeper.errors import Problem, SetupError
+from sweeper.executors.engines.engine import AddressError, Engine, Member
+from sweeper.executors.engines.engine_executor import EngineExecutor
+from sweeper.executors.engines.far_slot import Opening
+from sweeper.executors.engines.remote_slot import RemoteSlot
+from sweeper.executors.engines.roster import Roster
+from sweeper.executors.engines.survey import differences, survey_of
+from sweeper.progress import Observer, Warned
+from sweeper.rundir import RunDir
+from sweeper.worker import WorkerSetup
+
+# a worker answers when it has nothing else to do
+_ANSWER_S = 30.0
+
+_log = logging.getLogger("sweeper")
+
+
+def connected(
+    config: StudyConfig, run_dir: RunDir, observer: Observer, start: Path | None
+) -> EngineExecutor:
+    """The executor of a study that names an engine; its workers are there and fit.
+
+    `start` is the saved model that its trials start from.
+
+    Raises:
+        SetupError: the engine is not installed, nobody answers, or a worker is not as this side.
+    """
+    table = config.execution.engine
+    assert table is not None, "asked of studies that name one"
+    engine = _engine(config, table)
+    try:
+        if engine.dashboard:
+            _log.info("%s, its dashboard is at %s", engine.label, engine.dashboard)
+        run_dir.meeting.write_text(uuid4().hex, encoding="utf-8")
+        workers = config.execution.workers
+        roster = Roster(
+            engine,
+            _Joining(config, run_dir, engine, observer, start).join,
+            lambda told: observer(Warned(told)),
+            None if workers == "auto" else workers,
+        )
+        roster.gather()
+    except BaseException:
+        engine.close()
+        raise
+    return EngineExecutor(engine, roster, config.execution.retries, observer)
+
+
+def _engine(config: StudyConfig, table: EngineTable) -> Engine:
+    address = table.address
+    try:
+        return _ENGINES[table.name](address)
+    except ImportError as error:
+        library = _LIBRARIES[table.name]
+        found = f"{table.name}, and its package {library} cannot be imported: {error}"
+        mend = f"python -m pip install 'sweeper[{table.name}]', or remove the setting"
+        raise SetupError(config.problem("execution.engine.name", found, mend)) from error
+    except AddressError as error:
+        found = f"{address!r}, and {_NAMES[table.name]} does not answer there: {error}"
+        mend = "start it, or write the address that it tells when it starts"
+        raise SetupError(config.problem("execution.engine.address", found, mend)) from error
+
+
+def _dask(address: str) -> Engine:
+    from sweeper.executors.engines.dask_engine import DaskEngine
+
+    return DaskEngine(address)
+
+
+def _ray(address: str) -> Engine:
+    from sweeper.executors.engines.ray_engine import RayEngine
+
+    return RayEngine(address)
+
+
+_ENGINES: Mapping[str, Callable[[str], Engine]] = {"dask": _dask, "ray": _ray}
+_NAMES = {"dask": "Dask's scheduler", "ray": "Ray"}
+_LIBRARIES = {"dask": "distributed", "ray": "ray"}
+
+
+class _Joining:
+    """Makes slots of members that are as this side is."""
+
+    def __init__(
+        self,
+        config: StudyConfig,
+        run_dir: RunDir,
+        engine: Engine,
+        observer: Observer,
+        start: Path | None,
+    ) -> None:
+        self._config = config
+        self._run_dir = run_dir
+        self._engine = engine
+        self._observer = observer
+        self._start = start
+        self._survey = survey_of(config, run_dir)
+        self._lock = threading.Lock()
+        self._logs: dict[str, int] = {}
+        # of each host the first core of every slot that it ever had, and how many it has given
+        self._cores: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._given: defaultdict[str, int] = defaultdict(int)
+        self._other_processors: set[str] = set()
+
+    @cached_property
+    def _here(self) -> dict[str, Any]:
+        return self._survey()
+
+    def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
+        """The slot of a member, of whose host so many are there.
+
+        Raises:
+            SetupError: it is not as this side is, and how.
+        """
+        there = self._engine.survey(key, self._survey, _ANSWER_S)
+        problems = [
+            Problem(member.name, "", f"it has {found}", mend)
+            for found, mend in differences(self._here, there)
+        ]
+        if problems:
+            raise SetupError(problems)
+        self._engine.open(key, _ANSWER_S)
+        with self._lock:
+            self._look_at_processor(member, there["processor"])
+            return RemoteSlot(self._engine, key, member, self._opening(member, beside))
+
+    def _look_at_processor(self, member: Member, processor: str) -> None:
+        here = self._here["processor"]
+        if processor not in (here, *self._other_processors):
+            self._other_processors.add(processor)
+            told = f"{member.host} has another processor ({processor}) than this machine ({here})"
+            what = "values computed there may differ from those computed here in their last digits"
+            self._observer(Warned(f"{told}: {what}"))
+
+    def _opening(self, member: Member, beside: int) -> Opening:
+        config, run_dir = self._config, self._run_dir
+        log = self._logs.setdefault(member.name, len(self._logs))
+        cores = self._cores[member.host]
+        if member.name not in cores:
+            cores[member.name] = self._given[member.host]
+            self._given[member.host] += member.cores
+        return Opening(
+            place=member.name,
+            setup=WorkerSetup(
+                config=config,
+                data=run_dir.data.absolute(),
+                checkpoints=run_dir.checkpoints.absolute(),
+                cpus=(),
+                parent=0,
+                start=None if self._start is None else self._start.absolute(),
+            ),
+            log=run_dir.worker_log(log).absolute(),
+            memory_fraction=config.execution.memory_fraction,
+            turn=list(cores).index(member.name),
+            beside=beside,
+            first_core=cores[member.name],
+            cores=member.cores,
+            variables={},
+            trial_timeout_s=config.execution.trial_timeout_s,
+        )

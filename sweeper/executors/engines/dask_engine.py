@@ -1,0 +1,234 @@
+"""Dask: a bucket is a task that is bound to one worker of the cluster.
+
+What the survey gave stays in that worker's memory as long as this program wants it. A slot there
+ends as soon as it is gone: when this program closes its client, or when the scheduler has lost it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from distributed import Client, Future, Security, Status, get_worker
+from distributed.comm.core import connect
+from distributed.scheduler import KilledWorker
+
+from sweeper.errors import Problem, SetupError
+from sweeper.executors.engines.engine import (
+    AddressError,
+    BusyError,
+    EngineGoneError,
+    LostError,
+    Member,
+)
+from sweeper.executors.engines.far_slot import FarSlot, Opening
+from sweeper.executors.executor import Work
+from sweeper.executors.slot import ClosedError
+
+_CONNECT_S = 5.0
+# how often it is looked whether a worker that has given nothing is there
+_LOOK_S = 1.0
+# an answer of the scheduler, and what a worker gave
+_ANSWER_S = 10.0
+_GIVEN_S = 60.0
+_THERE = (Status.running, Status.paused)
+
+
+class DaskEngine:
+    """The cluster of the scheduler at `address`.
+
+    Raises:
+        AddressError: no scheduler answers there.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.label = f"dask at {address}"
+        # apart from any event loop that this thread may have
+        with ThreadPoolExecutor(1) as apart:
+            apart.submit(asyncio.run, _greet(address)).result()
+        self._client = Client(address, timeout=_CONNECT_S, set_as_default=False, name="sweeper")
+        self.dashboard: str | None = self._client.dashboard_link
+        self._pythons: dict[str, str] = {}
+        self._present: frozenset[str] = frozenset()
+        self._kept: dict[str, Future[Any]] = {}
+        self._is_closed = False
+
+    def members(self) -> Mapping[str, Member]:
+        """Its workers, by their addresses."""
+        try:
+            found = self._ask(self._scheduler.identity, n_workers=-1)["workers"]
+        except (OSError, TimeoutError) as error:
+            raise self._gone(f"{type(error).__name__}: {error}") from error
+        there = {address: one for address, one in found.items() if one["status"] in _NAMES}
+        self._present = frozenset(there)
+        return {
+            address: Member(f"dask {one['name']}", one["host"], one["nthreads"])
+            for address, one in there.items()
+        }
+
+    def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+        """What `ask` gives in a worker; of one with another Python, which that is."""
+        python = self._python(member)
+        if python != "{}.{}".format(*sys.version_info):
+            return {"python": python}  # it could not even read a function
+        asked = self._submit(ask, member, "slot")
+        self._kept[member] = asked
+        if not _ended(asked).wait(timeout_s):
+            raise BusyError
+        return self._result(asked)
+
+    def open(self, member: str, timeout_s: float) -> None:
+        """Nothing: the worker holds what it was asked for."""
+
+    def train(self, member: str, opening: Opening, work: Work) -> object:
+        """What `attempt` gives in a worker."""
+        kept = self._kept.get(member)
+        if kept is None:
+            raise LostError("was given up")
+        asked = self._submit(attempt, member, "bucket", _Asked(str(kept.key), opening, work))
+        ended = _ended(asked)
+        try:
+            while not ended.wait(_LOOK_S):
+                self._check(member)
+            return self._result(asked)
+        finally:
+            asked.release()
+
+    def drop(self, member: str) -> None:
+        """Let go of what it holds, by which its slot ends."""
+        kept = self._kept.pop(member, None)
+        if kept is not None:
+            kept.release()
+
+    def close(self) -> None:
+        """Leave the cluster, which cancels every task and ends every slot."""
+        if not self._is_closed:
+            self._is_closed = True
+            with suppress(OSError, TimeoutError):
+                self._client.close(timeout=_ANSWER_S)
+
+    @property
+    def _scheduler(self) -> Any:
+        if self._client.status != "running":
+            raise self._gone("the connection is lost")
+        return self._client.scheduler
+
+    def _ask(self, question: Callable[..., Any], **given: Any) -> Any:
+        return self._client.sync(question, callback_timeout=_ANSWER_S, **given)
+
+    def _python(self, member: str) -> str:
+        """Its version of Python, up to the minor one."""
+        if member not in self._pythons:
+            versions: Any = self._client.get_versions()
+            for address, told in versions["workers"].items():
+                self._pythons[address] = ".".join(told["host"]["python"].split(".")[:2])
+        if member not in self._pythons:
+            raise LostError("is gone")
+        return self._pythons[member]
+
+    def _submit(
+        self, function: Callable[..., Any], member: str, what: str, *given: Any
+    ) -> Future[Any]:
+        return self._client.submit(
+            function,
+            *given,
+            key=f"sweeper-{what}-{uuid4().hex}",
+            workers=[member],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
+        )
+
+    def _check(self, member: str) -> None:
+        if self._is_closed:
+            raise LostError("was given up")
+        if self._client.status != "running":
+            raise self._gone("the connection is lost")
+        if member not in self._present:
+            raise LostError("is gone from the cluster")
+
+    def _result(self, asked: Future[Any]) -> Any:
+        if asked.status == "error":
+            error: Any = asked.exception(timeout=_ANSWER_S)
+            if isinstance(error, KilledWorker):
+                raise LostError("is gone from the cluster")
+            told = f"a worker raised {type(error).__name__}: {error}"
+            raise SetupError(Problem(self.label, "", told, "mend that there, then go on"))
+        if asked.status != "finished":
+            raise LostError("has lost what it was asked for")
+        try:
+            return asked.result(timeout=_GIVEN_S)
+        except (OSError, TimeoutError) as error:
+            raise LostError(f"gave nothing: {type(error).__name__}") from error
+
+    def _gone(self, how: str) -> EngineGoneError:
+        return EngineGoneError(f"{self.label}: the scheduler does not answer any more ({how})")
+
+
+_NAMES = tuple(status.name for status in _THERE)
+
+
+async def _greet(address: str) -> None:
+    """Ask who is there: a client that does not get through takes long to give up and to end.
+
+    Raises:
+        AddressError: not a scheduler.
+    """
+    security = Security().get_connection_args("client")
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            comm = await connect(address, timeout=_CONNECT_S, **security)
+            await comm.write({"op": "identity", "reply": True, "n_workers": 0})
+            answer: Any = await comm.read()
+            await comm.close()
+    except Exception as error:  # whatever somebody else says there is read as if it were Dask's
+        raise AddressError(str(error) or f"nothing in {_CONNECT_S:g} s") from error
+    if answer["type"] != "Scheduler":
+        raise AddressError(f"a {answer['type']} is there, and no scheduler")
+
+
+def _ended(asked: Future[Any]) -> threading.Event:
+    """What is set when a future has come to an end, of whatever kind."""
+    ended = threading.Event()
+    asked.add_done_callback(lambda _: ended.set())
+    return ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a worker is asked; `slot` is the key of what its slot was opened by."""
+
+    slot: str
+    opening: Opening
+    work: Work
+
+
+_slots: dict[str, FarSlot] = {}
+_opening = threading.Lock()
+
+
+def attempt(asked: _Asked) -> object:
+    """What came of a bucket, in the slot of this worker of Dask."""
+    is_wanted = partial(_is_wanted, get_worker(), asked.slot)
+    with _opening:
+        if not is_wanted():
+            return ClosedError()
+        if asked.slot not in _slots:
+            _slots[asked.slot] = FarSlot(asked.opening, is_wanted)
+        slot = _slots[asked.slot]
+    return slot.attempt(asked.opening, asked.work)
+
+
+def _is_wanted(worker: Any, slot: str) -> bool:
+    if worker.status in _THERE and slot in worker.data:
+        return True
+    _slots.pop(slot, None)
+    return False

@@ -1,0 +1,95 @@
+"""A cluster engine of the user's, as sweeper needs it: who is there, and what they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sweeper.errors import SetupError
+from sweeper.executors.engines.far_slot import Opening
+from sweeper.executors.executor import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A place of a cluster, in which one bucket at a time trains.
+
+    `name` is what the results call it. `cores` are how many it may keep busy, on a `host` that it
+    may share with others.
+    """
+
+    name: str
+    host: str
+    cores: int
+
+
+class AddressError(Exception):
+    """No engine answers at an address; its message says who does, or how nobody."""
+
+
+class LostError(Exception):
+    """A member is gone, with whatever it was asked for; its message goes on after its name."""
+
+
+class BusyError(Exception):
+    """A member has given no answer, for it does something else."""
+
+
+class EngineGoneError(SetupError):
+    """The engine itself does not answer any more, or never did."""
+
+
+class Engine(Protocol):
+    """An engine that was connected to; its methods are safe to use from several threads.
+
+    `label` names it and where it is, `dashboard` is a link to its own view of itself.
+    """
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def dashboard(self) -> str | None: ...
+
+    def members(self) -> Mapping[str, Member]:
+        """Who is there now, each by a key.
+
+        Raises:
+            EngineGoneError: nobody answers.
+        """
+        ...
+
+    def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+        """What `ask` gives in a member, which need not have sweeper, or not this version.
+
+        Raises:
+            LostError: it is not there any more.
+            BusyError: it has not answered in time.
+        """
+        ...
+
+    def open(self, member: str, timeout_s: float) -> None:
+        """Take a member that has been surveyed for this study.
+
+        Raises:
+            LostError: it is not there any more.
+            BusyError: it is not to be had in time.
+        """
+        ...
+
+    def train(self, member: str, opening: Opening, work: Work) -> object:
+        """What `far_slot.attempt` gives in a member.
+
+        Raises:
+            LostError: it is not there any more.
+            EngineGoneError: nobody answers.
+        """
+        ...
+
+    def drop(self, member: str) -> None:
+        """Have nothing more to do with a member."""
+        ...
+
+    def close(self) -> None:
+        """End whatever is done for this study, at once; calls under way raise LostError."""
+        ...

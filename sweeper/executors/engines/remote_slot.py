@@ -1,0 +1,62 @@
+"""A slot on another machine, as seen from here."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from sweeper.errors import SetupError
+from sweeper.executors.engines.engine import Engine, LostError, Member
+from sweeper.executors.engines.far_slot import Opening
+from sweeper.executors.environment import FLAGS
+from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.retry import WorkerDiedError, WorkerLostError
+from sweeper.faults import VARIABLE
+
+# what workers inherit of this program's environment, as those on this machine do
+_INHERITED = (*FLAGS, VARIABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSlot:
+    """The slot of the member of `engine` by this `key`, opened with `opening`."""
+
+    engine: Engine
+    key: str
+    member: Member
+    opening: Opening
+
+    @property
+    def place(self) -> str:
+        """Its name in the results."""
+        return self.member.name
+
+    def attempt(self, work: Work) -> Outcome:
+        """Train `work` there.
+
+        Raises:
+            WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone.
+            SetupError: as there, or the engine is gone.
+        """
+        started_at = time.time()
+        # one that was given up may still be at work, and write its checkpoint
+        marked = replace(work, mark=f"-{uuid4().hex[:8]}")
+        try:
+            given = self.engine.train(self.key, self._opening(), marked)
+        except LostError as lost:
+            raise self._lost(str(lost), started_at) from lost
+        if isinstance(given, Outcome) and given.bucket == work.bucket:
+            return given
+        if isinstance(given, WorkerDiedError | SetupError):
+            raise given
+        raise self._lost("gave its place up", started_at)
+
+    def _opening(self) -> Opening:
+        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        return replace(self.opening, variables=inherited)
+
+    def _lost(self, how: str, started_at: float) -> WorkerLostError:
+        place = Place(self.place, "", self.member.host, None, None, None)
+        return WorkerLostError(f"{self.place} {how}", place, started_at)

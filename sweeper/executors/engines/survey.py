@@ -1,0 +1,110 @@
+"""What a machine of a cluster has to have in common with this one, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.executors.environment import FLAGS
+from sweeper.rundir import RunDir
+from sweeper.user_source import source_digests
+
+# what computes a trial there; what proposes and publishes them is on this side alone
+_LIBRARIES = ("sweeper", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "joblib")
+
+Survey = Callable[[], dict[str, Any]]
+
+
+def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
+    """A function that tells what matters to a study of the machine where it is called.
+
+    It is a closure, and leans on nothing but the standard library: so engines send it as it is to
+    where sweeper may be absent or another.
+    """
+    libraries, flags, files = _LIBRARIES, FLAGS, [str(path) for path in _files(config, run_dir)]
+
+    def survey() -> dict[str, Any]:
+        import hashlib
+        import os
+        import platform
+        from importlib.metadata import PackageNotFoundError, version
+        from importlib.util import find_spec
+        from pathlib import Path
+
+        def version_of(library: str) -> str:
+            try:
+                return version(library)
+            except PackageNotFoundError:
+                return ""
+
+        def digest_of(path: Path) -> str:
+            try:
+                return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+            except OSError as error:
+                return f"{error.strerror}"
+
+        def source_of_sweeper() -> str:
+            spec = find_spec("sweeper")
+            if spec is None or spec.origin is None:
+                return ""
+            root = Path(spec.origin).parent
+            sources = sorted(root.rglob("*.py"))
+            told = [f"{path.relative_to(root)} {digest_of(path)}" for path in sources]
+            return hashlib.blake2b("\n".join(told).encode(), digest_size=4).hexdigest()
+
+        def processor() -> str:
+            try:
+                said = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+            except OSError:
+                return platform.processor() or platform.machine()
+            wanted = ("model name", "flags", "Features")
+            kept = {line for line in said.splitlines() if line.startswith(wanted)}
+            digest = hashlib.blake2b("\n".join(sorted(kept)).encode(), digest_size=4).hexdigest()
+            names = {line.partition(":")[2].strip() for line in kept if line.startswith("model")}
+            return " ".join([*sorted(names), f"({digest})"])
+
+        return {
+            "python": ".".join(platform.python_version_tuple()[:2]),
+            "versions": {library: version_of(library) for library in libraries},
+            "source": source_of_sweeper(),
+            "flags": {flag: os.environ.get(flag, "") for flag in flags},
+            "files": {path: digest_of(Path(path)) for path in files},
+            "processor": processor(),
+        }
+
+    return survey
+
+
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What differs in a way that forbids to train there, each with its mend."""
+    if here["python"] != there["python"]:
+        yield f"Python {there['python']}, here {here['python']}", "give it the Python of this side"
+        return  # it was asked for nothing else
+    install = "install there what is installed here"
+    for library, version in here["versions"].items():
+        found = there["versions"][library]
+        if found != version:
+            yield f"{library} {found or 'absent'}, here {version or 'absent'}", install
+    if not (there["source"] == here["source"] or there["versions"]["sweeper"] == ""):
+        yield "sweeper with other source files than here", install
+    for flag, value in there["flags"].items():
+        if value and value != here["flags"][flag]:
+            mend = f"start it without {flag}, or this program with the same"
+            yield f"{flag} = {value!r}, here {here['flags'][flag] or None!r}", mend
+    for path, digest in here["files"].items():
+        if there["files"][path] != digest:
+            found = there["files"][path]
+            seen = f"({found})" if " " in found else "(another content)"
+            mend = "put results.dir and the study's directory where all machines have the same path"
+            yield f"not the file {path} that is here {seen}", mend
+
+
+def _files(config: StudyConfig, run_dir: RunDir) -> Sequence[Any]:
+    """Files that all machines must see alike: of the run directory, and code of the user's own."""
+    own = {
+        config.base_dir.absolute() / name
+        for function in config.functions
+        for name in source_digests(function, config.base_dir)
+    }
+    return [run_dir.meeting.absolute(), *sorted(path for path in own if path.is_file())]

@@ -1,0 +1,27 @@
+"""What of its machine each worker gets: a share of the memory, a device, a core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sweeper.cachedir import CACHE_VARIABLE, cache_root
+from sweeper.executors.memory import PREALLOCATE, fraction_variable
+
+
+def worker_environment(
+    index: int, memory_fraction: float, gpus: Sequence[str], parent: Mapping[str, str]
+) -> dict[str, str]:
+    """What the environment of worker `index` holds, over the `parent`'s, before Python starts."""
+    environment = {
+        fraction_variable(parent): f"{memory_fraction:.4f}",
+        PREALLOCATE: "true",
+        CACHE_VARIABLE: str(cache_root()),
+    }
+    if len(gpus) > 1:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus[index % len(gpus)]
+    return environment
+
+
+def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int]) -> tuple[int, ...]:
+    """The core of worker `index`, one each round and round; all of them where there is a GPU."""
+    return () if gpus else (cpus[index % len(cpus)],)
