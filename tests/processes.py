@@ -72,6 +72,21 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int:
+    """The process that started `pid`."""
+    found = _parent(Path(f"/proc/{pid}"))
+    assert found is not None, "it has ended"
+    return found
+
+
+def command_line(pid: int) -> str:
+    """How a process was started; empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
 def _parent(entry: Path) -> int | None:
     try:
         return int((entry / "stat").read_text().rpartition(")")[2].split()[1])

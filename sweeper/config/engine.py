@@ -16,8 +16,8 @@ class EngineTable(Table):
 
     name: Literal["dask", "ray"] = Field(description="the engine; its package is an extra")
     address: Annotated[str, Field(min_length=1)] = Field(
-        description="of Dask's scheduler, or of Ray's head node; of Ray also auto, the cluster of "
-        "this machine, or local, a new one for this run",
+        description="of Dask's scheduler, or of Ray's head node; of Ray also auto, the cluster "
+        "that runs on this machine",
         examples=["tcp://10.0.0.1:8786"],
     )
 

@@ -23,16 +23,18 @@ from sweeper.progress import BucketFinished, BucketStarted, Event
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
-from tests.clusters import dask_cluster, engine_setting
+from tests.clusters import Cluster, cluster
 from tests.round_machine import STUDY
 
 SIDES = {
     "inline": ("execution.threads=2", "execution.workers=0"),
     "process": ("execution.threads=0", "execution.workers=2"),
-    "dask": (),
+    "dask": (),  # and ray: where their clusters are is known when these are started
 }
+# Ray takes its time to start, and its package is large
+RAY = pytest.param("ray", marks=pytest.mark.slow)
 # places that can die, and are replaced
-MORTAL = ["process", "dask"]
+MORTAL = ["process", "dask", RAY]
 Open = Callable[..., Fleet]
 
 
@@ -41,21 +43,29 @@ def events() -> list[Event]:
     return []
 
 
-@pytest.fixture(params=SIDES)
+@pytest.fixture(params=[*SIDES, RAY])
 def side(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def dask() -> Iterator[str]:
-    with dask_cluster() as address:
-        yield address
+def dask() -> Iterator[Cluster]:
+    with cluster("dask") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Cluster]:
+    with cluster("ray") as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield running
 
 
 @pytest.fixture
 def config(side: str, request: pytest.FixtureRequest) -> StudyConfig:
     small = ("train.epochs=2", "search.model.width.high=8", "search.model.depth.high=1")
-    where = SIDES[side] or (engine_setting(side, request.getfixturevalue(side)),)
+    where = SIDES.get(side) or (request.getfixturevalue(side).setting,)
     return parse(STUDY, Path("study.toml"), [*small, *where])
 
 
@@ -194,7 +204,7 @@ def test_workers_that_cannot_start_end_the_study_and_blame_no_trial(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "worker.start:begin=raise:EIO")
     told = (
-        r"(worker|dask) .: in 3 tries no worker has started, .*logs/worker-.\.log:(.|\n)*"
+        r"(worker|dask|ray) .*: in 3 tries no worker has started, .*logs/worker-.\.log:(.|\n)*"
         "Input/output error"
     )
     with pytest.raises(SetupError, match=told):

@@ -6,6 +6,7 @@ Ray ends the actors of a program that ends, however it does; with an actor ends 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import threading
@@ -31,8 +32,8 @@ from sweeper.executors.executor import Work
 _CONNECT_S = 5.0
 # how often it is looked whether this program has given the slot up
 _LOOK_S = 0.5
-# of Ray's own: the cluster of this machine, and a new one
-_BY_NAME = ("auto", "local")
+# Ray's own name for the cluster of this machine; a new one would be forked off a program with JAX
+_AUTO = "auto"
 
 
 class RayEngine:
@@ -164,9 +165,10 @@ def _connect(address: str) -> str | None:
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        if address not in _BY_NAME:  # Ray tries for two minutes, then ends the program
+        if address != _AUTO:  # Ray tries for two minutes, then ends the program
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # what it tries, it tells
         told: Any = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
