@@ -34,7 +34,8 @@ class WorkerSetup:
     """What a worker is started with: paths and plain values; data travels as a file.
 
     `cpus` are the cores it may use, all where there are none. `start` is the saved model that
-    trials start from, if they do.
+    trials start from, if they do. `directory` is where the program was started, for files that code
+    of the user's opens, where it is not this process's own anyway.
     """
 
     config: StudyConfig
@@ -43,6 +44,7 @@ class WorkerSetup:
     cpus: tuple[int, ...]
     parent: int
     start: Path | None = None
+    directory: Path | None = None
 
 
 _trainer: Trainer | None = None
@@ -79,6 +81,8 @@ def start(setup: WorkerSetup) -> None:
     if setup.cpus and hasattr(os, "sched_setaffinity"):
         # XLA sizes its thread pool by affinity; its flags for that would change results
         os.sched_setaffinity(0, setup.cpus)
+    if setup.directory is not None and setup.directory.is_dir():
+        os.chdir(setup.directory)
     _memory_fraction = carried_fraction(os.environ)
     plan_faults(os.environ.get(VARIABLE))
     with fault_points(Step.START_WORKER):

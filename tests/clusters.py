@@ -61,11 +61,13 @@ def cluster(engine: str, workers: int = 2, **environment: str) -> Iterator[Clust
 
 
 def _serve_dask(workers: int) -> None:
+    import dask.config
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as running:
+    # so long after a worker was lost it closes the one that was started in its place
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
+    size = {"n_workers": workers, "threads_per_worker": 1, "processes": True}
+    with patient, LocalCluster(**size, dashboard_address=":0") as running:
         _until_told(running.scheduler_address)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -74,6 +75,12 @@ class StudyConfig(Table):
         config = cls.model_validate(tables)
         config._source = source
         return config
+
+    def anywhere(self) -> Self:
+        """The same study, for processes that were started in another directory."""
+        same = self.model_copy()
+        same._source = replace(self._source, path=self._source.path.absolute())
+        return same
 
     @property
     def source(self) -> Source:

@@ -157,12 +157,13 @@ class _Joining:
         return Opening(
             place=member.name,
             setup=WorkerSetup(
-                config=config,
+                config=config.anywhere(),
                 data=run_dir.data.absolute(),
                 checkpoints=run_dir.checkpoints.absolute(),
                 cpus=(),
                 parent=0,
                 start=None if self._start is None else self._start.absolute(),
+                directory=Path.cwd(),
             ),
             log=run_dir.worker_log(log).absolute(),
             memory_fraction=config.execution.memory_fraction,

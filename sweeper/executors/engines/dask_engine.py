@@ -7,7 +7,7 @@ ends as soon as it is gone: when this program closes its client, or when the sch
 from __future__ import annotations
 
 import asyncio
-import sys
+import platform
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -56,7 +56,6 @@ class DaskEngine:
             apart.submit(asyncio.run, _greet(address)).result()
         self._client = Client(address, timeout=_CONNECT_S, set_as_default=False, name="sweeper")
         self.dashboard: str | None = self._client.dashboard_link
-        self._pythons: dict[str, str] = {}
         self._present: frozenset[str] = frozenset()
         self._kept: dict[str, Future[Any]] = {}
         self._is_closed = False
@@ -76,14 +75,12 @@ class DaskEngine:
 
     def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
         """What `ask` gives in a worker; of one with another Python, which that is."""
-        python = self._python(member)
-        if python != "{}.{}".format(*sys.version_info):
-            return {"python": python}  # it could not even read a function
+        python = self._answer(self._submit(platform.python_version, member, "python"), timeout_s)
+        if _minor(python) != _minor(platform.python_version()):
+            return {"python": _minor(python)}  # it could not even read a function of this one
         asked = self._submit(ask, member, "slot")
         self._kept[member] = asked
-        if not _ended(asked).wait(timeout_s):
-            raise BusyError
-        return self._result(asked)
+        return self._answer(asked, timeout_s)
 
     def open(self, member: str, timeout_s: float) -> None:
         """Nothing: the worker holds what it was asked for."""
@@ -124,15 +121,10 @@ class DaskEngine:
     def _ask(self, question: Callable[..., Any], **given: Any) -> Any:
         return self._client.sync(question, callback_timeout=_ANSWER_S, **given)
 
-    def _python(self, member: str) -> str:
-        """Its version of Python, up to the minor one."""
-        if member not in self._pythons:
-            versions: Any = self._client.get_versions()
-            for address, told in versions["workers"].items():
-                self._pythons[address] = ".".join(told["host"]["python"].split(".")[:2])
-        if member not in self._pythons:
-            raise LostError("is gone")
-        return self._pythons[member]
+    def _answer(self, asked: Future[Any], timeout_s: float) -> Any:
+        if not _ended(asked).wait(timeout_s):
+            raise BusyError
+        return self._result(asked)
 
     def _submit(
         self, function: Callable[..., Any], member: str, what: str, *given: Any
@@ -193,6 +185,10 @@ async def _greet(address: str) -> None:
         raise AddressError(str(error) or f"nothing in {_CONNECT_S:g} s") from error
     if answer["type"] != "Scheduler":
         raise AddressError(f"a {answer['type']} is there, and no scheduler")
+
+
+def _minor(python: str) -> str:
+    return ".".join(python.split(".")[:2])
 
 
 def _ended(asked: Future[Any]) -> threading.Event:

@@ -197,6 +197,10 @@ class Roster:
                 raise
             self._refused.add(key)
             self._warn(f"{error}; it takes no part")
+        except Exception as error:  # of an engine that loses a worker while it is asked
+            if not self._has_begun:
+                raise
+            _log.info("%s does not take part yet: %r", member.name, error)
         finally:
             with self._changed:
                 self._joining.discard(key)
