@@ -23,8 +23,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield pairs(
         {
             "study": f"{preview['study']}, {counted(preview['n_trials'], 'trial')}",
-            "device": f"{device['kind']}, {counted(device['threads'], 'thread')}, "
-            f"{counted(device['workers'], 'worker')}",
+            "device": f"{device['kind']}, {_where(device)}",
             "strategy": f"{preview['strategy']}, lane loop {preview['lane_loop']}",
         }
     )
@@ -86,6 +85,13 @@ def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _idle_rules(preview: Mapping[str, Any]) -> Iterator[str]:
     for rule in preview["rules_without_use_in_some_trials"]:
         yield f"some trials have no array that {rule} is about"
+
+
+def _where(device: Mapping[str, Any]) -> str:
+    """What trains."""
+    if device["engine"]:
+        return f"trains on {device['engine']}, times for {counted(device['workers'], 'worker')}"
+    return f"{counted(device['threads'], 'thread')}, {counted(device['workers'], 'worker')}"
 
 
 def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:

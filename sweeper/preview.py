@@ -56,6 +56,7 @@ class Preview:
                 "count": self.devices,
                 "threads": self.threads,
                 "workers": self.workers,
+                "engine": self._engine(),
             },
             "strategy": self.config.execution.strategy,
             "lane_loop": self.forecast.lane_loop,
@@ -158,6 +159,11 @@ class Preview:
                     "why": why(block, family.compile_s(block.sizes, self.forecast.costs)),
                     "settings": json.loads(name),
                 }
+
+    def _engine(self) -> str | None:
+        """The cluster that trains, and where it is; None where this machine does."""
+        engine = self.config.execution.engine
+        return None if engine is None else f"{engine.name} at {engine.address}"
 
     def _predicted(self) -> dict[str, float]:
         """Seconds, each a sum over threads but `total_s`; the forced strategies beside `auto`."""

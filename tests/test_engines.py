@@ -160,6 +160,7 @@ def test_ctrl_c_ends_it_at_the_round_and_twice_at_once(study: OnCluster) -> None
         assert study.held.exists(), "it was waited for"
 
 
+@pytest.mark.slow
 def test_a_trial_that_kills_every_worker_it_meets_fails_alone(
     command: CommandLine, running: Cluster, tmp_path: Path
 ) -> None:

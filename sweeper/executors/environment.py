@@ -27,7 +27,7 @@ _LIBRARIES = (
 )
 # of those that JAX and its backends read, what changes results
 FLAGS = (
-    "XLAFLAGS",
+    "XLA_FLAGS",
     "LIBTPU_INIT_ARGS",
     "NVIDIA_TF32_OVERRIDE",
     "JAX_DEFAULT_PRNG_IMPL",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.retry import Retrying
+from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.retry import Retrying, WorkerDiedError, WorkerLostError
 from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
+
+PLACE = Place("dask 0", "", "node", None, None, None)
 
 
 def work(*numbers: int) -> Work:
@@ -50,3 +54,29 @@ def test_a_lane_counts_the_deaths_that_it_was_part_of() -> None:
     failure = outcome.lanes[3].failure
     assert failure is not None
     assert failure.reason is Reason.WORKER_DIED
+
+
+def test_a_bucket_whose_worker_was_lost_is_tried_as_it_is() -> None:
+    executor, tries = SimulatedExecutor(lambda spec, epoch: (1.0,)), list[int]()
+
+    def attempt(part: Work) -> Outcome:
+        tries.append(len(part.specs))
+        if len(tries) <= losses:
+            raise WorkerLostError("is gone", PLACE, 0.0)
+        return executor.attempt(part)
+
+    losses = 2
+    outcome = Retrying(attempt, 0).train(work(0, 1, 2, 3))
+    assert tries == [4, 4, 4]
+    assert [lane.attempts for lane in outcome.lanes] == [3, 3, 3, 3]
+    tries, losses = [], 3
+    outcome = Retrying(attempt, 0).train(work(0, 1, 2, 3))
+    assert tries == [4, 4, 4, 2, 2]
+    assert [lane.failure for lane in outcome.lanes] == [None] * 4
+
+
+def test_what_a_worker_died_of_is_told_by_another_process() -> None:
+    death = WorkerDiedError("was killed", PLACE, 3.0, "the end of its log")
+    told = pickle.loads(pickle.dumps(death))
+    assert (type(told), str(told), told.place) == (WorkerDiedError, str(death), PLACE)
+    assert told.started_at == 3.0

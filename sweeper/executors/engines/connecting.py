@@ -43,6 +43,7 @@ def connected(
     table = config.execution.engine
     assert table is not None, "asked of studies that name one"
     engine = _engine(config, table)
+    roster = None
     try:
         if engine.dashboard:
             _log.info("%s, its dashboard is at %s", engine.label, engine.dashboard)
@@ -56,6 +57,8 @@ def connected(
         )
         roster.gather()
     except BaseException:
+        if roster is not None:
+            roster.close()
         engine.close()
         raise
     return EngineExecutor(engine, roster, config.execution.retries, observer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,7 +36,7 @@ from sweeper.executors.slot import ClosedError
 
 _CONNECT_S = 5.0
 # how often it is looked whether a worker that has given nothing is there
-_LOOK_S = 1.0
+_LOOK_S = 0.5
 # an answer of the scheduler, and what a worker gave
 _ANSWER_S = 10.0
 _GIVEN_S = 60.0
@@ -54,7 +55,10 @@ class DaskEngine:
         # apart from any event loop that this thread may have
         with ThreadPoolExecutor(1) as apart:
             apart.submit(asyncio.run, _greet(address)).result()
-        self._client = Client(address, timeout=_CONNECT_S, set_as_default=False, name="sweeper")
+        try:
+            self._client = Client(address, timeout=_CONNECT_S, set_as_default=False, name="sweeper")
+        except (OSError, TimeoutError) as error:
+            raise AddressError(str(error)) from error
         self.dashboard: str | None = self._client.dashboard_link
         self._present: frozenset[str] = frozenset()
         self._kept: dict[str, Future[Any]] = {}
@@ -122,8 +126,12 @@ class DaskEngine:
         return self._client.sync(question, callback_timeout=_ANSWER_S, **given)
 
     def _answer(self, asked: Future[Any], timeout_s: float) -> Any:
-        if not _ended(asked).wait(timeout_s):
-            raise BusyError
+        ended, until = _ended(asked), time.monotonic() + timeout_s
+        while not ended.wait(_LOOK_S):
+            if self._is_closed:
+                raise LostError("was given up")
+            if time.monotonic() > until:
+                raise BusyError
         return self._result(asked)
 
     def _submit(
@@ -162,7 +170,9 @@ class DaskEngine:
             raise LostError(f"gave nothing: {type(error).__name__}") from error
 
     def _gone(self, how: str) -> EngineGoneError:
-        return EngineGoneError(f"{self.label}: the scheduler does not answer any more ({how})")
+        found = f"the scheduler does not answer any more: {how}"
+        mend = "start it again, then go on: what is committed stands"
+        return EngineGoneError(Problem(self.label, "", found, mend))
 
 
 _NAMES = tuple(status.name for status in _THERE)

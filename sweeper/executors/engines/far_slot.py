@@ -94,16 +94,19 @@ def _slot(opening: Opening) -> Slot:
 
 
 def _environment(opening: Opening) -> dict[str, str]:
-    return {**opening.variables, **far_environment(opening, os.environ)}
+    own = far_environment(opening, os.environ, visible_gpus(os.environ))
+    return {**opening.variables, **own}
 
 
-def far_environment(opening: Opening, parent: Mapping[str, str]) -> dict[str, str]:
+def far_environment(
+    opening: Opening, parent: Mapping[str, str], gpus: Sequence[str]
+) -> dict[str, str]:
     """What the environment of the worker holds over that of its `parent`, before Python starts.
 
-    Where the engine gives each of its workers GPUs of its own, the first is this one's; else those
-    of the machine go round.
+    `gpus` are those that the parent sees. Where the engine gives each of its workers GPUs of its
+    own, the first is this one's; else those of the machine go round.
     """
-    gpus, is_own = visible_gpus(parent), "CUDA_VISIBLE_DEVICES" in parent
+    is_own = "CUDA_VISIBLE_DEVICES" in parent
     sharing = opening.beside
     if gpus:
         sharing = 1 if is_own else -(-opening.beside // len(gpus))

@@ -56,7 +56,9 @@ class RayEngine:
         try:
             nodes: Any = ray.nodes()
         except (RayError, RuntimeError) as error:
-            raise EngineGoneError(f"{self.label}: it does not answer any more ({error})") from error
+            found = f"it does not answer any more: {error}"
+            mend = "start it again, then go on: what is committed stands"
+            raise EngineGoneError(Problem(self.label, "", found, mend)) from error
         return {
             f"{node['NodeID']}/{index}": Member(
                 f"ray {node['NodeID'][:8]}/{index}", node["NodeManagerHostname"], cores

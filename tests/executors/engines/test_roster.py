@@ -1,0 +1,176 @@
+"""Workers of a cluster come and go; each bucket trains once, in one that is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from sweeper.errors import SetupError
+from sweeper.executors.engines.engine import LostError, Member
+from sweeper.executors.engines.engine_executor import EngineExecutor
+from sweeper.executors.engines.far_slot import Opening
+from sweeper.executors.engines.remote_slot import RemoteSlot
+from sweeper.executors.engines.roster import Roster
+from sweeper.executors.executor import Work
+from sweeper.executors.simulated import SimulatedExecutor
+from sweeper.progress import Event, Warned
+from sweeper.scheduler.buckets import Bucket
+from tests.executors.engines.test_far_slot import OPENING
+from tests.executors.test_retry import work
+
+
+@dataclass
+class Cluster:
+    """An engine whose workers are `there`, of whom those in `deaf` lose what they are asked."""
+
+    there: dict[str, Member] = field(default_factory=dict)
+    deaf: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    trained: list[tuple[str, Bucket]] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+    label: str = "cluster"
+    dashboard: str | None = None
+
+    def come(self, *names: str) -> None:
+        self.there |= {name: Member(name, "host", 1) for name in names}
+
+    def members(self) -> Mapping[str, Member]:
+        return dict(self.there)
+
+    def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+        return ask()
+
+    def open(self, member: str, timeout_s: float) -> None:
+        pass
+
+    def train(self, member: str, opening: Opening, work: Work) -> object:
+        self.marks.append(work.mark)
+        if member in self.deaf:
+            self.there.pop(member)
+            raise LostError("is gone")
+        self.trained.append((member, work.bucket))
+        outcome = SimulatedExecutor(lambda spec, epoch: (1.0,)).attempt(work)
+        if member in self.late:  # what a try before this one came to
+            self.there.pop(member)
+            return replace(outcome, bucket=replace(work.bucket, bucket=99))
+        return outcome
+
+    def drop(self, member: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+Open = Callable[..., EngineExecutor]
+
+
+@pytest.fixture
+def opened(cluster: Cluster, events: list[Event]) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def join(key: str, member: Member, beside: int) -> RemoteSlot:
+            if key in cluster.refused:
+                raise SetupError(f"{key} is not as this side")
+            return RemoteSlot(cluster, key, member, replace(OPENING, place=member.name))
+
+        def open_it(most: int | None = None) -> EngineExecutor:
+            roster = Roster(cluster, join, lambda told: events.append(Warned(told)), most)
+            roster.gather()
+            executor = EngineExecutor(cluster, roster, 0, events.append)
+            stack.callback(executor.close)
+            return executor
+
+        yield open_it
+
+
+def numbered(bucket: int) -> Work:
+    asked = work(bucket)
+    return replace(asked, bucket=replace(asked.bucket, bucket=bucket))
+
+
+def until(is_so: Callable[[], object]) -> None:
+    end = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_each_bucket_trains_once(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a", "b")
+    executor = opened()
+    futures = [executor.submit(numbered(bucket)) for bucket in range(5)]
+    assert [future.result(10).bucket.bucket for future in futures] == [0, 1, 2, 3, 4]
+    assert sorted(bucket.bucket for _, bucket in cluster.trained) == [0, 1, 2, 3, 4]
+
+
+def test_a_lost_workers_bucket_goes_to_one_that_comes(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a")
+    cluster.deaf.add("a")
+    executor = opened()
+    waiting = executor.submit(numbered(0))
+    until(lambda: not cluster.there)
+    cluster.come("b")
+    assert waiting.result(10).attempt == 2
+    assert [name for name, _ in cluster.trained] == ["b"]
+    first, second = cluster.marks
+    assert first != second, "two tries would write one file"
+
+
+def test_what_comes_late_of_another_bucket_is_not_taken(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a")
+    cluster.late.add("a")
+    waiting = opened().submit(numbered(0))
+    until(lambda: not cluster.there)
+    cluster.come("b")
+    assert waiting.result(10).bucket.bucket == 0
+
+
+def test_no_more_take_part_than_are_asked_for(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a", "b", "c")
+    executor = opened(1)
+    for bucket in range(4):
+        executor.submit(numbered(bucket)).result(10)
+    assert len({name for name, _ in cluster.trained}) == 1
+
+
+def test_one_that_is_refused_ends_what_has_not_begun(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a", "b")
+    cluster.refused.add("b")
+    with pytest.raises(SetupError, match="b is not as this side"):
+        opened()
+
+
+def test_one_that_comes_later_is_told_of_once(
+    cluster: Cluster, opened: Open, events: list[Event]
+) -> None:
+    cluster.come("a")
+    executor = opened()
+    cluster.refused.add("b")
+    cluster.come("b")
+    until(lambda: events)
+    threading.Event().wait(1.5)
+    assert events == [Warned("b is not as this side; it takes no part")]
+    assert executor.submit(numbered(0)).result(10).place is not None
+
+
+def test_a_cluster_of_nobody_is_refused(opened: Open) -> None:
+    with pytest.raises(SetupError, match="cluster: it has no workers; start some, then go on"):
+        opened()

@@ -1,0 +1,82 @@
+"""Machines that would give other rows are refused, with what differs and its mend."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from sweeper.config import parse
+from sweeper.executors.engines.survey import differences, survey_of
+from sweeper.rundir import RunDir
+from tests.small_studies import DIGITS
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> RunDir:
+    run_dir = RunDir(tmp_path)
+    run_dir.make()
+    run_dir.meeting.write_text("here", encoding="utf-8")
+    return run_dir
+
+
+@pytest.fixture
+def here(run_dir: RunDir) -> dict[str, Any]:
+    return survey_of(parse(DIGITS, Path("study.toml")), run_dir)()
+
+
+def test_a_machine_is_as_itself(here: dict[str, Any]) -> None:
+    assert list(differences(here, here)) == []
+    assert here["versions"]["jax"]
+    assert here["source"]
+
+
+def test_a_survey_needs_nothing_of_sweeper_where_it_is_made(run_dir: RunDir) -> None:
+    survey = survey_of(parse(DIGITS, Path("study.toml")), run_dir)
+    code = (
+        "import pickle, sys; sys.modules['sweeper'] = None; "
+        "print(sorted(pickle.load(sys.stdin.buffer)()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=cloudpickle.dumps(survey), capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().strip() == str(sorted(survey()))
+
+
+def test_another_python_is_all_that_is_told(here: dict[str, Any]) -> None:
+    (told,) = differences(here, {"python": "3.99"})
+    assert told[0] == f"Python 3.99, here {here['python']}"
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "told"),
+    [
+        ("versions", "jax", "0.0.1", "jax 0.0.1, here "),
+        ("versions", "equinox", "", "equinox absent, here "),
+        ("flags", "XLA_FLAGS", "--xla_x=1", "XLA_FLAGS = '--xla_x=1', here None"),
+    ],
+)
+def test_what_differs_is_named(
+    part: str, key: str, value: str, told: str, here: dict[str, Any]
+) -> None:
+    there = {**here, part: {**here[part], key: value}}
+    ((found, mend),) = differences(here, there)
+    assert found.startswith(told)
+    assert mend
+
+
+def test_other_source_of_the_same_version_is_told(here: dict[str, Any]) -> None:
+    ((found, _),) = differences(here, {**here, "source": "00000000"})
+    assert found == "sweeper with other source files than here"
+
+
+def test_a_run_directory_that_is_not_shared_is_told(here: dict[str, Any], run_dir: RunDir) -> None:
+    missing = {str(run_dir.meeting): "No such file or directory"}
+    ((found, mend),) = differences(here, {**here, "files": missing})
+    assert "meeting that is here (No such file or directory)" in found
+    assert "results.dir" in mend
