@@ -7,6 +7,7 @@ ends as soon as it is gone: when this program closes its client, or when the sch
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
 import threading
 import time
@@ -42,6 +43,8 @@ _ANSWER_S = 10.0
 _GIVEN_S = 60.0
 _THERE = (Status.running, Status.paused)
 
+_client_log = logging.getLogger("distributed.client")
+
 
 class DaskEngine:
     """The cluster of the scheduler at `address`.
@@ -59,6 +62,8 @@ class DaskEngine:
             self._client = Client(address, timeout=_CONNECT_S, set_as_default=False, name="sweeper")
         except (OSError, TimeoutError) as error:
             raise AddressError(str(error)) from error
+        self._spoken = _client_log.level
+        _client_log.setLevel(logging.CRITICAL)  # how it loses a scheduler it tells at length
         self.dashboard: str | None = self._client.dashboard_link
         self._present: frozenset[str] = frozenset()
         self._kept: dict[str, Future[Any]] = {}
@@ -115,6 +120,7 @@ class DaskEngine:
             self._is_closed = True
             with suppress(OSError, TimeoutError):
                 self._client.close(timeout=_ANSWER_S)
+            _client_log.setLevel(self._spoken)
 
     @property
     def _scheduler(self) -> Any:

@@ -6,7 +6,6 @@ Ray ends the actors of a program that ends, however it does; with an actor ends 
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 import threading
@@ -170,7 +169,6 @@ def _connect(address: str) -> str | None:
         if address != _AUTO:  # Ray tries for two minutes, then ends the program
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # what it tries, it tells
         told: Any = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
