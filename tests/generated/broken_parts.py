@@ -188,7 +188,8 @@ def class_without_room(draw: Draw, study: Study) -> Wrong:
         name = pick(draw, [*own["sizes"]])
         few = {part: size for part, size in own["sizes"].items() if part != name}
         narrow = [parts[name]["width"] - 1, parts[name]["depth"]]
-        wrong += [("sizes", few), ("sizes", {**own["sizes"], "nobody": [4, 1]})]
+        wrong += [("sizes", {**own["sizes"], "nobody": [4, 1]})]
+        wrong += [("sizes", few)] if few else []  # none at all is a class of one width and depth
         wrong += [("sizes", {**few, name: narrow})] if narrow[0] else []
     elif own["strategy"] == "exact":
         wrong += [("sizes", {name: [4, 1] for name in parts}), ("width", 8)]
