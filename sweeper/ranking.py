@@ -6,6 +6,7 @@ nobody beats are the Pareto front. A trial that breaks a constraint is behind al
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ def best_first(rows: Iterable[Row], directions: Sequence[str], n: int) -> list[R
 
     Feasible ones come first.
     """
+    if len(directions) == 1:
+        complete = (row for row in rows if row["state"] == "COMPLETE")
+        return heapq.nsmallest(n, complete, key=lambda row: _place(row, directions))
     found: list[Row] = []
     for front in _fronts(rows, directions):
         found += front
@@ -53,6 +57,11 @@ def _fronts(rows: Iterable[Row], directions: Sequence[str]) -> Iterator[list[Row
             yield [row for _, row in front]
             chosen = {row["trial_number"] for _, row in front}
             left = [pair for pair in left if pair[1]["trial_number"] not in chosen]
+
+
+def _place(row: Row, directions: Sequence[str]) -> tuple[bool, tuple[float, ...], int]:
+    """What sorts complete trials of one objective: the least is the best."""
+    return not is_feasible(row), _costs(row, directions), row["trial_number"]
 
 
 def _costs(row: Row, directions: Sequence[str]) -> tuple[float, ...]:

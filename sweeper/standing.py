@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
-from sweeper.ranking import is_feasible, pareto_front, value_columns
+from sweeper.ranking import best_first, is_feasible, pareto_front, value_columns
 from sweeper.results.status import Status
 from sweeper.scheduler.buckets import Plan, ProgramClass
 from sweeper.scheduler.class_names import class_name
@@ -123,7 +124,9 @@ class Standing:
         """The trials that none other beats; of one objective the first is the best."""
         study = self.config.study
         names = value_columns(len(study.objectives))
-        front = pareto_front(ended.values(), study.directions)
+        rows = [row for row in ended.values() if is_feasible(row)]
+        best = pareto_front if len(names) > 1 else partial(best_first, n=1)
+        front = best(rows, study.directions)
         return [
             {
                 "trial_number": row["trial_number"],
@@ -131,7 +134,7 @@ class Standing:
                 "values": [row[name] for name in names],
                 "params": {name: row.get(f"params_{name}") for name in self.config.columns},
             }
-            for row in (front if len(names) > 1 else front[:1])
+            for row in front
         ]
 
     def _buckets(self, plan: Plan, classes: Mapping[str, ProgramClass]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.scheduler.buckets import LiveTrial, Plan, ProgramClass
 from sweeper.scheduler.capacity import Ceiling
-from sweeper.trial import Curve, Memory, TrialSpec
+from sweeper.trial import Curve, Memory, TrialSpec, TrialState
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class SweepState:
     `waiting` are proposals that were drawn ahead, by number; `asked` counts those too. `kept` is
     what sampler and pruner keep with each trial, `kept_with_study` the same for the whole;
     `spent_s` is the wall time of all sessions. `ceilings` are the capacities of classes for which
-    memory was short.
+    memory was short. `n_failed` counts the ended trials that failed.
     """
 
     rounds: int = 0
@@ -76,6 +76,7 @@ class SweepState:
     predicted_train_s: float = 0.0
     n_compiled: int = 0
     n_cache_hits: int = 0
+    n_failed: int = 0
 
     def open(self, specs: Iterable[TrialSpec], plan: Plan, memory: Memory) -> None:
         """Take up a round's new trials, classes and lanes."""
@@ -128,6 +129,7 @@ class SweepState:
         for number, row in ended.items():
             del self.running[number]
             self.ended[number] = row
+            self.n_failed += row["state"] == TrialState.FAIL
 
     def _keep(self, memory: Memory) -> None:
         for number, kept in memory.trials.items():

@@ -203,8 +203,7 @@ class Sweep:
     def _cut_by(self, lanes: Sequence[LaneResult]) -> Reason | None:
         """What ends the study in a round that brought `lanes`; None where it goes on."""
         config, state = self._parts.config, self.state
-        failed = sum(row["state"] == TrialState.FAIL for row in state.ended.values())
-        failed += sum(lane.failure is not None for lane in lanes)
+        failed = state.n_failed + sum(lane.failure is not None for lane in lanes)
         if failed > most_failures(config):
             return Reason.MAX_FAILURES
         timeout_s = config.study.timeout_s

@@ -81,14 +81,3 @@ def test_a_study_goes_on_with_other_devices_to_the_same_rows(
 
     assert devices(again) <= DEVICES
     assert digest(again) == digest(whole)
-
-
-def test_more_devices_than_there_are_are_refused(tmp_path: Path, compile_cache: Path) -> None:
-    refused = begin(tmp_path, compile_cache, "execution.devices=5")
-    _, said = refused.communicate()
-
-    assert refused.returncode == 3
-    assert said == (
-        '--set: execution.devices: 5, and JAX has 4 here (cpu); write 4 or fewer, or "auto"\n'
-    )
-    assert not (tmp_path / "runs").exists()

@@ -13,6 +13,7 @@ from sweeper.config.kinds import (
     CountOrAuto,
     CountOrShare,
     Duration,
+    SomeOrAuto,
     bytes_of,
     seconds_of,
 )
@@ -82,9 +83,9 @@ class ExecutionTable(Table):
     engine: EngineTable | None = Field(
         default=None, description="a cluster that trains all trials, instead of this machine"
     )
-    devices: CountOrAuto = Field(
+    devices: SomeOrAuto = Field(
         default="auto",
-        description="devices of this machine that train, side by side; all that JAX has",
+        description="the most devices of this machine that train, side by side; all that JAX has",
         examples=[2],
     )
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = Field(

@@ -27,6 +27,12 @@ def _count_or_auto(value: object) -> object:
     raise PydanticCustomError("count_or_auto", "neither a count nor auto")
 
 
+def _some_or_auto(value: object) -> object:
+    if value == "auto" or (type(value) is int and value >= 1):
+        return value
+    raise PydanticCustomError("some_or_auto", "neither a count from 1 on nor auto")
+
+
 def _scalar(value: object) -> object:
     if isinstance(value, Scalar):
         return value
@@ -200,6 +206,12 @@ CountOrAuto = Annotated[
     int | Literal["auto"],
     PlainValidator(
         _count_or_auto, json_schema_input_type=Annotated[int, Field(ge=0)] | Literal["auto"]
+    ),
+]
+SomeOrAuto = Annotated[
+    int | Literal["auto"],
+    PlainValidator(
+        _some_or_auto, json_schema_input_type=Annotated[int, Field(ge=1)] | Literal["auto"]
     ),
 ]
 _COUNT_OR_SHARE: Mapping[str, Any] = {

@@ -36,6 +36,7 @@ _WORDS = {
         "write letters, digits and '_' alone",
     ),
     "count_or_auto": ("{value} is no count", 'write "auto" or a whole number from 0 up'),
+    "some_or_auto": ("{value} is no count of them", 'write "auto" or a whole number from 1 up'),
     "count_or_share": (
         "{value} is neither a count nor a share",
         "write a whole number from 0 up, or a share below 1",

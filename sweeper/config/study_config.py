@@ -217,7 +217,10 @@ class StudyConfig(Table):
 
     def epochs_of(self, params: Mapping[str, Scalar]) -> int:
         """After how many epochs a trial that drew `params` has ended."""
-        epochs = self.filled(params).train.epochs
+        key = self.same_as.get("train.epochs", "train.epochs")
+        entry, epochs = self.search.get(key), self.train.epochs
+        if entry is not None:
+            epochs = int(params.get(entry.column(key), epochs))
         return epochs if self.trial is None else min(epochs, self.trial.epochs)
 
     @property

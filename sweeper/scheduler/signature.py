@@ -17,6 +17,8 @@ from sweeper.trial import Scalar, TrialSpec
 _PADDED = ("model.width", "model.depth")
 # what hidden layers alone have use for
 _HIDDEN = ("model.width", "model.activation", "model.layer_norm", "model.dropout")
+# trials whose structure is kept at hand: more than are in training at a time
+_MOST_KEPT = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,18 @@ class Structures:
         self._n_parameters = n_parameters
         self._traced = traced
         self._known: dict[tuple[object, ...], Structure] = {}
+        self._of_drawn: dict[tuple[object, ...], Structure] = {}
 
     def __call__(self, spec: TrialSpec) -> Structure:
+        values = spec.params.values()
+        drawn = *spec.params, *values, *map(type, values)  # 1 is equal to True, but no such setting
+        if drawn not in self._of_drawn:
+            if len(self._of_drawn) >= _MOST_KEPT:
+                self._of_drawn.clear()  # of trials that have ended, most of them
+            self._of_drawn[drawn] = self._of(spec)
+        return self._of_drawn[drawn]
+
+    def _of(self, spec: TrialSpec) -> Structure:
         settings = self._settings_of(spec)
         own = settings.structure()
         key = tuple(own.values())

@@ -29,7 +29,19 @@ _SIZES: dict[str, Callable[[int, int], bool]] = {
 }
 _SAYS_NOTHING = {"$schema", "title", "description", "default", "examples"}
 _OF_OBJECTS = {"properties", "patternProperties", "additionalProperties", "required"}
-_APPLIED = {"type", "const", "enum", "anyOf", "allOf", "if", "then", "else", "items", "pattern"}
+_APPLIED = {
+    "type",
+    "const",
+    "enum",
+    "anyOf",
+    "allOf",
+    "if",
+    "then",
+    "else",
+    "items",
+    "prefixItems",
+    "pattern",
+}
 _KNOWN = {*_SAYS_NOTHING, *_OF_OBJECTS, *_APPLIED, *_LIMITS, *_SIZES}
 
 
@@ -47,9 +59,11 @@ def faults(value: Any, schema: Any, path: str = "") -> Iterator[str]:
     yield from _by_schemas(value, schema, path)
     if isinstance(value, dict):
         yield from _by_keys(value, schema, path)
-    if isinstance(value, list) and "items" in schema:
+    if isinstance(value, list):
+        first = schema.get("prefixItems", [])
         for index, inner in enumerate(value):
-            yield from faults(inner, schema["items"], f"{path}[{index}]")
+            own = first[index] if index < len(first) else schema.get("items", True)
+            yield from faults(inner, own, f"{path}[{index}]")
 
 
 def _by_value(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
