@@ -131,7 +131,9 @@ def test_a_crash_at_each_instant_one_after_the_other(tmp_path: Path) -> None:
     assert ended < 12
 
 
-@pytest.mark.parametrize("instant", ["train:end", "checkpoint.sync:begin"])
+@pytest.mark.parametrize(
+    "instant", ["train:end", pytest.param("checkpoint.sync:begin", marks=pytest.mark.slow)]
+)
 def test_a_crash_of_what_a_worker_does(instant: str, tmp_path: Path) -> None:
     struck = Study(tmp_path / "struck", "supervised", "process")
     assert struck.crash(instant)

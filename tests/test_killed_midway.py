@@ -84,7 +84,7 @@ def killed_midway(directory: Path, cache: Path) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(program, marks=[pytest.mark.slow] * (program == "alternating"))
+        pytest.param(program, marks=[pytest.mark.slow] * (program != "supervised"))
         for program in STUDIES
     ],
 )

@@ -139,6 +139,7 @@ def test_data_larger_than_the_share_of_memory_are_refused(name: str, study: Comm
     assert not study.run_dir.ledger.exists()
 
 
+@pytest.mark.slow
 def test_rows_of_a_function_do_not_go_on_under_an_edited_one(study: CommandLine) -> None:
     module = study.directory / "clinic.py"
     text = "import pandas as pd\n\ndef load():\n    return pd.read_parquet('visits')\n"

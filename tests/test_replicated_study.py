@@ -151,9 +151,8 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     return run_golden(tmp_path_factory, 10, "auto", MEMBERS)
 
 
-@pytest.mark.parametrize(
-    "place", ["two threads", pytest.param("two workers", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["two threads", "two workers"])
 def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
     digest, warm = golden
     study = Study(tmp_path, warm, place, strategy="auto", more=MEMBERS)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from sweeper import open_results
 from sweeper.results.digest import deterministic_digest
@@ -63,6 +64,7 @@ def test_four_devices_give_the_rows_of_one(tmp_path: Path, compile_cache: Path) 
     assert digest(one) == digest(four)
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_with_other_devices_to_the_same_rows(
     tmp_path: Path, compile_cache: Path
 ) -> None:

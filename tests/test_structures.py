@@ -30,7 +30,13 @@ SPACES = {
 }
 
 
-@pytest.fixture(scope="module", params=SPACES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("six structures, a program each", marks=pytest.mark.slow),
+        "forty structures",
+    ],
+)
 def space(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -52,7 +52,13 @@ def _float64() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_float64")
-@pytest.mark.parametrize("program", STUDIES)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, marks=[pytest.mark.slow] * (program != "coupled"))
+        for program in STUDIES
+    ],
+)
 def test_trials_of_two_structures_on_two_devices_are_what_they_are_alone(
     program: str, compile_cache: Path, tmp_path: Path
 ) -> None:

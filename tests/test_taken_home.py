@@ -124,9 +124,9 @@ def test_the_card_tells_what_the_model_is(digits: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        (),
         ("data.categorical=ordinal", "data.scale=minmax", "train.loss=binary_cross_entropy"),
-        ("study.folds=2", "execution.precision=float64"),
+        pytest.param((), marks=pytest.mark.slow),
+        pytest.param(("study.folds=2", "execution.precision=float64"), marks=pytest.mark.slow),
     ],
 )
 def test_columns_of_text_with_gaps_are_encoded_without_this_package(

@@ -77,9 +77,17 @@ CONDITIONAL = (
     ("strategy", "state", "more"),
     [
         ("exact", "PRUNED", ("search.model.depth.high=1", STRICT)),
-        ("exact", "COMPLETE", ("execution.lane_loop=vmap", "study.replicates=2", *SMALLER)),
         ("padded", "COMPLETE", (*ENDING, *CONDITIONAL)),
-        ("process", "COMPLETE", ("execution.workers=1", *SMALLER)),
+        pytest.param(
+            *("exact", "COMPLETE"),
+            ("execution.lane_loop=vmap", "study.replicates=2", *SMALLER),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("process", "COMPLETE"),
+            ("execution.workers=1", *SMALLER),
+            marks=pytest.mark.slow,
+        ),
         pytest.param("exact", "COMPLETE", ENDING, marks=pytest.mark.slow),
         pytest.param("padded", "PRUNED", ("execution.lane_loop=vmap",), marks=pytest.mark.slow),
         pytest.param("auto", "PRUNED", ("study.folds=2",), marks=pytest.mark.slow),

@@ -312,6 +312,7 @@ def test_a_lane_goes_on_from_its_checkpoint_bit_for_bit(coupled: Make) -> None:
     assert joined.tobytes() == whole.curve.values.tobytes()
 
 
+@pytest.mark.slow
 def test_trials_go_on_from_a_saved_game_as_in_plain_equinox(coupled: Make) -> None:
     """With weights and moments of both models; noise and order of the data are the trial's own."""
     study, padded_to = coupled(*WGAN, "train.epochs=4"), {"generator": (16, 3), "critic": (12, 2)}
@@ -394,7 +395,9 @@ def test_a_loss_that_is_no_number_reaches_its_own_model_alone(coupled: Make) -> 
     assert np.isfinite(moved.model["critic"]).all()
 
 
-@pytest.mark.parametrize("objective", [(), USERS], ids=["wgan_gp", "own"])
+@pytest.mark.parametrize(
+    "objective", [(), pytest.param(USERS, marks=pytest.mark.slow)], ids=["wgan_gp", "own"]
+)
 def test_gradients_that_are_looked_at_are_the_same(
     objective: tuple[str, ...], coupled: Make
 ) -> None:

@@ -117,6 +117,7 @@ def test_two_classes_train_by_one_logit(bench: Callable[..., Bench]) -> None:
     same_in_every_way(study, expected)
 
 
+@pytest.mark.slow
 def test_several_classes_are_ranked_one_against_the_rest(bench: Callable[..., Bench]) -> None:
     study = bench("train.metrics=['auroc','f1','log_loss']")
     scores = [

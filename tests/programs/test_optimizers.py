@@ -59,7 +59,10 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[], list[optax.GradientTransformation]
 }
 
 
-@pytest.mark.parametrize("case", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * case.startswith("clip")) for case in OPTIMIZERS],
+)
 def test_an_optimizer_is_that_of_optax(case: str, bench: Callable[..., Bench]) -> None:
     table, direction = OPTIMIZERS[case]
     study = bench(*FEW, f"optimizer={{{table},lr=1e-3}}")

@@ -114,6 +114,7 @@ def network_size(study: Bench, each: TrialSpec) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_array)))
 
 
+@pytest.mark.slow
 def test_at_any_rate_padding_parts_no_further_than_rounding(bench: Callable[..., Bench]) -> None:
     """Training at high rates is chaotic: one unit in the last place grows as padding does."""
     study = bench(*EVERYTHING, "train.epochs=20")

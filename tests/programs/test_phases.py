@@ -120,6 +120,7 @@ def test_lanes_of_different_ages_train_side_by_side(switching: str, tmp_path: Pa
     assert outcome.lanes[1].curve.values.tobytes() == whole[4][:11].tobytes()
 
 
+@pytest.mark.slow
 def test_phases_may_be_of_any_length_in_each_lane(tmp_path: Path) -> None:
     """Under `map` in one program, or one a phase; under `vmap` a length has a class of its own."""
     settings = ("train.epochs=12", *LENGTHS)

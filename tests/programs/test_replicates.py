@@ -24,7 +24,7 @@ def members(study: Bench, specs: list[TrialSpec], **how: object) -> dict[int, ND
     return {lane.number: lane.curve.by_member for lane in study.train(specs, **how).lanes}
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+@pytest.mark.parametrize("lane_loop", ["map", pytest.param("vmap", marks=pytest.mark.slow)])
 def test_each_replicate_is_the_trial_in_plain_equinox(
     lane_loop: str, bench: Callable[..., Bench]
 ) -> None:

@@ -244,6 +244,7 @@ def parts_val_losses(
     return losses
 
 
+@pytest.mark.slow
 def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
     """In phases with a compiled program each; a part that no phase trained has moments of zero."""
     study = Bench(parse(TURNS, Path("study.toml")), tmp_path)
