@@ -13,7 +13,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file
 from sweeper.errors import Problem, StudyError
-from sweeper.executors.claims import devices_of
+from sweeper.executors.claims import n_devices
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.scheduler import plan as scheduler
@@ -51,7 +51,7 @@ def foreseen(
     sizes = DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows)
     traced = traced_structure(config, lane_loop)
     costs = _costs(config)
-    n_trials, devices = n_proposals(config), len(devices_of(config))
+    n_trials, devices = n_proposals(config), n_devices(config)
     made = forecast(config, sizes, costs, lane_loop, traced, n_trials, devices)
     if given is None:
         return made

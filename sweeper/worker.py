@@ -93,6 +93,7 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
     import jax
 
     from sweeper.data.dataset import Dataset
+    from sweeper.executors.claims import devices_of
     from sweeper.executors.compiling import configure_jax
     from sweeper.executors.trainer import Trainer
     from sweeper.programs.continued import read_start
@@ -101,7 +102,8 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
     configure_jax(config.execution.precision, config.execution.matmul_precision)
     jax.devices()  # where there is no device to open, it is the start that fails, and no trial
     saved = None if setup.start is None else read_start(setup.start, config.base_dir)
-    return Trainer(config, Dataset.load(setup.data), setup.checkpoints, saved)
+    data = Dataset.load(setup.data)
+    return Trainer(config, data, setup.checkpoints, saved, devices_of(config))
 
 
 def started() -> int:

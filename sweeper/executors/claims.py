@@ -62,6 +62,17 @@ def devices_of(config: StudyConfig) -> list[Any]:
     return found if asked == "auto" else found[:asked]
 
 
+def n_devices(config: StudyConfig) -> int:
+    """The devices among which lanes side by side are parted.
+
+    Of a cluster as many as may take part: who comes and goes there must not change a program.
+    """
+    execution = config.execution
+    if execution.engine is None:
+        return len(devices_of(config))
+    return 1 if execution.workers == "auto" else max(execution.workers, 1)
+
+
 def shares_of(config: StudyConfig) -> Shares:
     """The memory of a device that this process gets, and that each worker on it gets."""
     workers = math.ceil(n_workers(config) / max(len(gpus(config)), 1))
@@ -92,7 +103,7 @@ def _check_shares(config: StudyConfig) -> None:
     """Refuse shares of a GPU that are more than it has in all."""
     memory, carried = shares_of(config), carried_fraction(os.environ)
     workers = math.ceil(n_workers(config) / len(gpus(config))) if memory.worker else 0
-    if carried is None or carried + workers * memory.worker <= MOST:
+    if carried is None or not workers or carried + workers * memory.worker <= MOST:
         return
     variable = fraction_variable(os.environ)
     told = (

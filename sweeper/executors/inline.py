@@ -174,9 +174,9 @@ class InlineExecutor:
         return None
 
     def _next(self, device: int) -> _Waiting | None:
-        """The first bucket of a device, else the last of one whose threads are all busy.
+        """The first bucket of a device, else the last that its own device cannot begin with now.
 
-        It has the program for it.
+        This one has the program for it.
         """
         ready = [
             waiting
@@ -185,7 +185,12 @@ class InlineExecutor:
             and known.ready
         ]
         own = (waiting for waiting in ready if waiting.device == device)
-        behind = (waiting for waiting in reversed(ready) if not self._idle[waiting.device])
+
+        def can_begin(waiting: _Waiting) -> bool:
+            theirs = self._classes[waiting.work.program.class_id, waiting.device]
+            return theirs.ready and self._idle[waiting.device] > 0
+
+        behind = (waiting for waiting in reversed(ready) if not can_begin(waiting))
         return next(own, None) or next(behind, None)
 
     def _compile(self, planned: _Class) -> None:

@@ -54,6 +54,8 @@ def _faults(
         return
     if given.capacity < 1:
         yield f"capacity {given.capacity}, where a class has a lane at least"
+    if given.devices < 1:
+        yield f"{given.devices} devices, where it takes one at least"
     if any(
         _numbers_below_0(family) for family in (*given.families.values(), *given.parts.values())
     ):

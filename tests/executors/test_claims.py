@@ -13,7 +13,14 @@ from sweeper.data.memory import physical_bytes
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError, SetupError
 from sweeper.executors import claims
-from sweeper.executors.claims import check_fits, claim_devices, gpus, n_workers, shares_of
+from sweeper.executors.claims import (
+    check_fits,
+    claim_devices,
+    gpus,
+    n_devices,
+    n_workers,
+    shares_of,
+)
 from sweeper.executors.fleet import fleet
 from sweeper.rundir import RunDir
 from tests.executors.test_executors import work
@@ -128,3 +135,13 @@ def test_shares_that_are_more_than_a_gpu_are_refused(monkeypatch: pytest.MonkeyP
         "can be shared; unset XLA_PYTHON_CLIENT_MEM_FRACTION, or write a smaller memory_fraction "
         "or fewer workers"
     )
+
+
+@pytest.mark.parametrize(("workers", "expected"), [("'auto'", 1), ("6", 6)])
+def test_lanes_on_a_cluster_are_parted_among_as_many_as_may_take_part(
+    workers: str, expected: int
+) -> None:
+    engine = "execution.engine={name='dask',address='tcp://10.0.0.1:8786'}"
+    config = parse(STUDY, Path("study.toml"), [engine, f"execution.workers={workers}"])
+
+    assert n_devices(config) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -86,6 +87,8 @@ def _dask(address: str) -> Engine:
 
 
 def _ray(address: str) -> Engine:
+    # Ray reads it when imported: else what a thread still asks at the end would start a cluster
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
     from sweeper.executors.engines.ray_engine import RayEngine
 
     return RayEngine(address)

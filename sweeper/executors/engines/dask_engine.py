@@ -99,6 +99,7 @@ class DaskEngine:
         kept = self._kept.get(member)
         if kept is None:
             raise LostError("was given up")
+        self._check(member)
         asked = self._submit(attempt, member, "bucket", _Asked(str(kept.key), opening, work))
         ended = _ended(asked)
         try:

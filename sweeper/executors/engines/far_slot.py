@@ -69,7 +69,11 @@ class FarSlot:
         """
         self._slot.environment = _environment(opening)
         try:
-            return self._thread.submit(self._slot.attempt, work).result()
+            asked = self._thread.submit(self._slot.attempt, work)
+        except RuntimeError:  # it was closed meanwhile
+            return ClosedError()
+        try:
+            return asked.result()
         except (WorkerDiedError, SetupError, ClosedError) as error:
             return error
 

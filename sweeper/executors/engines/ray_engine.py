@@ -98,9 +98,12 @@ class RayEngine:
         if actor is None:
             raise LostError("was given up")
         asked = actor.attempt.remote(opening, work)
-        while not ray.wait([asked], timeout=_LOOK_S)[0]:
-            if self._given_up.is_set():
-                raise LostError("was given up")
+        try:
+            while not ray.wait([asked], timeout=_LOOK_S)[0]:
+                self._check_open()
+        except (RayError, RuntimeError) as error:
+            raise LostError(f"gave nothing: {type(error).__name__}") from error
+        self._check_open()
         return self._given(asked, None)
 
     def drop(self, member: str) -> None:
@@ -119,6 +122,10 @@ class RayEngine:
             self.drop(member)
         if self._is_own:
             ray.shutdown()
+
+    def _check_open(self) -> None:
+        if self._given_up.is_set():
+            raise LostError("was given up")
 
     def _gpus(self, node: str) -> int:
         nodes: Any = ray.nodes()

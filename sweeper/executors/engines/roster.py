@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
-from sweeper.errors import SetupError
+from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import BusyError, Engine, EngineGoneError, LostError, Member
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.executor import Outcome, Work
@@ -74,8 +74,11 @@ class Roster:
         for one in asked:
             if one.done():
                 one.result()
-        if not self._slots:
-            wait(asked, return_when=FIRST_COMPLETED)
+        pending = {one for one in asked if not one.done()}
+        while pending and not self._slots:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for one in done:
+                one.result()
         if not self._slots:
             told = "its workers do other work, and none has answered; wait, or free one"
             raise SetupError(f"{self._engine.label}: {told}")
@@ -142,6 +145,11 @@ class Roster:
                 self._look()
             except SetupError as error:
                 self._finish(error)
+                return
+            except Exception as error:  # nobody else would wake those who wait for a slot
+                told = f"cannot be watched: {type(error).__name__}: {error}"
+                mend = "go on: what is committed stands"
+                self._finish(SetupError(Problem(self._engine.label, "", told, mend)))
                 return
 
     def _look(self) -> None:
