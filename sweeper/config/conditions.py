@@ -20,6 +20,16 @@ def is_active(entry: SearchEntry, values: Mapping[str, Scalar]) -> bool:
     return all(key in values and values[key] in wanted for key, wanted in when.items())
 
 
+def active(search: Mapping[str, SearchEntry], params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Those of `params`, by column, that are of use beside the others; in the order of `search`."""
+    kept: dict[str, Scalar] = {}
+    for key in in_order(search):
+        column = search[key].column(key)
+        if column in params and is_active(search[key], kept):
+            kept[key] = params[column]
+    return {entry.column(key): kept[key] for key, entry in search.items() if key in kept}
+
+
 def in_order(search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
     """The settings, each after those that it depends on."""
     return tuple(TopologicalSorter({key: _parents(e) for key, e in search.items()}).static_order())

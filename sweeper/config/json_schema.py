@@ -7,22 +7,17 @@ settings must agree on between them is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any
 
 from sweeper.config.named import named_in
+from sweeper.config.plain_schema import Schema, any_of, plain
 from sweeper.config.roles import is_fixed
 from sweeper.config.search import SameAs
 from sweeper.config.space import ENTRIES, SEARCHED_TABLES, types_for
 from sweeper.config.table import Table, table_in
 from sweeper.config.tables import TABLES, UNDER_NAMES, Variants
 
-Schema = dict[str, Any]
-
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-_LEFT_OUT = ("title", "$ref", "$defs")
-_OF_A_SCHEMA = ("items", "additionalProperties")
 _SCALARS: tuple[Schema, ...] = ({"type": "string"}, {"type": "number"}, {"type": "boolean"})
 _VERSION: Schema = {"const": 1, "description": "of these settings"}
 
@@ -65,14 +60,14 @@ def _table(name: str) -> Schema:
     """The schema of a table, by its kind where one is usual: then editors have more to say."""
     kind = TABLES[name]
     if not isinstance(kind, Variants) or kind.default is None or kind.mixed is not None:
-        return _any(_forms(name, kinds_of(name)))
+        return any_of(_forms(name, kinds_of(name)))
     schema = _form(name, kind.of[kind.default])
     for value, table in kind.of.items():
         if value != kind.default:
             told = {"properties": {kind.by: {"const": value}}, "required": [kind.by]}
             schema = {"if": told, "then": _form(name, table), "else": schema}
     if kind.own is not None:
-        told = _within(kind.by, _plain(kind.own)["properties"][kind.by])
+        told = _within(kind.by, plain(kind.own)["properties"][kind.by])
         schema = {"if": told, "then": _form(name, kind.own), "else": schema}
     return {"type": "object", **schema}
 
@@ -83,7 +78,7 @@ def _forms(name: str, kinds: Iterable[type[Table]]) -> Iterator[Schema]:
     if name in UNDER_NAMES:
         yield {
             "type": "object",
-            "additionalProperties": _any(_form(name, kind) for kind in UNDER_NAMES[name]),
+            "additionalProperties": any_of(_form(name, kind) for kind in UNDER_NAMES[name]),
             "minProperties": 1,
         }
 
@@ -91,10 +86,10 @@ def _forms(name: str, kinds: Iterable[type[Table]]) -> Iterator[Schema]:
 def _form(name: str, kind: type[Table]) -> Schema:
     """The schema of a table; what `[search]` may give instead is not required."""
     if name not in SEARCHED_TABLES:
-        return _plain(kind)
+        return plain(kind)
     variants = TABLES[name]
     by = variants.by if isinstance(variants, Variants) and kind is variants.mixed else None
-    return _searchable(kind, _plain(kind), by)
+    return _searchable(kind, plain(kind), by)
 
 
 def _searchable(kind: type[Table], schema: Schema, by: str | None = None) -> Schema:
@@ -117,7 +112,7 @@ def _unless_searched() -> Iterator[Schema]:
     for name, kind in TABLES.items():
         if isinstance(kind, Variants) and kind.mixed is not None:
             searched = _within("search", _within(name, {"required": [kind.by]}))
-            only = _any(_forms(name, _written(name)))
+            only = any_of(_forms(name, _written(name)))
             yield {
                 "if": searched,
                 "then": {"properties": {name: _form(name, kind.mixed)}},
@@ -131,14 +126,14 @@ def _unless_own() -> Iterator[Schema]:
         if name not in SEARCHED_TABLES or not isinstance(kind, Variants):
             continue
         own = [
-            _within(name, _within(kind.by, _plain(one)["properties"][kind.by]))
+            _within(name, _within(kind.by, plain(one)["properties"][kind.by]))
             for one in _written(name)
             if _is_open(one)
         ]
         if kind.mixed is not None and _is_open(kind.mixed):
             own.append(_within("search", _within(name, {"required": [kind.by]})))
         if own:
-            yield {"if": _any(own), "else": _only_known(name)}
+            yield {"if": any_of(own), "else": _only_known(name)}
 
 
 def _only_known(name: str) -> Schema:
@@ -148,7 +143,7 @@ def _only_known(name: str) -> Schema:
         known = _search()["properties"][name] | _beside(beside)
         return {"properties": {"search": {"properties": {name: known}}}}
 
-    tables = {"properties": {"model": {"additionalProperties": _any(_SCALARS)}}}
+    tables = {"properties": {"model": {"additionalProperties": any_of(_SCALARS)}}}
     return {"if": tables, "then": searched(()), "else": searched(_named_entries(name))}
 
 
@@ -186,7 +181,7 @@ def _named_entries(name: str) -> Iterator[Schema]:
 def _beside(schemas: Iterable[Schema]) -> Schema:
     """What else a table may hold besides what it names."""
     forms = [*schemas]
-    return {"additionalProperties": _any(forms) if forms else False}
+    return {"additionalProperties": any_of(forms) if forms else False}
 
 
 def _searched(kinds: Sequence[type[Table]]) -> Schema:
@@ -205,8 +200,8 @@ def _searched(kinds: Sequence[type[Table]]) -> Schema:
                 named[setting] = under
             else:
                 entries.setdefault(setting, []).extend(_entries(kind, setting))
-    link = _plain(SameAs)
-    found = {setting: _any([*forms, link]) for setting, forms in entries.items()}
+    link = plain(SameAs)
+    found = {setting: any_of([*forms, link]) for setting, forms in entries.items()}
     tables = {setting: _searched(of) for setting, of in inner.items()}
     tables |= {
         setting: {"type": "object", "additionalProperties": _searched([of])}
@@ -242,64 +237,19 @@ def _entry_tables(properties: Mapping[str, Schema | bool], tables: Iterable[str]
 
 def _any_entry() -> Schema:
     """The schema of an entry for a setting that nothing is known of."""
-    return _any(_plain(entry) for entry in (*ENTRIES.values(), SameAs))
+    return any_of(plain(entry) for entry in (*ENTRIES.values(), SameAs))
 
 
 def _entries(kind: type[Table], setting: str) -> Iterator[Schema]:
     """The entries that a setting can be filled by, with its own bounds for what they draw."""
-    own = _plain(kind)["properties"][setting]
+    own = plain(kind)["properties"][setting]
     bounds = {bound: own[bound] for bound in _BOUNDS if bound in own}
     values = {key: value for key, value in own.items() if key not in ("default", "examples")}
     for entry_type in types_for(kind, setting):
-        schema = _plain(ENTRIES[entry_type])
+        schema = plain(ENTRIES[entry_type])
         properties = dict(schema["properties"])
         for name in properties.keys() & {"low", "high"}:
             properties[name] = {**properties[name], **bounds}
         if "choices" in properties:
             properties["choices"] = {**properties["choices"], "items": values}
         yield {**schema, "description": own.get("description", ""), "properties": properties}
-
-
-@cache
-def _plain(kind: type[Table]) -> Schema:
-    """The schema of a table as pydantic has it, with every reference written out."""
-    schema = kind.model_json_schema()
-    return _tidy(schema, schema.get("$defs", {}))
-
-
-def _tidy(schema: Schema, known: Mapping[str, Schema]) -> Schema:
-    """Without titles, references, and nulls, which TOML has not."""
-    schema = _resolved(schema, known)
-    not_null = [inner for inner in schema.get("anyOf", ()) if inner.get("type") != "null"]
-    if len(not_null) == 1:
-        rest = {key: schema[key] for key in schema if key != "anyOf"}
-        schema = {**_resolved(not_null[0], known), **rest}
-    left_out = [*_LEFT_OUT] if schema.get("default") is not None else [*_LEFT_OUT, "default"]
-    return {
-        key: _tidy_value(key, value, known) for key, value in schema.items() if key not in left_out
-    }
-
-
-def _resolved(schema: Schema, known: Mapping[str, Schema]) -> Schema:
-    """`schema` with what it refers to."""
-    if "$ref" not in schema:
-        return schema
-    return {**known[schema["$ref"].rpartition("/")[2]], **schema}
-
-
-def _tidy_value(key: str, value: Any, known: Mapping[str, Schema]) -> Any:
-    """The value of a keyword, with the schemas in it tidied."""
-    if key == "properties":
-        return {name: _tidy(inner, known) for name, inner in value.items()}
-    if key == "anyOf":
-        return [_tidy(inner, known) for inner in value]
-    return _tidy(value, known) if key in _OF_A_SCHEMA and not isinstance(value, bool) else value
-
-
-def _any(schemas: Iterable[Schema]) -> Schema:
-    """A schema for whatever one of `schemas` is for."""
-    different: list[Schema] = []
-    for schema in schemas:
-        if schema not in different:
-            different.append(schema)
-    return different[0] if len(different) == 1 else {"anyOf": different}

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
 from sweeper.config.arguments import WITH_TRACED_ARGUMENTS
-from sweeper.config.conditions import in_order, is_active
+from sweeper.config.conditions import active
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.functions import (
@@ -118,16 +118,7 @@ class StudyConfig(Table):
 
     def active(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Those of `params`, by column, that are of use beside the others."""
-        kept: dict[str, Scalar] = {}
-        for key in in_order(self.search):
-            column = self.search[key].column(key)
-            if column in params and is_active(self.search[key], kept):
-                kept[key] = params[column]
-        return {
-            column: kept[key]
-            for key, entry in self.search.items()
-            if (column := entry.column(key)) in params and key in kept
-        }
+        return active(self.search, params)
 
     def entry(self, key: str) -> SearchEntry | None:
         """The entry whose value the setting `key` takes; None where it is not searched."""
