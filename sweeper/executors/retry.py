@@ -42,6 +42,10 @@ class WorkerLostError(WorkerDiedError):
     """It is gone with its machine, or with what ran it there: hardly the bucket's doing."""
 
 
+class WorkerGivenUpError(WorkerLostError):
+    """It was given up while it was there: not the bucket's doing at all."""
+
+
 Attempt = Callable[[Work], Outcome]
 
 # a bucket that loses its worker more often is taken for the reason

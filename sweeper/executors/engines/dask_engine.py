@@ -28,8 +28,10 @@ from sweeper.executors.engines.engine import (
     AddressError,
     BusyError,
     EngineGoneError,
+    GivenUpError,
     LostError,
     Member,
+    gone,
 )
 from sweeper.executors.engines.far_slot import FarSlot, Opening
 from sweeper.executors.executor import Work
@@ -98,7 +100,7 @@ class DaskEngine:
         """What `attempt` gives in a worker."""
         kept = self._kept.get(member)
         if kept is None:
-            raise LostError("was given up")
+            raise GivenUpError("was given up")
         self._check(member)
         asked = self._submit(attempt, member, "bucket", _Asked(str(kept.key), opening, work))
         ended = _ended(asked)
@@ -136,7 +138,7 @@ class DaskEngine:
         ended, until = _ended(asked), time.monotonic() + timeout_s
         while not ended.wait(_LOOK_S):
             if self._is_closed:
-                raise LostError("was given up")
+                raise GivenUpError("was given up")
             if time.monotonic() > until:
                 raise BusyError
         return self._result(asked)
@@ -156,7 +158,7 @@ class DaskEngine:
 
     def _check(self, member: str) -> None:
         if self._is_closed:
-            raise LostError("was given up")
+            raise GivenUpError("was given up")
         if self._client.status != "running":
             raise self._gone("the connection is lost")
         if member not in self._present:
@@ -177,9 +179,7 @@ class DaskEngine:
             raise LostError(f"gave nothing: {type(error).__name__}") from error
 
     def _gone(self, how: str) -> EngineGoneError:
-        found = f"the scheduler does not answer any more: {how}"
-        mend = "start it again, then go on: what is committed stands"
-        return EngineGoneError(Problem(self.label, "", found, mend))
+        return gone(self.label, f"the scheduler does not answer any more: {how}")
 
 
 _NAMES = tuple(status.name for status in _THERE)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sweeper.errors import SetupError
+from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.executor import Work
 
@@ -32,12 +32,22 @@ class LostError(Exception):
     """A member is gone, with whatever it was asked for; its message goes on after its name."""
 
 
+class GivenUpError(LostError):
+    """A slot was given up by this side, or gave itself up: by no doing of what it was asked for."""
+
+
 class BusyError(Exception):
     """A member has given no answer, for it does something else."""
 
 
 class EngineGoneError(SetupError):
     """The engine itself does not answer any more, or never did."""
+
+
+def gone(label: str, found: str) -> EngineGoneError:
+    """That the engine of this `label` has answered, and does so no more."""
+    mend = "start it again, then go on: what is committed stands"
+    return EngineGoneError(Problem(label, "", found, mend))
 
 
 class Engine(Protocol):

@@ -21,9 +21,10 @@ from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import (
     AddressError,
     BusyError,
-    EngineGoneError,
+    GivenUpError,
     LostError,
     Member,
+    gone,
 )
 from sweeper.executors.engines.far_slot import FarSlot, Opening
 from sweeper.executors.executor import Work
@@ -55,9 +56,7 @@ class RayEngine:
         try:
             nodes: Any = ray.nodes()
         except (RayError, RuntimeError) as error:
-            found = f"it does not answer any more: {error}"
-            mend = "start it again, then go on: what is committed stands"
-            raise EngineGoneError(Problem(self.label, "", found, mend)) from error
+            raise gone(self.label, f"it does not answer any more: {error}") from error
         return {
             f"{node['NodeID']}/{index}": Member(
                 f"ray {node['NodeID'][:8]}/{index}", node["NodeManagerHostname"], cores
@@ -96,7 +95,7 @@ class RayEngine:
         """What the actor of a slot gives."""
         actor = self._actors.get(member)
         if actor is None:
-            raise LostError("was given up")
+            raise GivenUpError("was given up")
         asked = actor.attempt.remote(opening, work)
         try:
             while not ray.wait([asked], timeout=_LOOK_S)[0]:
@@ -125,7 +124,7 @@ class RayEngine:
 
     def _check_open(self) -> None:
         if self._given_up.is_set():
-            raise LostError("was given up")
+            raise GivenUpError("was given up")
 
     def _gpus(self, node: str) -> int:
         nodes: Any = ray.nodes()

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from sweeper.errors import SetupError
-from sweeper.executors.engines.engine import Engine, LostError, Member
+from sweeper.executors.engines.engine import Engine, GivenUpError, LostError, Member
 from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.executor import Outcome, Place, Work
-from sweeper.executors.retry import WorkerDiedError, WorkerLostError
+from sweeper.executors.retry import WorkerDiedError, WorkerGivenUpError, WorkerLostError
+from sweeper.executors.slot import ClosedError
 from sweeper.faults import VARIABLE
 
 # what workers inherit of this program's environment, as those on this machine do
@@ -37,7 +38,8 @@ class RemoteSlot:
         """Train `work` there.
 
         Raises:
-            WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone.
+            WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone,
+                WorkerGivenUpError where it was given up.
             SetupError: as there, or the engine is gone.
         """
         started_at = time.time()
@@ -45,18 +47,23 @@ class RemoteSlot:
         marked = replace(work, mark=f"-{uuid4().hex[:8]}")
         try:
             given = self.engine.train(self.key, self._opening(), marked)
+        except GivenUpError as lost:
+            raise self._lost(str(lost), started_at, WorkerGivenUpError) from lost
         except LostError as lost:
             raise self._lost(str(lost), started_at) from lost
         if isinstance(given, Outcome) and given.bucket == work.bucket:
             return given
         if isinstance(given, WorkerDiedError | SetupError):
             raise given
-        raise self._lost("gave its place up", started_at)
+        kind = WorkerGivenUpError if isinstance(given, ClosedError) else WorkerLostError
+        raise self._lost("gave its place up", started_at, kind)
 
     def _opening(self) -> Opening:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         return replace(self.opening, variables=inherited)
 
-    def _lost(self, how: str, started_at: float) -> WorkerLostError:
+    def _lost(
+        self, how: str, started_at: float, kind: type[WorkerLostError] = WorkerLostError
+    ) -> WorkerLostError:
         place = Place(self.place, "", self.member.host, None, None, None)
-        return WorkerLostError(f"{self.place} {how}", place, started_at)
+        return kind(f"{self.place} {how}", place, started_at)

@@ -14,7 +14,7 @@ from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import BusyError, Engine, EngineGoneError, LostError, Member
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.retry import WorkerLostError
+from sweeper.executors.retry import WorkerGivenUpError, WorkerLostError
 from sweeper.executors.slot import ClosedError
 
 # how often it is looked who is there
@@ -125,6 +125,16 @@ class Roster:
                 del self._slots[slot.key]
                 self._alone_since = time.monotonic()
         self._engine.drop(slot.key)
+
+    def check_open(self) -> None:
+        """Go on only while something is to be trained.
+
+        Raises:
+            ClosedError: nothing is, any more.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise ClosedError
 
     def close(self) -> None:
         """Hand out nothing more."""
@@ -242,16 +252,20 @@ class Lease:
 
         Raises:
             WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone.
+            ClosedError: nothing is to be trained any more.
             SetupError: as there, or the cluster is gone.
         """
-        if self.slot is None:
-            self.slot = self._roster.take()
-        try:
-            return self.slot.attempt(work)
-        except WorkerLostError:
-            self._roster.lose(self.slot)
-            self.slot = None
-            raise
+        while True:
+            slot = self.slot = self.slot or self._roster.take()
+            try:
+                return slot.attempt(work)
+            except WorkerLostError as lost:
+                self._roster.lose(slot)
+                self.slot = None
+                self._roster.check_open()
+                if not isinstance(lost, WorkerGivenUpError):
+                    raise
+                _log.info("%s; its bucket goes to another worker", lost.how)
 
     def end(self) -> None:
         """Have the slot free for others."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SetupError
-from sweeper.executors.engines.engine import LostError, Member
+from sweeper.executors.engines.engine import GivenUpError, LostError, Member
 from sweeper.executors.engines.engine_executor import EngineExecutor
 from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.engines.remote_slot import RemoteSlot
@@ -31,6 +31,7 @@ class Cluster:
 
     there: dict[str, Member] = field(default_factory=dict)
     deaf: set[str] = field(default_factory=set)
+    given_up: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     trained: list[tuple[str, Bucket]] = field(default_factory=list)
@@ -52,6 +53,8 @@ class Cluster:
 
     def train(self, member: str, opening: Opening, work: Work) -> object:
         self.marks.append(work.mark)
+        if member in self.given_up:
+            raise GivenUpError("was given up")
         if member in self.deaf:
             self.there.pop(member)
             raise LostError("is gone")
@@ -132,6 +135,21 @@ def test_a_lost_workers_bucket_goes_to_one_that_comes(cluster: Cluster, opened: 
     assert [name for name, _ in cluster.trained] == ["b"]
     first, second = cluster.marks
     assert first != second, "two tries would write one file"
+
+
+def test_slots_that_were_given_up_are_no_doing_of_a_bucket(
+    cluster: Cluster, opened: Open, events: list[Event]
+) -> None:
+    """As after a short loss of the connection: more of them than a trial has tries."""
+    cluster.come(*"abcdefg")
+    executor = opened()
+    until(lambda: len(executor._roster._free) == 7)
+    cluster.given_up = {*"abcdef"}
+    outcome = executor.submit(work(0)).result(timeout=10)
+
+    assert [name for name, _ in cluster.trained] == ["g"]
+    assert (outcome.attempt, outcome.lanes[0].attempts) == (1, 1)
+    assert not any(isinstance(event, Warned) for event in events)
 
 
 def test_what_comes_late_of_another_bucket_is_not_taken(cluster: Cluster, opened: Open) -> None:
