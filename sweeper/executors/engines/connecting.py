@@ -121,6 +121,9 @@ class _Joining:
         # of each host the first core of every slot that it ever had, and how many it has given
         self._cores: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._given: defaultdict[str, int] = defaultdict(int)
+        # those of a host that see the same GPUs go round them; who was given a list of its own
+        # has the first of it
+        self._alike: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         self._other_processors: set[str] = set()
 
     @cached_property
@@ -143,7 +146,8 @@ class _Joining:
         self._engine.open(key, _ANSWER_S)
         with self._lock:
             self._look_at_processor(member, there["processor"])
-            return RemoteSlot(self._engine, key, member, self._opening(member, beside))
+            opening = self._opening(member, beside, there["gpus"])
+            return RemoteSlot(self._engine, key, member, opening)
 
     def _look_at_processor(self, member: Member, processor: str) -> None:
         here = self._here["processor"]
@@ -153,13 +157,15 @@ class _Joining:
             what = "values computed there may differ from those computed here in their last digits"
             self._observer(Warned(f"{told}: {what}"))
 
-    def _opening(self, member: Member, beside: int) -> Opening:
+    def _opening(self, member: Member, beside: int, gpus: str) -> Opening:
         config, run_dir = self._config, self._run_dir
         log = self._logs.setdefault(member.name, len(self._logs))
         cores = self._cores[member.host]
         if member.name not in cores:
             cores[member.name] = self._given[member.host]
             self._given[member.host] += member.cores
+        alike = self._alike[member.host, gpus]
+        alike.setdefault(member.name, len(alike))
         return Opening(
             place=member.name,
             setup=WorkerSetup(
@@ -173,7 +179,7 @@ class _Joining:
             ),
             log=run_dir.worker_log(log).absolute(),
             memory_fraction=config.execution.memory_fraction,
-            turn=list(cores).index(member.name),
+            turn=alike[member.name],
             beside=beside,
             first_core=cores[member.name],
             cores=member.cores,

@@ -7,6 +7,7 @@ a study trains in a child of it, started with its own environment, exactly as it
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import threading
@@ -107,15 +108,15 @@ def far_environment(
 ) -> dict[str, str]:
     """What the environment of the worker holds over that of its `parent`, before Python starts.
 
-    `gpus` are those that the parent sees. Where the engine gives each of its workers GPUs of its
-    own, the first is this one's; else those of the machine go round.
+    `gpus` are those that the parent sees. One alone, where it was told so, is this one's; else
+    workers go round them by their `turn`, which counts those that see the same.
     """
-    is_own = "CUDA_VISIBLE_DEVICES" in parent
+    is_own = "CUDA_VISIBLE_DEVICES" in parent and len(gpus) == 1
     sharing = opening.beside
     if gpus:
-        sharing = 1 if is_own else -(-opening.beside // len(gpus))
+        sharing = 1 if is_own else math.ceil(opening.beside / len(gpus))
     fraction = shares(opening.memory_fraction, 0, sharing).worker
-    return worker_environment(0 if is_own else opening.turn, fraction, gpus, parent)
+    return worker_environment(opening.turn, fraction, gpus, parent)
 
 
 def far_cpus(opening: Opening, usable: Sequence[int]) -> tuple[int, ...]:

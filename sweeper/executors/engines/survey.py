@@ -71,6 +71,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
             "flags": {flag: os.environ.get(flag, "") for flag in flags},
             "files": {path: digest_of(Path(path)) for path in files},
             "processor": processor(),
+            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
         }
 
     return survey

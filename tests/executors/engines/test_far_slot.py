@@ -36,10 +36,27 @@ def test_workers_of_a_host_go_round_its_gpus() -> None:
     assert (environment["CUDA_VISIBLE_DEVICES"], environment[FRACTION]) == ("1", "0.4000")
 
 
-def test_a_gpu_that_the_engine_gave_is_taken() -> None:
+def test_a_list_of_gpus_of_its_own_begins_with_the_one_to_take() -> None:
+    """As workers of dask-cuda have it: each sees them in another order."""
     given = {"CUDA_VISIBLE_DEVICES": "2,3,0,1"}
-    environment = far_environment(OPENING, given, ("2", "3", "0", "1"))
+    environment = far_environment(replace(OPENING, turn=0), given, ("2", "3", "0", "1"))
     assert (environment["CUDA_VISIBLE_DEVICES"], environment[FRACTION]) == ("2", "0.8000")
+
+
+def test_workers_with_one_list_of_gpus_go_round_it() -> None:
+    """As those of a job of SLURM's have it."""
+    given = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    taken = [
+        far_environment(replace(OPENING, turn=turn), given, ("0", "1", "2", "3"))
+        for turn in range(4)
+    ]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in taken] == ["0", "1", "2", "3"]
+    assert {one[FRACTION] for one in taken} == {"0.8000"}
+
+
+def test_one_gpu_that_the_engine_gave_is_its_own() -> None:
+    environment = far_environment(OPENING, {"CUDA_VISIBLE_DEVICES": "3"}, ("3",))
+    assert environment[FRACTION] == "0.8000"
 
 
 def test_workers_of_a_host_keep_to_cores_of_their_own() -> None:
