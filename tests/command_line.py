@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.rundir import RunDir
-from tests.processes import start
+from tests.forking import can_fork, forked
+from tests.processes import environment_of, start
 
 # One structure, so one compiled program; trials end after 2 to 4 rounds, never all at once.
 STUDY = """\
@@ -77,6 +78,9 @@ class CommandLine:
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command from its start to its end."""
+        environment = environment_of(self.cache)
+        if can_fork(environment):
+            return forked(arguments, self.directory, environment, timeout=120)
         with self.started(*arguments) as process:
             out, said = process.communicate(timeout=120)
         return subprocess.CompletedProcess(arguments, process.returncode, out, said)

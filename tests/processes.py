@@ -28,18 +28,18 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-m", "sweeper", *arguments],
         cwd=directory,
-        env={
-            # that of the terminal which the tests were started in
-            **{name: value for name, value in os.environ.items() if name != "COLUMNS"},
-            "SWEEPER_CACHE_DIR": str(cache),
-            "PYTHONPATH": str(ROOT),
-            **(environment or {}),
-        },
+        env={**environment_of(cache), **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         process_group=0 if own_group else None,
     )
+
+
+def environment_of(cache: Path) -> dict[str, str]:
+    """What a command finds in its environment: that of the tests, no width."""
+    mine = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return {**mine, "SWEEPER_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
 
 
 def finish(process: subprocess.Popen[str]) -> str:
