@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from sweeper.executors.engines.engine import Engine
+from sweeper.executors.engines.lease import leased
 from sweeper.executors.engines.roster import Roster
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import finished, started
@@ -36,7 +37,7 @@ class EngineExecutor:
         self._threads.shutdown(cancel_futures=True)
 
     def _train(self, work: Work) -> Outcome:
-        with self._roster.lease() as lease:
+        with leased(self._roster) as lease:
             self._observer(started(work, lease.place))
             outcome = Retrying(lease.attempt, self._retries, self._warn).train(work)
             self._observer(finished(outcome))

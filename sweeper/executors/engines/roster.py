@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import BusyError, Engine, EngineGoneError, LostError, Member
 from sweeper.executors.engines.remote_slot import RemoteSlot
-from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.retry import WorkerGivenUpError, WorkerLostError
 from sweeper.executors.slot import ClosedError
 
-# how often it is looked who is there
+# how often it is looked who is there, and at first, when all are waited for
 _LOOK_S = 1.0
+_SOON_S = 0.1
 # how long a cluster may take to show a first worker, and how long it may be without any later
 _GATHER_S = 10.0
 _PATIENCE_S = 120.0
 # so often in a row may the engine give no answer
 _MOST_SILENCES = 3
+# an answer that takes longer is hardly coming soon: another member is asked, too
+_PROMPT_S = 5.0
 _ASKED_AT_ONCE = 16
 
 _log = logging.getLogger("sweeper")
@@ -35,20 +36,29 @@ class Roster:
     """Hands out slots, `most` at once if that is given.
 
     `join` makes a slot of a member, of whose host so many are there, or refuses it with a
-    SetupError; `warn` is told of those that are refused while a study runs.
+    SetupError; `warn` is told of those that are refused while a study runs. Members that have
+    not answered in `prompt_s` hold no place of the `most`: they may be busy, and others free.
     """
 
     def __init__(
-        self, engine: Engine, join: Join, warn: Callable[[str], None], most: int | None
+        self,
+        engine: Engine,
+        join: Join,
+        warn: Callable[[str], None],
+        most: int | None,
+        prompt_s: float = _PROMPT_S,
     ) -> None:
         self._engine = engine
         self._join = join
         self._warn = warn
-        self._most = most
+        self._most = sys.maxsize if most is None else most
+        self._prompt_s = prompt_s
         self._changed = threading.Condition()
         self._slots: dict[str, RemoteSlot] = {}
         self._free: list[RemoteSlot] = []
-        self._joining: set[str] = set()
+        # since when they are asked, and how often they were in vain
+        self._joining: dict[str, float] = {}
+        self._vain: Counter[str] = Counter()
         self._refused: set[str] = set()
         self._asking = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="joining")
         self._has_begun = False
@@ -65,34 +75,26 @@ class Roster:
             SetupError: nobody is, or one of them is refused.
         """
         until = time.monotonic() + _GATHER_S
-        while not (members := self._engine.members()):
-            if time.monotonic() > until:
-                raise SetupError(f"{self._engine.label}: it has no workers; start some, then go on")
-            time.sleep(0.1)
-        asked = self._take_up(members)
-        wait(asked, timeout=_GATHER_S)
-        for one in asked:
-            if one.done():
-                one.result()
-        pending = {one for one in asked if not one.done()}
-        while pending and not self._slots:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+        asked: set[Future[None]] = set()
+        while True:
+            members = self._engine.members()
+            asked.update(self._take_up(members))
+            done, asked = wait(asked, timeout=_SOON_S)
             for one in done:
                 one.result()
-        if not self._slots:
-            told = "its workers do other work, and none has answered; wait, or free one"
-            raise SetupError(f"{self._engine.label}: {told}")
+            is_late = time.monotonic() > until
+            if self._slots and (is_late or not asked or len(self._slots) >= self._most):
+                break
+            if not members:
+                if is_late:
+                    told = "it has no workers; start some, then go on"
+                    raise SetupError(f"{self._engine.label}: {told}")
+                time.sleep(_SOON_S)
+            elif not self._slots and all(self._vain[key] for key in members):
+                told = "its workers do other work, and none has answered; wait, or free one"
+                raise SetupError(f"{self._engine.label}: {told}")
         self._has_begun = True
         self._watching.start()
-
-    @contextmanager
-    def lease(self) -> Iterator[Lease]:
-        """A slot, once there is one that is free."""
-        lease = Lease(self)
-        try:
-            yield lease
-        finally:
-            lease.end()
 
     def take(self) -> RemoteSlot:
         """The free slot that was used last, for what it has compiled; waits for one.
@@ -187,11 +189,13 @@ class Roster:
     def _take_up(self, members: Mapping[str, Member]) -> list[Future[None]]:
         """Begin to make slots of new members."""
         with self._changed:
+            now = time.monotonic()
             known = {*self._slots, *self._joining, *self._refused}
-            new = [key for key in members if key not in known]
-            if self._most is not None:
-                del new[max(0, self._most - len(self._slots) - len(self._joining)) :]
-            self._joining.update(new)
+            new = sorted((key for key in members if key not in known), key=self._vain.__getitem__)
+            prompt = sum(now - since < self._prompt_s for since in self._joining.values())
+            room = max(0, self._most - len(self._slots) - prompt)
+            del new[room:]
+            self._joining |= dict.fromkeys(new, now)
         hosts = Counter(member.host for member in members.values())
         return [
             self._asking.submit(self._ask, key, members[key], hosts[members[key].host])
@@ -204,11 +208,11 @@ class Roster:
         Raises:
             SetupError: it was refused before the study began.
         """
-        slot = None
+        has_joined = False
         try:
-            slot = self._join(key, member, beside)
-            _log.info("%s on %s takes part", member.name, member.host)
+            has_joined = self._has_room() and self._add(self._join(key, member, beside))
         except (LostError, BusyError) as error:
+            self._vain[key] += 1
             _log.debug("%s does not take part yet: %r", member.name, error)
         except SetupError as error:
             if not self._has_begun:
@@ -218,56 +222,30 @@ class Roster:
         except Exception as error:  # of an engine that loses a worker while it is asked
             if not self._has_begun:
                 raise
+            self._vain[key] += 1
             _log.info("%s does not take part yet: %r", member.name, error)
         finally:
-            with self._changed:
-                self._joining.discard(key)
-                if slot is not None:
-                    self._slots[key] = slot
-                    self._free.insert(0, slot)
-                    self._changed.notify()
-            if slot is None:
+            if not has_joined:
                 self._engine.drop(key)
+            with self._changed:
+                del self._joining[key]
+
+    def _has_room(self) -> bool:
+        with self._changed:
+            return len(self._slots) < self._most
+
+    def _add(self, slot: RemoteSlot) -> bool:
+        """Have one more slot, unless others were sooner."""
+        with self._changed:
+            if len(self._slots) >= self._most:
+                return False
+            self._slots[slot.key] = slot
+            self._free.insert(0, slot)
+            self._changed.notify()
+        _log.info("%s on %s takes part", slot.place, slot.member.host)
+        return True
 
     def _finish(self, error: SetupError) -> None:
         with self._changed:
             self._end = error
             self._changed.notify_all()
-
-
-class Lease:
-    """A slot for the tries of one bucket: the same for all of them, unless it is lost."""
-
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
-        self.slot: RemoteSlot | None = roster.take()
-
-    @property
-    def place(self) -> str:
-        """What the results call it."""
-        return "" if self.slot is None else self.slot.place
-
-    def attempt(self, work: Work) -> Outcome:
-        """Train `work` in the slot, or in the next where that was lost.
-
-        Raises:
-            WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone.
-            ClosedError: nothing is to be trained any more.
-            SetupError: as there, or the cluster is gone.
-        """
-        while True:
-            slot = self.slot = self.slot or self._roster.take()
-            try:
-                return slot.attempt(work)
-            except WorkerLostError as lost:
-                self._roster.lose(slot)
-                self.slot = None
-                self._roster.check_open()
-                if not isinstance(lost, WorkerGivenUpError):
-                    raise
-                _log.info("%s; its bucket goes to another worker", lost.how)
-
-    def end(self) -> None:
-        """Have the slot free for others."""
-        if self.slot is not None:
-            self._roster.give_back(self.slot)

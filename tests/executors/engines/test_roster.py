@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SetupError
-from sweeper.executors.engines.engine import GivenUpError, LostError, Member
+from sweeper.executors.engines.engine import BusyError, GivenUpError, LostError, Member
 from sweeper.executors.engines.engine_executor import EngineExecutor
 from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.engines.remote_slot import RemoteSlot
@@ -24,6 +24,8 @@ from sweeper.scheduler.buckets import Bucket
 from tests.executors.engines.test_far_slot import OPENING
 from tests.executors.test_retry import work
 
+BUSY_S = 1.0
+
 
 @dataclass
 class Cluster:
@@ -34,6 +36,7 @@ class Cluster:
     given_up: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
+    busy: set[str] = field(default_factory=set)
     trained: list[tuple[str, Bucket]] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
     label: str = "cluster"
@@ -92,10 +95,15 @@ def opened(cluster: Cluster, events: list[Event]) -> Iterator[Open]:
         def join(key: str, member: Member, beside: int) -> RemoteSlot:
             if key in cluster.refused:
                 raise SetupError(f"{key} is not as this side")
+            if key in cluster.busy:
+                time.sleep(BUSY_S)
+                raise BusyError
             return RemoteSlot(cluster, key, member, replace(OPENING, place=member.name))
 
         def open_it(most: int | None = None) -> EngineExecutor:
-            roster = Roster(cluster, join, lambda told: events.append(Warned(told)), most)
+            roster = Roster(
+                cluster, join, lambda told: events.append(Warned(told)), most, prompt_s=0.1
+            )
             roster.gather()
             executor = EngineExecutor(cluster, roster, 0, events.append)
             stack.callback(executor.close)
@@ -167,6 +175,30 @@ def test_no_more_take_part_than_are_asked_for(cluster: Cluster, opened: Open) ->
     for bucket in range(4):
         executor.submit(numbered(bucket)).result(10)
     assert len({name for name, _ in cluster.trained}) == 1
+
+
+def test_a_free_worker_takes_the_place_of_a_busy_one(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a", "b", "c")
+    cluster.busy |= {"a", "b"}
+    assert opened(1).submit(numbered(0)).result(10).bucket.bucket == 0
+    assert [name for name, _ in cluster.trained] == ["c"]
+
+
+def test_busy_workers_take_part_when_they_are_free(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a", "b", "c")
+    cluster.busy |= {"a", "b"}
+    executor = opened(2)
+    cluster.busy.clear()
+    until(lambda: len(executor._roster._slots) == 2)
+    time.sleep(2 * BUSY_S)
+    assert len(executor._roster._slots) == 2, "no more than were asked for"
+
+
+def test_a_cluster_whose_workers_are_all_busy_is_refused(cluster: Cluster, opened: Open) -> None:
+    cluster.come("a", "b")
+    cluster.busy |= {"a", "b"}
+    with pytest.raises(SetupError, match="its workers do other work, and none has answered"):
+        opened(1)
 
 
 def test_one_that_is_refused_ends_what_has_not_begun(cluster: Cluster, opened: Open) -> None:
