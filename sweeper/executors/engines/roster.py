@@ -116,17 +116,15 @@ class Roster:
     def give_back(self, slot: RemoteSlot) -> None:
         """Have a slot free again."""
         with self._changed:
-            if self._slots.get(slot.key) is slot:
-                self._free.append(slot)
-                self._changed.notify()
+            self._free.append(slot)
+            self._changed.notify()
 
     def lose(self, slot: RemoteSlot) -> None:
-        """Do without a slot whose place is gone; if it comes back, it is another."""
+        """Do without a slot that was taken and is gone; if it comes back, it is another."""
+        self._engine.drop(slot.key)  # as long as nobody else can be given its key
         with self._changed:
-            if self._slots.get(slot.key) is slot:
-                del self._slots[slot.key]
-                self._alone_since = time.monotonic()
-        self._engine.drop(slot.key)
+            del self._slots[slot.key]
+            self._alone_since = time.monotonic()
 
     def check_open(self) -> None:
         """Go on only while something is to be trained.

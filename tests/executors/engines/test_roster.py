@@ -39,6 +39,7 @@ class Cluster:
     busy: set[str] = field(default_factory=set)
     trained: list[tuple[str, Bucket]] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
+    dropping: Callable[[str], None] = lambda _: None
     label: str = "cluster"
     dashboard: str | None = None
 
@@ -69,7 +70,7 @@ class Cluster:
         return outcome
 
     def drop(self, member: str) -> None:
-        pass
+        self.dropping(member)
 
     def close(self) -> None:
         pass
@@ -158,6 +159,19 @@ def test_slots_that_were_given_up_are_no_doing_of_a_bucket(
     assert [name for name, _ in cluster.trained] == ["g"]
     assert (outcome.attempt, outcome.lanes[0].attempts) == (1, 1)
     assert not any(isinstance(event, Warned) for event in events)
+
+
+def test_a_slot_is_dropped_before_its_worker_can_be_taken_up_again(
+    cluster: Cluster, opened: Open
+) -> None:
+    """What is dropped later would be the slot that has the key by then."""
+    cluster.come("a")
+    executor = opened()
+    there: list[bool] = []
+    cluster.dropping = lambda member: there.append(member in executor._roster._slots)
+    slot = executor._roster.take()
+    executor._roster.lose(slot)
+    assert there == [True]
 
 
 def test_what_comes_late_of_another_bucket_is_not_taken(cluster: Cluster, opened: Open) -> None:
