@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +19,7 @@ from sweeper.executors.engines.engine_executor import EngineExecutor
 from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.roster import Roster
+from sweeper.executors.engines.seats import Seat, Seats
 from sweeper.executors.engines.survey import differences, survey_of
 from sweeper.progress import Observer, Warned
 from sweeper.rundir import RunDir
@@ -52,7 +52,7 @@ def connected(
         workers = config.execution.workers
         roster = Roster(
             engine,
-            _Joining(config, run_dir, engine, observer, start).join,
+            _Joining(config, run_dir, engine, observer, start),
             lambda told: observer(Warned(told)),
             None if workers == "auto" else workers,
         )
@@ -118,12 +118,7 @@ class _Joining:
         self._survey = survey_of(config, run_dir)
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
-        # of each host the first core of every slot that it ever had, and how many it has given
-        self._cores: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        self._given: defaultdict[str, int] = defaultdict(int)
-        # those of a host that see the same GPUs go round them; who was given a list of its own
-        # has the first of it
-        self._alike: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        self._seats = Seats()
         self._other_processors: set[str] = set()
 
     @cached_property
@@ -146,8 +141,13 @@ class _Joining:
         self._engine.open(key, _ANSWER_S)
         with self._lock:
             self._look_at_processor(member, there["processor"])
-            opening = self._opening(member, beside, there["gpus"])
-            return RemoteSlot(self._engine, key, member, opening)
+            seat = self._seats.take(key, member, there["gpus"])
+            return RemoteSlot(self._engine, key, member, self._opening(member, beside, seat))
+
+    def leave(self, slot: RemoteSlot) -> None:
+        """Have the seat of a slot free."""
+        with self._lock:
+            self._seats.give_back(slot.key, slot.member)
 
     def _look_at_processor(self, member: Member, processor: str) -> None:
         here = self._here["processor"]
@@ -157,15 +157,9 @@ class _Joining:
             what = "values computed there may differ from those computed here in their last digits"
             self._observer(Warned(f"{told}: {what}"))
 
-    def _opening(self, member: Member, beside: int, gpus: str) -> Opening:
+    def _opening(self, member: Member, beside: int, seat: Seat) -> Opening:
         config, run_dir = self._config, self._run_dir
         log = self._logs.setdefault(member.name, len(self._logs))
-        cores = self._cores[member.host]
-        if member.name not in cores:
-            cores[member.name] = self._given[member.host]
-            self._given[member.host] += member.cores
-        alike = self._alike[member.host, gpus]
-        alike.setdefault(member.name, len(alike))
         return Opening(
             place=member.name,
             setup=WorkerSetup(
@@ -179,9 +173,9 @@ class _Joining:
             ),
             log=run_dir.worker_log(log).absolute(),
             memory_fraction=config.execution.memory_fraction,
-            turn=alike[member.name],
+            turn=seat.turn,
             beside=beside,
-            first_core=cores[member.name],
+            first_core=seat.first_core,
             cores=member.cores,
             variables={},
             trial_timeout_s=config.execution.trial_timeout_s,

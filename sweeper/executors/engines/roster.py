@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Protocol
 
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import BusyError, Engine, EngineGoneError, LostError, Member
@@ -29,27 +30,40 @@ _ASKED_AT_ONCE = 16
 
 _log = logging.getLogger("sweeper")
 
-Join = Callable[[str, Member, int], RemoteSlot]
+
+class Joining(Protocol):
+    """Makes slots of members."""
+
+    def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
+        """The slot of a member, of whose host so many are there.
+
+        Raises:
+            SetupError: it may take no part.
+        """
+        ...
+
+    def leave(self, slot: RemoteSlot) -> None:
+        """What a slot had of its host is free for others."""
+        ...
 
 
 class Roster:
     """Hands out slots, `most` at once if that is given.
 
-    `join` makes a slot of a member, of whose host so many are there, or refuses it with a
-    SetupError; `warn` is told of those that are refused while a study runs. Members that have
-    not answered in `prompt_s` hold no place of the `most`: they may be busy, and others free.
+    `warn` is told of members that are refused while a study runs. Those that have not answered in
+    `prompt_s` hold no place of the `most`: they may be busy, and others free.
     """
 
     def __init__(
         self,
         engine: Engine,
-        join: Join,
+        joining: Joining,
         warn: Callable[[str], None],
         most: int | None,
         prompt_s: float = _PROMPT_S,
     ) -> None:
         self._engine = engine
-        self._join = join
+        self._members = joining
         self._warn = warn
         self._most = sys.maxsize if most is None else most
         self._prompt_s = prompt_s
@@ -122,6 +136,7 @@ class Roster:
     def lose(self, slot: RemoteSlot) -> None:
         """Do without a slot that was taken and is gone; if it comes back, it is another."""
         self._engine.drop(slot.key)  # as long as nobody else can be given its key
+        self._members.leave(slot)
         with self._changed:
             del self._slots[slot.key]
             self._alone_since = time.monotonic()
@@ -206,9 +221,11 @@ class Roster:
         Raises:
             SetupError: it was refused before the study began.
         """
-        has_joined = False
+        slot, has_joined = None, False
         try:
-            has_joined = self._has_room() and self._add(self._join(key, member, beside))
+            if self._has_room():
+                slot = self._members.join(key, member, beside)
+                has_joined = self._add(slot)
         except (LostError, BusyError) as error:
             self._vain[key] += 1
             _log.debug("%s does not take part yet: %r", member.name, error)
@@ -225,6 +242,8 @@ class Roster:
         finally:
             if not has_joined:
                 self._engine.drop(key)
+                if slot is not None:
+                    self._members.leave(slot)
             with self._changed:
                 del self._joining[key]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,28 @@ class Cluster:
         pass
 
 
+@dataclass
+class Joining:
+    """Makes a slot of every worker that is neither refused nor busy."""
+
+    cluster: Cluster
+    joined: Counter[str] = field(default_factory=Counter[str])
+    together: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
+
+    def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
+        if key in self.cluster.refused:
+            raise SetupError(f"{key} is not as this side")
+        if key in self.cluster.busy:
+            time.sleep(BUSY_S)
+            raise BusyError
+        self.together.wait(10)
+        self.joined[key] += 1
+        return RemoteSlot(self.cluster, key, member, replace(OPENING, place=member.name))
+
+    def leave(self, slot: RemoteSlot) -> None:
+        self.joined[slot.key] -= 1
+
+
 @pytest.fixture
 def cluster() -> Cluster:
     return Cluster()
@@ -93,17 +116,13 @@ Open = Callable[..., EngineExecutor]
 def opened(cluster: Cluster, events: list[Event]) -> Iterator[Open]:
     with ExitStack() as stack:
 
-        def join(key: str, member: Member, beside: int) -> RemoteSlot:
-            if key in cluster.refused:
-                raise SetupError(f"{key} is not as this side")
-            if key in cluster.busy:
-                time.sleep(BUSY_S)
-                raise BusyError
-            return RemoteSlot(cluster, key, member, replace(OPENING, place=member.name))
-
         def open_it(most: int | None = None) -> EngineExecutor:
             roster = Roster(
-                cluster, join, lambda told: events.append(Warned(told)), most, prompt_s=0.1
+                cluster,
+                Joining(cluster),
+                lambda told: events.append(Warned(told)),
+                most,
+                prompt_s=0.1,
             )
             roster.gather()
             executor = EngineExecutor(cluster, roster, 0, events.append)
@@ -159,6 +178,19 @@ def test_slots_that_were_given_up_are_no_doing_of_a_bucket(
     assert [name for name, _ in cluster.trained] == ["g"]
     assert (outcome.attempt, outcome.lanes[0].attempts) == (1, 1)
     assert not any(isinstance(event, Warned) for event in events)
+
+
+def test_who_is_lost_or_one_too_many_has_left(cluster: Cluster) -> None:
+    cluster.come("a", "b")
+    joining = Joining(cluster, together=threading.Barrier(2))
+    roster = Roster(cluster, joining, lambda told: None, 1, prompt_s=0.0)
+    roster.gather()
+    until(lambda: len(joining.joined) == 2 and not roster._joining)
+    assert +joining.joined == Counter(roster._slots.keys())
+    cluster.there.clear()
+    until(lambda: not roster._slots)
+    roster.close()
+    assert not +joining.joined
 
 
 def test_a_slot_is_dropped_before_its_worker_can_be_taken_up_again(

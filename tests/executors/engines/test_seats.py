@@ -1,0 +1,52 @@
+"""What workers of a host have of it while they come and go."""
+
+from __future__ import annotations
+
+from sweeper.executors.engines.engine import Member
+from sweeper.executors.engines.seats import Seats
+
+
+def member(name: str, host: str = "host", cores: int = 1) -> Member:
+    return Member(name, host, cores)
+
+
+def turns(seats: Seats, *names: str, gpus: str = "") -> list[int]:
+    return [seats.take(name, member(name), gpus).turn for name in names]
+
+
+def test_a_turn_that_was_given_back_is_the_next_ones() -> None:
+    """So no two share a GPU while another is idle."""
+    seats = Seats()
+    assert turns(seats, "a", "b", "c", "d") == [0, 1, 2, 3]
+    for name in ("b", "c"):
+        seats.give_back(name, member(name))
+    assert turns(seats, "e", "f", "g") == [1, 2, 4]
+
+
+def test_turns_are_of_a_host_and_of_the_gpus_that_are_seen_there() -> None:
+    seats = Seats()
+    assert turns(seats, "a", "b", gpus="0,1") == [0, 1]
+    assert turns(seats, "c", gpus="2,3") == [0]
+    assert seats.take("d", member("d", "other"), "0,1").turn == 0
+
+
+def test_cores_that_were_given_back_are_the_next_ones() -> None:
+    seats = Seats()
+    wide = [seats.take(str(one), member(str(one), cores=2), "") for one in range(3)]
+    assert [seat.first_core for seat in wide] == [0, 2, 4]
+    seats.give_back("1", member("1"))
+    assert seats.take("four", member("four", cores=4), "").first_core == 6
+    assert seats.take("one", member("one"), "").first_core == 2
+    assert seats.take("two", member("two", cores=2), "").first_core == 10
+    assert seats.take("last", member("last"), "").first_core == 3
+
+
+def test_who_is_back_before_its_old_slot_was_given_back_keeps_its_seat() -> None:
+    seats = Seats()
+    first = seats.take("old", member("a"), "")
+    assert turns(seats, "b") == [1]
+    assert seats.take("new", member("a"), "") == first
+    seats.give_back("old", member("a"))
+    assert turns(seats, "c") == [2]
+    seats.give_back("new", member("a"))
+    assert turns(seats, "d") == [0]
