@@ -19,10 +19,10 @@ from sweeper.executors.memory import (
     PREALLOCATE,
     UNCLAIMED,
     Shares,
-    carried_fraction,
     fraction_variable,
     shares,
 )
+from sweeper.executors.opening import open_devices, own_fraction
 from sweeper.worker import usable_cpus
 
 
@@ -80,9 +80,9 @@ def shares_of(config: StudyConfig) -> Shares:
 
 
 def claim_devices(config: StudyConfig) -> None:
-    """Set this process's devices, its memory share and JAX's settings.
+    """Set JAX up, and open this process's devices with its share of their memory.
 
-    JAX must not have opened a device yet.
+    A share is settled by the first study of a process.
 
     Raises:
         SetupError: the share that the environment sets for this process leaves workers too little.
@@ -90,27 +90,34 @@ def claim_devices(config: StudyConfig) -> None:
     if (mine := gpus(config)) != visible_gpus(os.environ):
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
     if mine and n_threads(config):
-        _check_shares(config)
-    if n_threads(config):
-        memory = shares_of(config)
-        os.environ.setdefault(fraction_variable(os.environ), f"{memory.parent:.4f}")
-    else:  # this process opens the device to see what it is, and leaves its memory to the workers
-        os.environ.setdefault(PREALLOCATE, "false")
+        check_shares(config, own_fraction())
     configure_jax(config.execution.precision, config.execution.matmul_precision)
+    if n_threads(config):
+        open_devices({fraction_variable(os.environ): f"{shares_of(config).parent:.4f}"})
+    else:  # this process looks what the device is, and leaves its memory to the workers
+        open_devices({PREALLOCATE: "false"})
 
 
-def _check_shares(config: StudyConfig) -> None:
-    """Refuse shares of a GPU that are more than it has in all."""
-    memory, carried = shares_of(config), carried_fraction(os.environ)
+def check_shares(config: StudyConfig, carried: float | None) -> None:
+    """Refuse shares of a GPU that are more than it has in all, if this process has `carried`.
+
+    Raises:
+        SetupError: with both.
+    """
+    memory = shares_of(config)
     workers = math.ceil(n_workers(config) / len(gpus(config))) if memory.worker else 0
     if carried is None or not workers or carried + workers * memory.worker <= MOST:
         return
     variable = fraction_variable(os.environ)
+    its, mend = f"{variable}={carried:g} of this process", f"unset {variable}"
+    if variable not in os.environ:
+        its = f"{carried:g} that this process has since an earlier study"
+        mend = "run it in a process of its own"
     told = (
-        f"{workers} workers of {memory.worker:.2f} each, beside {variable}={carried:g} of this "
-        f"process, are more than the {MOST:g} of a GPU that can be shared"
+        f"{workers} workers of {memory.worker:.2f} each, beside {its}, "
+        f"are more than the {MOST:g} of a GPU that can be shared"
     )
-    mend = f"unset {variable}, or write a smaller memory_fraction or fewer workers"
+    mend = f"{mend}, or write a smaller memory_fraction or fewer workers"
     raise SetupError(config.problem("execution.memory_fraction", told, mend))
 
 
@@ -147,7 +154,7 @@ def check_fits_workers(config: StudyConfig, data: Dataset) -> None:
         device, whole_bytes = "this machine's memory", physical_bytes()
     else:  # the share of this process tells how large the device is
         device = "the device"
-        whole_bytes = granted / (carried_fraction(os.environ) or UNCLAIMED)
+        whole_bytes = granted / (own_fraction() or UNCLAIMED)
     if whole_bytes is not None:
         workers = n_workers(config)
         whose = f"of {device} that " + (

@@ -22,7 +22,7 @@ from sweeper.executors.claims import (
 )
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
-from sweeper.executors.memory import carried_fraction
+from sweeper.executors.opening import own_fraction
 from sweeper.executors.trainer import Trainer
 from sweeper.executors.worker_shares import worker_cpus, worker_environment
 from sweeper.faults import Step, fault_points
@@ -177,7 +177,7 @@ def _inline(
         trainers,
         threads,
         observer,
-        carried_fraction(os.environ),
+        own_fraction(),
         is_cache_shared=devices[0].platform == "gpu",
     )
 

@@ -15,7 +15,7 @@ from sweeper.errors import DataError, SetupError
 from sweeper.executors import claims
 from sweeper.executors.claims import (
     check_fits,
-    claim_devices,
+    check_shares,
     gpus,
     n_devices,
     n_workers,
@@ -123,17 +123,30 @@ def test_a_worker_a_gpu_shares_the_memory_of_one() -> None:
 
 
 @pytest.mark.usefixtures("_four_gpus")
-def test_shares_that_are_more_than_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.7")
+@pytest.mark.parametrize(
+    ("chosen", "told", "mend"),
+    [
+        (
+            {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.7"},
+            "XLA_PYTHON_CLIENT_MEM_FRACTION=0.7 of this process",
+            "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
+        ),
+        ({}, "0.7 that this process has since an earlier study", "run it in a process of its own"),
+    ],
+)
+def test_shares_that_are_more_than_a_gpu_are_refused(
+    chosen: dict[str, str], told: str, mend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in chosen.items():
+        monkeypatch.setenv(variable, value)
     config = parse(STUDY, Path("study.toml"), ["execution.threads=1", "execution.workers=8"])
 
     with pytest.raises(SetupError) as refused:
-        claim_devices(config)
+        check_shares(config, 0.7)
     assert str(refused.value) == (
-        "study.toml: execution.memory_fraction: 2 workers of 0.20 each, beside "
-        "XLA_PYTHON_CLIENT_MEM_FRACTION=0.7 of this process, are more than the 0.9 of a GPU that "
-        "can be shared; unset XLA_PYTHON_CLIENT_MEM_FRACTION, or write a smaller memory_fraction "
-        "or fewer workers"
+        f"study.toml: execution.memory_fraction: 2 workers of 0.20 each, beside {told}, are more "
+        f"than the 0.9 of a GPU that can be shared; {mend}, or write a smaller memory_fraction or "
+        "fewer workers"
     )
 
 

@@ -1,0 +1,50 @@
+"""Opens the devices of this process, with its share of their memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+
+import jax
+
+from sweeper.errors import Problem, SetupError
+from sweeper.executors.memory import carried_fraction
+
+_PLATFORMS = "JAX_PLATFORMS"
+_lock = threading.Lock()
+_is_open = False
+_fraction: float | None = None
+
+
+def open_devices(variables: Mapping[str, str]) -> None:
+    """Open them where that was not done yet; what the user's environment sets comes first.
+
+    JAX reads `variables` once, when it opens them. So they are set for no longer: they are neither
+    of another study in this process, nor of other programs that it starts.
+
+    Raises:
+        SetupError: there is none that can be opened.
+    """
+    global _is_open, _fraction
+    with _lock:
+        if _is_open:
+            return
+        missing = {name: value for name, value in variables.items() if name not in os.environ}
+        os.environ.update(missing)
+        try:
+            jax.local_devices()
+            _is_open, _fraction = True, carried_fraction(os.environ)
+        except Exception as error:  # a bare AssertionError even
+            said = str(error).strip().splitlines() or ["there is none"]
+            told = f"no device can be opened: {said[0]}"
+            mend = f"unset or change {_PLATFORMS}, or ask python -m sweeper doctor"
+            raise SetupError(Problem("JAX", "", told, mend)) from error
+        finally:
+            for name in missing:
+                del os.environ[name]
+
+
+def own_fraction() -> float | None:
+    """What the environment carried when the devices were opened; until then, what it carries."""
+    return _fraction if _is_open else carried_fraction(os.environ)

@@ -1,0 +1,60 @@
+"""A study's share of memory is of its process alone, and settled when that opens its devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.round_machine import STUDY
+
+TWO_STUDIES = """\
+import os
+from pathlib import Path
+
+before = dict(os.environ)
+from sweeper.config import parse
+from sweeper.executors.claims import claim_devices
+from sweeper.executors.opening import own_fraction
+
+for fraction in (0.5, 0.3):
+    settings = ["execution.workers=0", f"execution.memory_fraction={fraction}"]
+    claim_devices(parse(Path("study.toml").read_text(), Path("study.toml"), settings))
+    print(own_fraction(), [name for name in {*os.environ} - {*before} if "XLA_PYTHON" in name])
+"""
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [({}, "0.5"), ({"FRACTION": "0.25"}, "0.25")])
+def test_a_share_is_left_in_no_environment(
+    chosen: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if "MEM_FRACTION" not in name}
+    more = {f"XLA_PYTHON_CLIENT_MEM_{name}": value for name, value in chosen.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_STUDIES],
+        cwd=tmp_path,
+        env={**environment, **more},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{expected} []"] * 2
+
+
+def test_where_no_device_can_be_opened_one_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeper", "run", "study.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "JAX_PLATFORMS": "elsewhere"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("JAX: no device can be opened: ")
+    assert line.endswith("; unset or change JAX_PLATFORMS, or ask python -m sweeper doctor")
