@@ -228,13 +228,17 @@ def run(
     options.check(config)
     with preparing(config) as prepared, ExitStack() as stack:
         # JAX, while another process prepares the data
+        import jax
+
         from sweeper import starting
-        from sweeper.executors.claims import check_fits, claim_devices, n_threads
+        from sweeper.executors.claims import check_fits, claim_devices, left_out, n_threads
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
         claim_devices(config)
+        if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
+            tell(Warned(told))
         run_dir = RunDir(config.run_dir)
         start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
         executor = None

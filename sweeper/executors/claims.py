@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -52,14 +53,41 @@ def n_workers(config: StudyConfig) -> int:
 
 def gpus(config: StudyConfig) -> tuple[str, ...]:
     """The GPUs that a study may use, as CUDA_VISIBLE_DEVICES names them."""
-    visible, asked = visible_gpus(os.environ), config.execution.devices
-    return visible if asked == "auto" else visible[:asked]
+    return visible_gpus(os.environ)[: _most(config)]
 
 
 def devices_of(config: StudyConfig) -> list[Any]:
-    """The devices of this process that a study trains on: at most those that it asks for."""
-    found, asked = jax.local_devices(), config.execution.devices
-    return found if asked == "auto" else found[:asked]
+    """The devices of this process that a study trains on: of one kind, at most those asked for."""
+    return _of_one_kind(jax.local_devices())[0][: _most(config)]
+
+
+def left_out(config: StudyConfig, devices: Sequence[Any]) -> str | None:
+    """That some of `devices` are of another kind and do not train; None where that is not so."""
+    alike, others = _of_one_kind(devices)
+    if not others or len(alike) >= (_most(config) or len(devices)):
+        return None
+    named = ", ".join(f"{device} ({device.device_kind})" for device in others)
+    kind = devices[0].device_kind
+    return (
+        f"{named} left out: all that train are of the kind of the first, {kind}, for on others "
+        "values would differ in their last digits; to train on those name them alone in "
+        "CUDA_VISIBLE_DEVICES"
+    )
+
+
+def _of_one_kind(devices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Those of the kind of the first, and all others.
+
+    Which device a bucket meets changes from run to run, and must change no bit.
+    """
+    kind = devices[0].device_kind
+    alike = [device for device in devices if device.device_kind == kind]
+    return alike, [device for device in devices if device.device_kind != kind]
+
+
+def _most(config: StudyConfig) -> int | None:
+    asked = config.execution.devices
+    return None if asked == "auto" else asked
 
 
 def n_devices(config: StudyConfig) -> int:
@@ -96,6 +124,20 @@ def claim_devices(config: StudyConfig) -> None:
         open_devices({fraction_variable(os.environ): f"{shares_of(config).parent:.4f}"})
     else:  # this process looks what the device is, and leaves its memory to the workers
         open_devices({PREALLOCATE: "false"})
+    names = of_the_first_kind(mine, jax.local_devices())
+    if names != mine:  # so workers see no others, either
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+
+
+def of_the_first_kind(gpus: tuple[str, ...], devices: Sequence[Any]) -> tuple[str, ...]:
+    """The names of those `devices` that train; `gpus` are the names of all.
+
+    Or of fewer, which an earlier study of this process has left.
+    """
+    if len(gpus) != len(devices):
+        return gpus
+    kind = devices[0].device_kind
+    return tuple(name for name, one in zip(gpus, devices, strict=True) if one.device_kind == kind)
 
 
 def check_shares(config: StudyConfig, carried: float | None) -> None:

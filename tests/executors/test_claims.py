@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from sweeper.executors.claims import (
     check_fits,
     check_shares,
     gpus,
+    left_out,
     n_devices,
     n_workers,
+    of_the_first_kind,
     shares_of,
 )
 from sweeper.executors.fleet import fleet
@@ -158,3 +161,33 @@ def test_lanes_on_a_cluster_are_parted_among_as_many_as_may_take_part(
     config = parse(STUDY, Path("study.toml"), [engine, f"execution.workers={workers}"])
 
     assert n_devices(config) == expected
+
+
+@dataclass(frozen=True)
+class Device:
+    device_kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def test_devices_of_another_kind_than_the_first_are_left_out() -> None:
+    kinds = ("A100", "T4", "A100", "T4")
+    devices = [Device(kind, f"cuda:{index}") for index, kind in enumerate(kinds)]
+    config = parse(STUDY, Path("study.toml"), [])
+
+    assert of_the_first_kind(("4", "5", "6", "7"), devices) == ("4", "6")
+    assert of_the_first_kind(("4", "6"), devices) == ("4", "6")  # as they were left
+    assert left_out(config, devices) == (
+        "cuda:1 (T4), cuda:3 (T4) left out: all that train are of the kind of the first, A100, for "
+        "on others values would differ in their last digits; to train on those name them alone in "
+        "CUDA_VISIBLE_DEVICES"
+    )
+
+
+def test_nothing_is_left_out_of_devices_that_are_alike_or_more_than_asked_for() -> None:
+    alike = [Device("A100", "cuda:0"), Device("A100", "cuda:1")]
+    assert left_out(parse(STUDY, Path("study.toml"), []), alike) is None
+    two = parse(STUDY, Path("study.toml"), ["execution.devices=2"])
+    assert left_out(two, [*alike, Device("T4", "cuda:2")]) is None
