@@ -24,6 +24,7 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
 from sweeper.executors.opening import own_fraction
 from sweeper.executors.trainer import Trainer
+from sweeper.executors.turns import turns_on
 from sweeper.executors.worker_shares import worker_cpus, worker_environment
 from sweeper.faults import Step, fault_points
 from sweeper.programs.continued import Start
@@ -171,7 +172,11 @@ def _inline(
     devices = devices_of(config)
     # a program of several structures is one for all of them, any other is of one
     groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
-    trainers = [Trainer(config, data, run_dir.checkpoints, start, group) for group in groups]
+    turns = turns_on([group[0].platform for group in groups])
+    trainers = [
+        Trainer(config, data, run_dir.checkpoints, start, group, its)
+        for group, its in zip(groups, turns, strict=True)
+    ]
     # entries of the cache are for one device by its number, but those of GPUs for any of a kind
     return InlineExecutor(
         trainers,

@@ -46,7 +46,8 @@ class Trainer:
     """Compiles each class once and trains its buckets; safe to use from several threads.
 
     Programs of several structures run on all `devices`, others on the first of them; by default
-    these are all that this process has.
+    these are all that this process has. `turns` are those of their memory, also for whoever else
+    trains there.
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class Trainer:
         checkpoints: Path,
         start: SavedStart | None = None,
         devices: Sequence[Any] = (),
+        turns: Turns | None = None,
     ) -> None:
         self._config = config
         self._checkpoints = checkpoints
-        self._turns = Turns()
+        self._turns = turns or Turns()
         self.classes = Classes(config, data, start, devices or jax.local_devices())
 
     def use(self, data: Dataset) -> None:

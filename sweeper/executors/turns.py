@@ -1,14 +1,14 @@
-"""Who computes on the device of this process: several programs beside each other, or one alone."""
+"""Who computes in the memory of a device: several programs beside each other, or one alone."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 
 class Turns:
-    """Turns on a device, from several threads.
+    """Turns in the memory of a device, from several threads.
 
     A turn that is to be alone waits for those that run, and lets no other begin.
     """
@@ -35,3 +35,9 @@ class Turns:
                 self._running -= 1
                 self._wanted_alone -= alone
                 self._changed.notify_all()
+
+
+def turns_on(platforms: Sequence[str]) -> list[Turns]:
+    """Those of each device: its own, but for devices of a CPU, which have one memory."""
+    shared = Turns()
+    return [shared if platform == "cpu" else Turns() for platform in platforms]

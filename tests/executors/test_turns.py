@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sweeper.executors.turns import Turns
+from sweeper.executors.turns import Turns, turns_on
 
 WAIT_S = 10.0
 
@@ -47,3 +47,8 @@ def test_a_turn_that_fails_lets_the_next_begin() -> None:
     for alone in (True, False, True):
         with pytest.raises(ZeroDivisionError), turns.turn(alone=alone):
             1 / 0  # noqa: B018
+
+
+def test_devices_that_share_a_memory_share_its_turns() -> None:
+    assert len(set(turns_on(["gpu"] * 4))) == 4
+    assert len(set(turns_on(["cpu"] * 4))) == 1
