@@ -137,4 +137,4 @@ class Published:
 def _keep_only(directory: Path, names: set[str]) -> None:
     for path in directory.iterdir():
         if path.name not in names:
-            path.unlink()
+            path.unlink(missing_ok=True)  # who cleans up there, too, may have been sooner

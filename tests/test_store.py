@@ -1,0 +1,31 @@
+"""Files beside the ledger that nobody names are removed, also where another removes them too."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sweeper.config import parse
+from sweeper.data.preparation import prepare
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.rundir import RunDir
+from sweeper.store import RunStore
+from tests.small_studies import DIGITS
+
+FILES = 500
+
+
+def test_files_that_another_has_removed_meanwhile_are_gone(tmp_path: Path) -> None:
+    """As a worker of a cluster's may, which renames what it wrote, or who cleans up by hand."""
+    run_dir = RunDir(tmp_path)
+    run_dir.make()
+    config = parse(DIGITS, Path("study.toml"))
+    store = RunStore(run_dir, config, Programs(data_spec(config, prepare(config))))
+    names = [f"{index}.safetensors" for index in range(FILES)]
+    for name in names:
+        (run_dir.checkpoints / name).touch()
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(store.tidy, {names[0]}, set[int]()) for _ in range(2)]:
+            done.result()
+    assert [path.name for path in run_dir.checkpoints.iterdir()] == [names[0]]
