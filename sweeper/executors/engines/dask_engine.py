@@ -12,7 +12,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 from distributed import Client, Future, Security, Status, get_worker
+from distributed.client import ClosedClientError
 from distributed.comm.core import connect
 from distributed.scheduler import KilledWorker
 
@@ -75,7 +76,7 @@ class DaskEngine:
         """Its workers, by their addresses."""
         try:
             found = self._ask(self._scheduler.identity, n_workers=-1)["workers"]
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
             raise self._gone(f"{type(error).__name__}: {error}") from error
         there = {address: one for address, one in found.items() if one["status"] in _NAMES}
         self._present = frozenset(there)
@@ -107,7 +108,7 @@ class DaskEngine:
         try:
             while not ended.wait(_LOOK_S):
                 self._check(member)
-            return self._result(asked)
+            return given_by(asked, self.label)
         finally:
             asked.release()
 
@@ -141,20 +142,23 @@ class DaskEngine:
                 raise GivenUpError("was given up")
             if time.monotonic() > until:
                 raise BusyError
-        return self._result(asked)
+        return given_by(asked, self.label)
 
     def _submit(
         self, function: Callable[..., Any], member: str, what: str, *given: Any
     ) -> Future[Any]:
-        return self._client.submit(
-            function,
-            *given,
-            key=f"sweeper-{what}-{uuid4().hex}",
-            workers=[member],
-            allow_other_workers=False,
-            pure=False,
-            retries=0,
-        )
+        try:
+            return self._client.submit(
+                function,
+                *given,
+                key=f"sweeper-{what}-{uuid4().hex}",
+                workers=[member],
+                allow_other_workers=False,
+                pure=False,
+                retries=0,
+            )
+        except ClosedClientError as error:
+            raise self._gone("the connection is lost") from error
 
     def _check(self, member: str) -> None:
         if self._is_closed:
@@ -164,22 +168,29 @@ class DaskEngine:
         if member not in self._present:
             raise LostError("is gone from the cluster")
 
-    def _result(self, asked: Future[Any]) -> Any:
-        if asked.status == "error":
-            error: Any = asked.exception(timeout=_ANSWER_S)
-            if isinstance(error, KilledWorker):
-                raise LostError("is gone from the cluster")
-            told = f"a worker raised {type(error).__name__}: {error}"
-            raise SetupError(Problem(self.label, "", told, "mend that there, then go on"))
-        if asked.status != "finished":
-            raise LostError("has lost what it was asked for")
-        try:
-            return asked.result(timeout=_GIVEN_S)
-        except (OSError, TimeoutError) as error:
-            raise LostError(f"gave nothing: {type(error).__name__}") from error
-
     def _gone(self, how: str) -> EngineGoneError:
         return gone(self.label, f"the scheduler does not answer any more: {how}")
+
+
+def given_by(asked: Future[Any], label: str) -> Any:
+    """What a future of a worker of `label` came to, which has come to its end.
+
+    Raises:
+        LostError: it is lost, with its worker or on its way here.
+        SetupError: the worker raised an error.
+    """
+    try:
+        if asked.status == "finished":
+            return asked.result(timeout=_GIVEN_S)
+        raised = asked.exception(timeout=_ANSWER_S) if asked.status == "error" else None
+    except Exception as error:  # of many kinds, where the client loses what a worker has
+        raise LostError(f"gave nothing: {type(error).__name__}") from error
+    if raised is None:
+        raise LostError("has lost what it was asked for")
+    if isinstance(raised, KilledWorker):
+        raise LostError("is gone from the cluster")
+    told = f"a worker raised {type(raised).__name__}: {raised}"
+    raise SetupError(Problem(label, "", told, "mend that there, then go on"))
 
 
 _NAMES = tuple(status.name for status in _THERE)
@@ -200,8 +211,11 @@ async def _greet(address: str) -> None:
             await comm.close()
     except Exception as error:  # whatever somebody else says there is read as if it were Dask's
         raise AddressError(str(error) or f"nothing in {_CONNECT_S:g} s") from error
-    if answer["type"] != "Scheduler":
-        raise AddressError(f"a {answer['type']} is there, and no scheduler")
+    kind = answer.get("type") if isinstance(answer, dict) else None
+    if kind != "Scheduler":
+        raise AddressError(
+            f"{f'a {kind}' if kind else 'something else'} is there, and no scheduler"
+        )
 
 
 def _minor(python: str) -> str:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
@@ -27,9 +26,9 @@ from sweeper.executors.engines.engine import (
     gone,
 )
 from sweeper.executors.engines.far_slot import FarSlot, Opening
+from sweeper.executors.engines.knocking import knock
 from sweeper.executors.executor import Work
 
-_CONNECT_S = 5.0
 # how often it is looked whether this program has given the slot up
 _LOOK_S = 0.5
 # Ray's own name for the cluster of this machine; a new one would be forked off a program with JAX
@@ -72,22 +71,24 @@ class RayEngine:
         node = member.partition("/")[0]
         if node not in self._surveys:
             task: Any = ray.remote(ask)
-            asked = task.options(num_cpus=0, max_retries=0, **_on(node)).remote()
+            with _asking():
+                asked = task.options(num_cpus=0, max_retries=0, **_on(node)).remote()
             self._surveys[node] = self._given(asked, timeout_s)
         return self._surveys[node]
 
     def open(self, member: str, timeout_s: float) -> None:
         """Start the actor of a slot."""
-        node = member.partition("/")[0]
-        gpus = self._gpus(node)
         actor_class: Any = ray.remote(FarActor)
-        actor = actor_class.options(
-            num_cpus=0 if gpus else 1,
-            num_gpus=1 if gpus else 0,
-            max_restarts=0,
-            max_task_retries=0,
-            **_on(node),
-        ).remote()
+        with _asking():
+            node = member.partition("/")[0]
+            gpus = _gpus(node)
+            actor = actor_class.options(
+                num_cpus=0 if gpus else 1,
+                num_gpus=1 if gpus else 0,
+                max_restarts=0,
+                max_task_retries=0,
+                **_on(node),
+            ).remote()
         self._actors[member] = actor
         self._given(actor.is_there.remote(), timeout_s)
 
@@ -96,12 +97,10 @@ class RayEngine:
         actor = self._actors.get(member)
         if actor is None:
             raise GivenUpError("was given up")
-        asked = actor.attempt.remote(opening, work)
-        try:
+        with _asking():
+            asked = actor.attempt.remote(opening, work)
             while not ray.wait([asked], timeout=_LOOK_S)[0]:
                 self._check_open()
-        except (RayError, RuntimeError) as error:
-            raise LostError(f"gave nothing: {type(error).__name__}") from error
         self._check_open()
         return self._given(asked, None)
 
@@ -126,10 +125,6 @@ class RayEngine:
         if self._given_up.is_set():
             raise GivenUpError("was given up")
 
-    def _gpus(self, node: str) -> int:
-        nodes: Any = ray.nodes()
-        return max(int(one["Resources"].get("GPU", 0)) for one in nodes if one["NodeID"] == node)
-
     def _given(self, asked: Any, timeout_s: float | None) -> Any:
         try:
             return ray.get(asked, timeout=timeout_s)
@@ -142,7 +137,7 @@ class RayEngine:
             ) from error
         except RayActorError as error:
             raise LostError("is gone from the cluster") from error
-        except (RayError, RuntimeError) as error:
+        except (RayError, RuntimeError, OSError) as error:
             raise LostError(f"gave nothing: {type(error).__name__}") from error
 
 
@@ -173,16 +168,37 @@ def _connect(address: str) -> str | None:
     before = signal.getsignal(signal.SIGTERM)
     try:
         if address != _AUTO:  # Ray tries for two minutes, then ends the program
-            host, _, port = address.rpartition(":")
-            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+            knock(address)
         told: Any = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise AddressError(said[0].rstrip(".")) from error
+    except (OSError, ValueError, RuntimeError, RayError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise AddressError(said.rstrip(".")) from error
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before)
     return f"http://{told.dashboard_url}" if told.dashboard_url else None
+
+
+@contextmanager
+def _asking() -> Generator[None]:
+    """What Ray raises where it asks for something is the loss of a slot."""
+    try:
+        yield
+    except (RayError, RuntimeError, OSError) as error:
+        raise LostError(f"gave nothing: {type(error).__name__}") from error
+
+
+def _gpus(node: str) -> int:
+    """How many GPUs a node has.
+
+    Raises:
+        LostError: it is gone.
+    """
+    nodes: Any = ray.nodes()
+    for one in nodes:
+        if one["NodeID"] == node and one["Alive"]:
+            return int(one["Resources"].get("GPU", 0))
+    raise LostError("is gone from the cluster")
 
 
 def _slots(resources: Mapping[str, float]) -> tuple[int, int]:

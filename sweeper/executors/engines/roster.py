@@ -229,6 +229,10 @@ class Roster:
         except (LostError, BusyError) as error:
             self._vain[key] += 1
             _log.debug("%s does not take part yet: %r", member.name, error)
+        except EngineGoneError:  # it may be back soon, or the watch finds that it is not
+            if not self._has_begun:
+                raise
+            self._vain[key] += 1
         except SetupError as error:
             if not self._has_begun:
                 raise

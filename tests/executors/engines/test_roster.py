@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SetupError
-from sweeper.executors.engines.engine import BusyError, GivenUpError, LostError, Member
+from sweeper.executors.engines.engine import (
+    BusyError,
+    EngineGoneError,
+    GivenUpError,
+    LostError,
+    Member,
+)
 from sweeper.executors.engines.engine_executor import EngineExecutor
 from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.engines.remote_slot import RemoteSlot
@@ -38,6 +44,7 @@ class Cluster:
     refused: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     busy: set[str] = field(default_factory=set)
+    cut_off: set[str] = field(default_factory=set)
     trained: list[tuple[str, Bucket]] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
     dropping: Callable[[str], None] = lambda _: None
@@ -91,6 +98,8 @@ class Joining:
         if key in self.cluster.busy:
             time.sleep(BUSY_S)
             raise BusyError
+        if key in self.cluster.cut_off:
+            raise EngineGoneError("the connection is lost")
         self.together.wait(10)
         self.joined[key] += 1
         return RemoteSlot(self.cluster, key, member, replace(OPENING, place=member.name))
@@ -265,6 +274,19 @@ def test_one_that_comes_later_is_told_of_once(
     threading.Event().wait(1.5)
     assert events == [Warned("b is not as this side; it takes no part")]
     assert executor.submit(numbered(0)).result(10).place is not None
+
+
+def test_one_whose_engine_is_gone_for_a_moment_takes_part_later(
+    cluster: Cluster, opened: Open, events: list[Event]
+) -> None:
+    cluster.come("a")
+    executor = opened()
+    cluster.cut_off.add("b")
+    cluster.come("b")
+    until(lambda: executor._roster._vain["b"])
+    cluster.cut_off.clear()
+    until(lambda: "b" in executor._roster._slots)
+    assert not events
 
 
 def test_a_cluster_of_nobody_is_refused(opened: Open) -> None:

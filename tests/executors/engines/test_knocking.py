@@ -1,0 +1,52 @@
+"""Who is not a head node of Ray is found out within seconds; Ray would try for minutes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sweeper.executors.engines.engine import AddressError
+from sweeper.executors.engines.knocking import knock
+
+SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+
+@contextmanager
+def server(answer: bytes) -> Iterator[str]:
+    """The address of one who answers so, once."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            there, _ = listening.accept()
+            with there:
+                there.recv(1024)
+                there.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_one_who_speaks_its_protocol_may_be_a_head_node() -> None:
+    with server(SETTINGS) as address:
+        knock(address)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.0 505 Not supported\r\n", b""])
+def test_one_who_speaks_another_is_none(answer: bytes) -> None:
+    with server(answer) as address, pytest.raises(AddressError, match="is no head node"):
+        knock(address)
+
+
+@pytest.mark.parametrize("address", ["head", "head:", ":6379", "head:port", "local"])
+def test_an_address_has_a_host_and_a_port(address: str) -> None:
+    with pytest.raises(AddressError, match="not of the form HOST:PORT"):
+        knock(address)
+
+
+def test_where_nobody_listens_it_is_the_systems_to_say() -> None:
+    with pytest.raises(OSError, match="refused"):
+        knock("127.0.0.1:1")
