@@ -75,6 +75,18 @@ def test_a_bucket_whose_worker_was_lost_is_tried_as_it_is() -> None:
     assert [lane.failure for lane in outcome.lanes] == [None] * 4
 
 
+def test_a_trial_that_loses_every_worker_fails_at_the_fourth() -> None:
+    """Three losses, and its one more try: as the README says."""
+
+    def attempt(part: Work) -> Outcome:
+        raise WorkerLostError("is gone", PLACE, 0.0)
+
+    (lane,) = Retrying(attempt, 1).train(work(0)).lanes
+    assert lane.attempts == 4
+    assert lane.failure is not None
+    assert (lane.failure.reason, lane.failure.error_type) == ("worker_died", "WorkerLostError")
+
+
 def test_what_a_worker_died_of_is_told_by_another_process() -> None:
     death = WorkerDiedError("was killed", PLACE, 3.0, "the end of its log")
     told = pickle.loads(pickle.dumps(death))
