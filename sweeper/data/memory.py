@@ -11,7 +11,7 @@ from sweeper.config import StudyConfig
 from sweeper.errors import DataError, Problem
 
 # the most memory that a container may use
-_CONTAINER = Path("/sys/fs/cgroup/memory.max")
+CONTAINER = Path("/sys/fs/cgroup/memory.max")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -55,7 +55,7 @@ def physical_bytes() -> int | None:
     with suppress(AttributeError, ValueError, OSError):
         installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         with suppress(ValueError, OSError):  # "max", or no such file
-            return min(installed, int(_CONTAINER.read_text()))
+            return min(installed, int(CONTAINER.read_text()))
         return installed
     return None
 

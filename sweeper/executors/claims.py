@@ -169,7 +169,7 @@ def check_fits(config: StudyConfig, data: Dataset) -> None:
     That of this process is what the device grants it. Where the device does not tell, its memory
     is this machine's, which then holds what was prepared and what the device has of it.
 
-    What the machines of an engine have is theirs to tell.
+    What the machines of an engine have is asked of them when they are taken up.
 
     Raises:
         DataError: with both numbers.

@@ -149,7 +149,7 @@ def _cluster(
     from sweeper.executors.engines.connecting import connected  # of engines that may be absent
 
     saved = None if start is None else run_dir.started_from
-    executor = connected(config, run_dir, observer, saved)
+    executor = connected(config, run_dir, observer, saved, data.nbytes)
 
     def begin(data: Dataset) -> Queue:
         _send(data, run_dir)

@@ -20,7 +20,7 @@ from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.roster import Roster
 from sweeper.executors.engines.seats import Seat, Seats
-from sweeper.executors.engines.survey import differences, survey_of
+from sweeper.executors.engines.survey import differences, survey_of, want_of_memory
 from sweeper.progress import Observer, Warned
 from sweeper.rundir import RunDir
 from sweeper.worker import WorkerSetup
@@ -32,11 +32,11 @@ _log = logging.getLogger("sweeper")
 
 
 def connected(
-    config: StudyConfig, run_dir: RunDir, observer: Observer, start: Path | None
+    config: StudyConfig, run_dir: RunDir, observer: Observer, start: Path | None, data_bytes: int
 ) -> EngineExecutor:
     """The executor of a study that names an engine; its workers are there and fit.
 
-    `start` is the saved model that its trials start from.
+    `start` is the saved model that its trials start from, `data_bytes` the size of its data.
 
     Raises:
         SetupError: the engine is not installed, nobody answers, or a worker is not as this side.
@@ -52,7 +52,7 @@ def connected(
         workers = config.execution.workers
         roster = Roster(
             engine,
-            _Joining(config, run_dir, engine, observer, start),
+            _Joining(config, run_dir, engine, observer, start, data_bytes),
             lambda told: observer(Warned(told)),
             None if workers == "auto" else workers,
         )
@@ -109,12 +109,14 @@ class _Joining:
         engine: Engine,
         observer: Observer,
         start: Path | None,
+        data_bytes: int,
     ) -> None:
         self._config = config
         self._run_dir = run_dir
         self._engine = engine
         self._observer = observer
         self._start = start
+        self._data_bytes = data_bytes
         self._survey = survey_of(config, run_dir)
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
@@ -132,9 +134,14 @@ class _Joining:
             SetupError: it is not as this side is, and how.
         """
         there = self._engine.survey(key, self._survey, _ANSWER_S)
+        fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
+        training = beside if most == "auto" else min(beside, most)
         problems = [
             Problem(member.name, "", f"it has {found}", mend)
-            for found, mend in differences(self._here, there)
+            for found, mend in (
+                *differences(self._here, there),
+                *want_of_memory(there, self._data_bytes, fraction, training),
+            )
         ]
         if problems:
             raise SetupError(problems)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.data.memory import CONTAINER, size_text
 from sweeper.executors.environment import FLAGS
+from sweeper.executors.memory import shares
 from sweeper.rundir import RunDir
 from sweeper.user_source import source_digests
 
@@ -23,6 +25,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
     where sweeper may be absent or another.
     """
     libraries, flags, files = _LIBRARIES, FLAGS, [str(path) for path in _files(config, run_dir)]
+    container = str(CONTAINER)
 
     def survey() -> dict[str, Any]:
         import hashlib
@@ -64,6 +67,16 @@ def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
             names = {line.partition(":")[2].strip() for line in kept if line.startswith("model")}
             return " ".join([*sorted(names), f"({digest})"])
 
+        def memory_bytes() -> int | None:
+            try:
+                installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            except (AttributeError, ValueError, OSError):
+                return None
+            try:  # what a container may use; "max" where that is all
+                return min(installed, int(Path(container).read_text(encoding="utf-8")))
+            except (ValueError, OSError):
+                return installed
+
         return {
             "python": ".".join(platform.python_version_tuple()[:2]),
             "versions": {library: version_of(library) for library in libraries},
@@ -72,6 +85,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
             "files": {path: digest_of(Path(path)) for path in files},
             "processor": processor(),
             "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "memory_bytes": memory_bytes(),
         }
 
     return survey
@@ -99,6 +113,29 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[t
             seen = f"({found})" if " " in found else "(another content)"
             mend = "put results.dir and the study's directory where all machines have the same path"
             yield f"not the file {path} that is here {seen}", mend
+
+
+def want_of_memory(
+    there: Mapping[str, Any], data_bytes: int, memory_fraction: float, workers: int
+) -> Iterator[tuple[str, str]]:
+    """That data do not fit in the share of each of so many workers there, with its mend.
+
+    Each has read them before it gives any of them to its device; what a program takes is checked
+    in the worker, where the device is open.
+    """
+    whole_bytes = there.get("memory_bytes")
+    share_bytes = (
+        None
+        if whole_bytes is None
+        else int(whole_bytes * shares(memory_fraction, 0, workers).worker)
+    )
+    if share_bytes is not None and data_bytes > share_bytes:
+        whose = f"each of {workers} workers there" if workers > 1 else "a worker there"
+        taken, share = size_text(data_bytes), size_text(share_bytes)
+        yield (
+            f"too little memory: the data take {taken}, and {whose} has {share}",
+            "start fewer there, drop columns or rows, or write a larger execution.memory_fraction",
+        )
 
 
 def _files(config: StudyConfig, run_dir: RunDir) -> Sequence[Any]:

@@ -11,7 +11,8 @@ import cloudpickle
 import pytest
 
 from sweeper.config import parse
-from sweeper.executors.engines.survey import differences, survey_of
+from sweeper.data.memory import physical_bytes
+from sweeper.executors.engines.survey import differences, survey_of, want_of_memory
 from sweeper.rundir import RunDir
 from tests.small_studies import DIGITS
 
@@ -80,3 +81,24 @@ def test_a_run_directory_that_is_not_shared_is_told(here: dict[str, Any], run_di
     ((found, mend),) = differences(here, {**here, "files": missing})
     assert "meeting that is here (No such file or directory)" in found
     assert "results.dir" in mend
+
+
+def test_a_machine_without_room_for_the_data_is_told() -> None:
+    there = {"memory_bytes": 10 * 2**20}
+    assert list(want_of_memory(there, 3 * 2**20, 0.8, 4)) == [
+        (
+            "too little memory: the data take 3 MiB, and each of 4 workers there has 2 MiB",
+            "start fewer there, drop columns or rows, or write a larger execution.memory_fraction",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "there", [{"memory_bytes": 20 * 2**20}, {"memory_bytes": None}, {"python": "3.99"}]
+)
+def test_a_machine_with_room_or_that_does_not_tell_is_not(there: dict[str, Any]) -> None:
+    assert list(want_of_memory(there, 3 * 2**20, 0.8, 4)) == []
+
+
+def test_a_machine_tells_the_memory_that_it_has(here: dict[str, Any]) -> None:
+    assert here["memory_bytes"] == physical_bytes()
