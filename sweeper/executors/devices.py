@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
-_DRIVER = Path("/proc/driver/nvidia/gpus")
+DRIVER = Path("/proc/driver/nvidia/gpus")
 _MPS = "/tmp/nvidia-mps"
 
 
 def visible_gpus(
-    environment: Mapping[str, str], *, driver: Path = _DRIVER, plugin: bool | None = None
+    environment: Mapping[str, str], *, driver: Path = DRIVER, plugin: bool | None = None
 ) -> tuple[str, ...]:
     """The GPUs as CUDA_VISIBLE_DEVICES names them; none where JAX will run on the CPU.
 
@@ -30,7 +30,7 @@ def visible_gpus(
     return tuple(str(index) for index in range(gpus_of_machine(driver)))
 
 
-def gpus_of_machine(driver: Path = _DRIVER) -> int:
+def gpus_of_machine(driver: Path = DRIVER) -> int:
     """How many GPUs of NVIDIA there are, whether or not JAX can use them."""
     return len(list(driver.iterdir())) if driver.is_dir() else 0
 

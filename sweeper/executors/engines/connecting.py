@@ -20,7 +20,7 @@ from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.roster import Roster
 from sweeper.executors.engines.seats import Seat, Seats
-from sweeper.executors.engines.survey import differences, survey_of, want_of_memory
+from sweeper.executors.engines.survey import Kinds, differences, survey_of, want_of_memory
 from sweeper.progress import Observer, Warned
 from sweeper.rundir import RunDir
 from sweeper.worker import WorkerSetup
@@ -121,11 +121,14 @@ class _Joining:
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
         self._seats = Seats()
-        self._other_processors: set[str] = set()
 
     @cached_property
     def _here(self) -> dict[str, Any]:
         return self._survey()
+
+    @cached_property
+    def _kinds(self) -> Kinds:
+        return Kinds(self._here)
 
     def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
         """The slot of a member, of whose host so many are there.
@@ -147,7 +150,8 @@ class _Joining:
             raise SetupError(problems)
         self._engine.open(key, _ANSWER_S)
         with self._lock:
-            self._look_at_processor(member, there["processor"])
+            for told in self._kinds.new(member.host, there):
+                self._observer(Warned(told))
             seat = self._seats.take(key, member, there["gpus"])
             return RemoteSlot(self._engine, key, member, self._opening(member, beside, seat))
 
@@ -155,14 +159,6 @@ class _Joining:
         """Have the seat of a slot free."""
         with self._lock:
             self._seats.give_back(slot.key, slot.member)
-
-    def _look_at_processor(self, member: Member, processor: str) -> None:
-        here = self._here["processor"]
-        if processor not in (here, *self._other_processors):
-            self._other_processors.add(processor)
-            told = f"{member.host} has another processor ({processor}) than this machine ({here})"
-            what = "values computed there may differ from those computed here in their last digits"
-            self._observer(Warned(f"{told}: {what}"))
 
     def _opening(self, member: Member, beside: int, seat: Seat) -> Opening:
         config, run_dir = self._config, self._run_dir

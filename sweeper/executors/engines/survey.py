@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.data.memory import CONTAINER, size_text
+from sweeper.executors.devices import DRIVER
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.memory import shares
 from sweeper.rundir import RunDir
@@ -18,14 +20,14 @@ _LIBRARIES = ("sweeper", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", 
 Survey = Callable[[], dict[str, Any]]
 
 
-def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
+def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Survey:
     """A function that tells what matters to a study of the machine where it is called.
 
     It is a closure, and leans on nothing but the standard library: so engines send it as it is to
     where sweeper may be absent or another.
     """
     libraries, flags, files = _LIBRARIES, FLAGS, [str(path) for path in _files(config, run_dir)]
-    container = str(CONTAINER)
+    container, gpus = str(CONTAINER), str(driver)
 
     def survey() -> dict[str, Any]:
         import hashlib
@@ -67,6 +69,15 @@ def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
             names = {line.partition(":")[2].strip() for line in kept if line.startswith("model")}
             return " ".join([*sorted(names), f"({digest})"])
 
+        def gpu_models() -> str:
+            try:
+                told = [one.read_text("utf-8") for one in Path(gpus).glob("*/information")]
+            except OSError:
+                return ""
+            lines = [line for text in told for line in text.splitlines()]
+            models = {line.partition(":")[2].strip() for line in lines if line.startswith("Model")}
+            return ", ".join(sorted(models))
+
         def memory_bytes() -> int | None:
             try:
                 installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -85,6 +96,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir) -> Survey:
             "files": {path: digest_of(Path(path)) for path in files},
             "processor": processor(),
             "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "gpu_models": gpu_models(),
             "memory_bytes": memory_bytes(),
         }
 
@@ -136,6 +148,36 @@ def want_of_memory(
             f"too little memory: the data take {taken}, and {whose} has {share}",
             "start fewer there, drop columns or rows, or write a larger execution.memory_fraction",
         )
+
+
+class Kinds:
+    """What machines compute with, as they are met, and what of it is new."""
+
+    def __init__(self, here: Mapping[str, Any]) -> None:
+        self._processors = {here["processor"]}
+        self._here = here["processor"]
+        self._gpus: dict[str, str] = {}
+
+    def new(self, host: str, there: Mapping[str, Any]) -> Iterator[str]:
+        """That values of a host may have other last digits, once for each kind of processor or GPU.
+
+        This side does not train, so GPUs are compared with those of the first host that has any.
+        """
+        processor, gpus = there["processor"], there["gpu_models"]
+        if processor not in self._processors:
+            self._processors.add(processor)
+            than = f"this machine ({self._here})"
+            yield _other(host, f"another processor ({processor})", than, "here")
+        if gpus and gpus not in self._gpus:
+            self._gpus[gpus] = host
+            first, where = next(iter(self._gpus.items()))
+            if gpus != first:
+                yield _other(host, f"other GPUs ({gpus})", f"{where} ({first})", f"on {where}")
+
+
+def _other(host: str, has: str, than: str, where: str) -> str:
+    differ = f"values computed there may differ from those computed {where} in their last digits"
+    return f"{host} has {has} than {than}: {differ}"
 
 
 def _files(config: StudyConfig, run_dir: RunDir) -> Sequence[Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.data.memory import physical_bytes
-from sweeper.executors.engines.survey import differences, survey_of, want_of_memory
+from sweeper.executors.engines.survey import Kinds, differences, survey_of, want_of_memory
 from sweeper.rundir import RunDir
 from tests.small_studies import DIGITS
 
@@ -102,3 +102,28 @@ def test_a_machine_with_room_or_that_does_not_tell_is_not(there: dict[str, Any])
 
 def test_a_machine_tells_the_memory_that_it_has(here: dict[str, Any]) -> None:
     assert here["memory_bytes"] == physical_bytes()
+
+
+def test_a_machine_tells_its_gpus(run_dir: RunDir, tmp_path: Path) -> None:
+    for slot, model in (("01", "NVIDIA H200"), ("02", "Tesla T4"), ("03", "NVIDIA H200")):
+        (tmp_path / "gpus" / slot).mkdir(parents=True)
+        said = f"Model: \t\t {model}\nIRQ:   \t\t 11\n"
+        (tmp_path / "gpus" / slot / "information").write_text(said, encoding="utf-8")
+    survey = survey_of(parse(DIGITS, Path("study.toml")), run_dir, tmp_path / "gpus")
+    assert survey()["gpu_models"] == "NVIDIA H200, Tesla T4"
+
+
+def test_each_kind_of_processor_and_of_gpu_is_told_of_once() -> None:
+    kinds = Kinds({"processor": "epyc"})
+
+    def told(host: str, processor: str, gpus: str) -> list[str]:
+        return list(kinds.new(host, {"processor": processor, "gpu_models": gpus}))
+
+    assert told("a", "epyc", "") == told("b", "epyc", "H200") == told("c", "epyc", "H200") == []
+    assert told("d", "xeon", "T4") == [
+        "d has another processor (xeon) than this machine (epyc): values computed there may differ "
+        "from those computed here in their last digits",
+        "d has other GPUs (T4) than b (H200): values computed there may differ from those computed "
+        "on b in their last digits",
+    ]
+    assert told("e", "xeon", "T4") == told("f", "epyc", "H200") == []
