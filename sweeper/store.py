@@ -124,9 +124,9 @@ class Published:
         """What the rounds from the first to the last measured."""
         return self.ledger.curves(first_round, last_round)
 
-    def params(self) -> Mapping[int, Mapping[str, Scalar]]:
-        """The parameters of every trial, by number."""
-        return self.ledger.params()
+    def params(self, number: int) -> Mapping[str, Scalar]:
+        """The parameters of a trial."""
+        return self.ledger.params(number)
 
     def _with_model(self, row: dict[str, Any]) -> dict[str, Any]:
         path = self.run_dir.model(row["trial_number"])

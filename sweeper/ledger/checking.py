@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -41,16 +42,16 @@ def check(db: sqlite3.Connection, name: str) -> int:
     for table in TABLES:
         _check_rows(db, name, table)
     query = "SELECT round, body, digest, chain FROM closing ORDER BY round"
-    chain = b""
-    for expected, (number, body, digest, told) in enumerate(_rows(db, query), 1):
-        chain = chained(db, number, digest, chain)
+    chain, brought = b"", digests_by_round(db)
+    for expected, (number, body, digest, told) in enumerate(db.execute(query), 1):
+        chain = chained(chain, digest, brought.get(number, ()))
         if number != expected or digest != digest_of(number, body) or chain != told:
             raise _damaged_row(name, "closing", number)
     return version
 
 
 def _check_rows(db: sqlite3.Connection, name: str, table: str) -> None:
-    for *values, digest in _rows(db, f"SELECT * FROM {table}"):
+    for *values, digest in db.execute(f"SELECT * FROM {table}"):
         if digest_of(*values) != digest:
             raise _damaged_row(name, table, values[0])
 
@@ -64,13 +65,18 @@ def digest_of(*values: int | str | bytes) -> bytes:
     return hashed.digest()
 
 
-def chained(db: sqlite3.Connection, number: int, digest: bytes, before: bytes) -> bytes:
-    """The chain of closed round `number`: to the round `before` it, its buckets and endings."""
-    parts = [before, digest]
-    for table, order in (("bucket", "bucket"), ("ending", "rowid")):
-        select = f"SELECT digest FROM {table} WHERE round = ? ORDER BY {order}"
-        parts += [row for (row,) in _rows(db, select, number)]
-    return blake2b(b"".join(parts)).digest()
+def digests_by_round(db: sqlite3.Connection) -> Mapping[int, Sequence[bytes]]:
+    """The digests of what each round brought: of its buckets, then of its endings."""
+    found: dict[int, list[bytes]] = {}
+    for table, order in (("bucket", "round, bucket"), ("ending", "number")):
+        for number, digest in db.execute(f"SELECT round, digest FROM {table} ORDER BY {order}"):
+            found.setdefault(number, []).append(digest)
+    return found
+
+
+def chained(before: bytes, digest: bytes, brought: Iterable[bytes]) -> bytes:
+    """The chain of a closed round: to the chain `before` it, with what it decided and brought."""
+    return blake2b(b"".join([before, digest, *brought])).digest()
 
 
 def damaged(name: str, found: str) -> DamagedLedgerError:

@@ -13,13 +13,12 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from hashlib import blake2b
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
 from sweeper.faults import Step, fault_points
-from sweeper.ledger.checking import SCHEMA_VERSION, digest_of
+from sweeper.ledger.checking import SCHEMA_VERSION, chained, digest_of
 from sweeper.ledger.disk import SameFile, refusing
 from sweeper.ledger.file import copied, in_memory, opened
 from sweeper.ledger.migration import dumps, migrate
@@ -134,7 +133,8 @@ class Ledger:
 
     def closed_rounds(self) -> int:
         """How many rounds are closed; rounds count from 1."""
-        return int(self._rows("SELECT count(*) FROM closing")[0][0])
+        # none is missing, or the ledger would not be open; to count them SQLite reads them all
+        return int(self._rows("SELECT coalesce(max(round), 0) FROM closing")[0][0])
 
     def rounds(self) -> Iterator[ClosedRound]:
         """Every closed round with all that belongs to it, in order."""
@@ -188,10 +188,10 @@ class Ledger:
                 closing.elapsed_s,
             )
 
-    def params(self) -> dict[int, Mapping[str, Scalar]]:
-        """The parameters of every trial that a round was opened with, by number."""
-        specs = (spec for added in self._specs().values() for spec in added)
-        return {spec.number: spec.params for spec in specs}
+    def params(self, number: int) -> Mapping[str, Scalar]:
+        """The parameters of a trial that a round was opened with."""
+        ((body,),) = self._rows("SELECT body FROM trial WHERE number = ?", number)
+        return json.loads(body)["params"]
 
     # -- what is written ----------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Ledger:
             ]
             body = dumps(asdict(closing))
             digest = digest_of(number, body)
-            chain = blake2b(b"".join([self._last_chain(), digest, *digests])).digest()
+            chain = chained(self._last_chain(), digest, digests)
             self._db.execute(
                 "INSERT INTO closing VALUES (?, ?, ?, ?)", (number, body, digest, chain)
             )

@@ -11,7 +11,13 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeper.ledger.checking import SCHEMA_VERSION, TABLES, chained, digest_of
+from sweeper.ledger.checking import (
+    SCHEMA_VERSION,
+    TABLES,
+    chained,
+    digest_of,
+    digests_by_round,
+)
 
 Body = dict[str, Any]
 _NOTHING: Mapping[str, Any] = {"trials": {}, "study": {}}
@@ -40,10 +46,10 @@ def migrate(db: sqlite3.Connection, version: int) -> None:
     for table in (*TABLES, "closing"):
         for key, *values in db.execute(f"SELECT rowid, * FROM {table}").fetchall():
             _rewrite(db, table, key, values, version)
-    chain = b""
+    chain, brought = b"", digests_by_round(db)
     query = "SELECT round, digest FROM closing ORDER BY round"
     for number, digest in db.execute(query).fetchall():
-        chain = chained(db, number, digest, chain)
+        chain = chained(chain, digest, brought.get(number, ()))
         db.execute("UPDATE closing SET chain = ? WHERE round = ?", (chain, number))
 
 

@@ -14,7 +14,7 @@ PhaseOf = Callable[[int, int], str]
 
 
 def phase_of(
-    config: StudyConfig, params_of: Callable[[], Mapping[int, Mapping[str, Scalar]]]
+    config: StudyConfig, params_of: Callable[[int], Mapping[str, Scalar]]
 ) -> PhaseOf | None:
     """The phases of a study, if it has any; `params_of` is asked where they are searched."""
     train = config.train
@@ -25,11 +25,9 @@ def phase_of(
     if not is_searched:
         return lambda number, epoch: train.phase_at(epoch)
 
-    params = params_of()
-
     @cache
     def own(number: int) -> AlternatingTable:
-        filled = config.filled(params[number]).train
+        filled = config.filled(params_of(number)).train
         assert isinstance(filled, AlternatingTable)
         return filled
 

@@ -55,8 +55,8 @@ class Committed(Protocol):
         """What the rounds from the first to the last measured, in order."""
         ...
 
-    def params(self) -> Mapping[int, Mapping[str, Scalar]]:
-        """The parameters of every trial of an open or closed round, by number."""
+    def params(self, number: int) -> Mapping[str, Scalar]:
+        """The parameters of a trial of an open or closed round."""
         ...
 
 
@@ -80,6 +80,7 @@ class Publisher:
         self._trials = TableFile(run_dir.trials, run_dir.staging)
         self._buckets = TableFile(run_dir.buckets, run_dir.staging)
         self._waiting: list[CurveBlock] = []
+        self._n_waiting = 0  # rows of metrics
         self._published_rounds: int | None = None
         self._part_at = self._tables_at = -math.inf
         self._tables_cost_s = 0.0
@@ -112,7 +113,8 @@ class Publisher:
             self._published_rounds = self._find_published(closed)
         for block in ledger.curves(self._published_rounds + len(self._waiting) + 1, closed):
             self._waiting.append(block)
-            if sum(map(n_values, self._waiting)) >= _PART_ROWS:
+            self._n_waiting += n_values(block)
+            if self._n_waiting >= _PART_ROWS:
                 self._write_part(ledger)
         if self._waiting and (final or self._clock() - self._part_at >= _PART_AGE_S):
             self._write_part(ledger)
@@ -151,6 +153,7 @@ class Publisher:
             self._write_once(values, self._part(first, last))
         self._published_rounds = last
         self._waiting.clear()
+        self._n_waiting = 0
         self._part_at = self._clock()
 
     def _part(self, first: int, last: int) -> Path:

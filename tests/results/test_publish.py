@@ -126,7 +126,14 @@ def test_a_part_does_not_wait_once_it_is_large(run_dir: RunDir, ledger: Ledger) 
     epochs = 64 * 1024 // (TRIALS * len(METRICS)) + 1
     close_rounds(ledger, 2, epochs)
     show.publish(ledger)
-    assert parts(run_dir)[2:] == ["part-000002-000002.parquet", "part-000003-000003.parquet"]
+    large = ["part-000002-000002.parquet", "part-000003-000003.parquet"]
+    assert parts(run_dir)[2:] == large
+    close_rounds(ledger, 1)
+    show.publish(ledger)
+    assert parts(run_dir)[2:] == large, "what a part holds waits no more"
+    close_rounds(ledger, 1, epochs)
+    show.publish(ledger)
+    assert parts(run_dir)[2:] == [*large, "part-000004-000005.parquet"]
 
 
 def test_publishing_trials_costs_a_twentieth_at_most(run_dir: RunDir, ledger: Ledger) -> None:
