@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig
+from sweeper.ended import EndedTrials
 from sweeper.results.importance import write_importance
 from sweeper.rundir import RunDir
 
@@ -42,7 +43,7 @@ class Importances:
         self._thread: threading.Thread | None = None
         self._published, self._cost_s, self._at = 0, 0.0, clock()
 
-    def consider(self, rounds: int, ended: Mapping[int, Mapping[str, Any]]) -> None:
+    def consider(self, rounds: int, ended: EndedTrials) -> None:
         """Begin to work them out anew, where there are enough new trials and it is time.
 
         `ended` are the trials that have after this many `rounds`.
@@ -56,7 +57,7 @@ class Importances:
         self._thread.daemon = True
         self._thread.start()
 
-    def finish(self, rounds: int, ended: Mapping[int, Mapping[str, Any]]) -> None:
+    def finish(self, rounds: int, ended: EndedTrials) -> None:
         """Publish them of all trials that have ended."""
         if self._thread is not None:
             self._thread.join()
@@ -66,10 +67,10 @@ class Importances:
     def _is_working(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def _are_due(self, ended: Mapping[int, Any], growth: float = _GROWTH) -> bool:
+    def _are_due(self, ended: EndedTrials, growth: float = _GROWTH) -> bool:
         if not self._config.search:
             return False
-        count = sum(row["state"] == "COMPLETE" for row in ended.values())
+        count = ended.counts["COMPLETE"]
         return count >= _LEAST_TRIALS and count > growth * self._published
 
     def _publish(self, rounds: int, rows: list[Mapping[str, Any]]) -> None:

@@ -6,11 +6,15 @@ nobody beats are the Pareto front. A trial that breaks a constraint is behind al
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Row = Mapping[str, Any]
+Costs = tuple[float, ...]
+Place = tuple[bool, Costs, int]
 
 
 def value_columns(n_objectives: int) -> tuple[str, ...]:
@@ -59,28 +63,110 @@ def _fronts(rows: Iterable[Row], directions: Sequence[str]) -> Iterator[list[Row
             left = [pair for pair in left if pair[1]["trial_number"] not in chosen]
 
 
-def _place(row: Row, directions: Sequence[str]) -> tuple[bool, tuple[float, ...], int]:
+def _place(row: Row, directions: Sequence[str]) -> Place:
     """What sorts complete trials of one objective: the least is the best."""
     return not is_feasible(row), _costs(row, directions), row["trial_number"]
 
 
-def _costs(row: Row, directions: Sequence[str]) -> tuple[float, ...]:
+def _precedes(one: Place, other: Place) -> bool:
+    """Whether one trial is before another in `best_first`, whichever trials are beside them.
+
+    So is one that beats the other. Of equals the earlier is: both are of the same front.
+    """
+    breaks, costs, number = one
+    other_breaks, other_costs, other_number = other
+    if breaks is not other_breaks:
+        return other_breaks
+    return _beats(costs, other_costs) or (costs == other_costs and number < other_number)
+
+
+def _beats(costs: Costs, other: Costs) -> bool:
+    """Whether one is worse in no objective and better in one."""
+    return costs != other and all(a <= b for a, b in zip(costs, other, strict=True))
+
+
+def _costs(row: Row, directions: Sequence[str]) -> Costs:
     """The objectives as numbers of which less is better."""
     columns = zip(value_columns(len(directions)), directions, strict=True)
     return tuple(row[name] if way == "minimize" else -row[name] for name, way in columns)
 
 
-_Ranked = tuple[tuple[float, ...], Row]
+_Ranked = tuple[Costs, Row]
 
 
 def _undominated(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     """Those that no other beats; who beats another has the lesser costs, so stands before it."""
     front: list[_Ranked] = []
     for costs, row in ranked:
-        beaten = (
-            other != costs and all(a <= b for a, b in zip(other, costs, strict=True))
-            for other, _ in front
-        )
-        if not any(beaten):
+        if not any(_beats(other, costs) for other, _ in front):
             front.append((costs, row))
     return front
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A trial that may be among the best, and how many others precede it."""
+
+    place: Place
+    row: Row
+    behind: int = 0
+
+
+class BestTrials:
+    """The best `n` of the trials told of so far: what `best_first` gives of all their rows.
+
+    Who has `n` trials before it, whichever may come, is forgotten: what is kept hardly grows.
+    """
+
+    def __init__(self, directions: Sequence[str], n: int) -> None:
+        self._directions = tuple(directions)
+        self._n = n
+        self._kept: list[_Candidate] = []
+
+    def tell(self, rows: Iterable[Row]) -> None:
+        """Take in trials that have ended."""
+        for row in rows:
+            if row["state"] == "COMPLETE":
+                self._take_in(_Candidate(_place(row, self._directions), row))
+
+    def rows(self, more: Iterable[Row] = ()) -> list[Row]:
+        """The best, of them and of `more` that are not taken in."""
+        kept = (one.row for one in self._kept)
+        return best_first((*kept, *more), self._directions, self._n)
+
+    def _take_in(self, new: _Candidate) -> None:
+        if len(self._directions) == 1:  # any two precede one another
+            bisect.insort(self._kept, new, key=lambda one: one.place)
+            del self._kept[self._n :]
+            return
+        new.behind = sum(_precedes(one.place, new.place) for one in self._kept)
+        if new.behind < self._n:
+            for one in self._kept:
+                one.behind += _precedes(new.place, one.place)
+            self._kept = [*(one for one in self._kept if one.behind < self._n), new]
+
+
+class ParetoFront:
+    """The front of the trials told of so far: what `pareto_front` gives of all their rows.
+
+    For several objectives: of one all trials would be in it.
+    """
+
+    def __init__(self, directions: Sequence[str]) -> None:
+        self._directions = tuple(directions)
+        self._ranked: list[_Ranked] = []
+
+    def tell(self, rows: Iterable[Row]) -> None:
+        """Take in trials that have ended."""
+        for row in rows:
+            if row["state"] == "COMPLETE" and is_feasible(row):
+                self._take_in(_costs(row, self._directions), row)
+
+    def rows(self) -> list[Row]:
+        """Those that none other beats, by the first objective."""
+        return pareto_front((row for _, row in self._ranked), self._directions)
+
+    def _take_in(self, costs: Costs, row: Row) -> None:
+        if not any(_beats(other, costs) for other, _ in self._ranked):
+            unbeaten = [one for one in self._ranked if not _beats(costs, one[0])]
+            self._ranked = [*unbeaten, (costs, row)]

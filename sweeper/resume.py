@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from sweeper.config import StudyConfig
+from sweeper.ended import EndedTrials
 from sweeper.ledger import Ledger
 from sweeper.ranking import value_columns
 from sweeper.scheduler.buckets import Plan
@@ -24,13 +26,14 @@ class Restored:
     open_plan: Plan | None
 
 
-def restore(ledger: Ledger, objectives: Sequence[str]) -> Restored:
+def restore(ledger: Ledger, config: StudyConfig) -> Restored:
     """The state after the last closed round, with the open round's trials and plan taken up.
 
-    `objectives` are the metrics whose values sampler and pruner are told again: a pruner that of
-    the one, for it judges no several.
+    Sampler and pruner are told the objectives of `config` again: a pruner that of the one, for it
+    judges no several.
     """
-    state = SweepState()
+    objectives = config.study.objectives
+    state = SweepState(EndedTrials(config.study.directions, config.results.keep_models))
     everyone: dict[int, Running] = {}
     index: int | None = None
     for closed in ledger.rounds():

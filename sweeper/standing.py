@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
-from sweeper.ranking import best_first, is_feasible, pareto_front, value_columns
+from sweeper.ended import EndedTrials
+from sweeper.ranking import value_columns
 from sweeper.results.status import Status
 from sweeper.scheduler.buckets import Plan, ProgramClass
 from sweeper.scheduler.class_names import class_name
@@ -61,7 +60,7 @@ class Standing:
         plan: Plan | None = None,
     ) -> Status:
         """The status after the last closed round; `plan` is the round in training."""
-        ended = Counter(str(row["state"]) for row in state.ended.values())
+        ended, front = state.ended.counts, self._front(state.ended)
         waiting = len(state.waiting) + max(0, self.n_trials - state.asked)
         rate = self._trials_per_s(len(state.ended), now)
         left = len(state.running) + waiting
@@ -80,9 +79,9 @@ class Standing:
                 "RUNNING": len(state.running),
                 "WAITING": waiting,
             },
-            best=next(iter(front := self._front(state.ended)), None),
+            best=front[0] if front else None,
             front=front if len(self.config.study.objectives) > 1 else [],
-            feasible=self._n_feasible(state.ended),
+            feasible=state.ended.n_feasible if self.config.study.constraints else None,
             timeout=self._cut_short(state, waiting) if doing == "finished" else None,
             max_failures=self._limit(ended[TrialState.FAIL.value]),
             metric=self.config.study.metric,
@@ -114,19 +113,9 @@ class Standing:
         """The limit of failed trials, where there are more."""
         return self.config.execution.max_failures if failed > most_failures(self.config) else None
 
-    def _n_feasible(self, ended: Mapping[int, Mapping[str, Any]]) -> int | None:
-        """How many complete trials keep the constraints; None where there are none."""
-        if not self.config.study.constraints:
-            return None
-        return sum(row["state"] == "COMPLETE" and is_feasible(row) for row in ended.values())
-
-    def _front(self, ended: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The trials that none other beats; of one objective the first is the best."""
-        study = self.config.study
-        names = value_columns(len(study.objectives))
-        rows = [row for row in ended.values() if is_feasible(row)]
-        best = pareto_front if len(names) > 1 else partial(best_first, n=1)
-        front = best(rows, study.directions)
+    def _front(self, ended: EndedTrials) -> list[Mapping[str, Any]]:
+        """What is shown of the trials that none other beats; of one objective it is the best."""
+        names = value_columns(len(self.config.study.objectives))
         return [
             {
                 "trial_number": row["trial_number"],
@@ -134,7 +123,7 @@ class Standing:
                 "values": [row[name] for name in names],
                 "params": {name: row.get(f"params_{name}") for name in self.config.columns},
             }
-            for row in front
+            for row in ended.front
         ]
 
     def _buckets(self, plan: Plan, classes: Mapping[str, ProgramClass]) -> list[dict[str, Any]]:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeper.ended import EndedTrials
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.scheduler.buckets import LiveTrial, Plan, ProgramClass
 from sweeper.scheduler.capacity import Ceiling
-from sweeper.trial import Curve, Memory, TrialSpec, TrialState
+from sweeper.trial import Curve, Memory, TrialSpec
 
 
 @dataclass(slots=True)
@@ -56,15 +57,15 @@ class SweepState:
     `waiting` are proposals that were drawn ahead, by number; `asked` counts those too. `kept` is
     what sampler and pruner keep with each trial, `kept_with_study` the same for the whole;
     `spent_s` is the wall time of all sessions. `ceilings` are the capacities of classes for which
-    memory was short. `n_failed` counts the ended trials that failed.
+    memory was short.
     """
 
+    ended: EndedTrials
     rounds: int = 0
     asked: int = 0
     waiting: dict[int, Running] = field(default_factory=dict[int, Running])
     classes: dict[str, ProgramClass] = field(default_factory=dict[str, ProgramClass])
     running: dict[int, Running] = field(default_factory=dict[int, Running])
-    ended: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
     kept: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     kept_with_study: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -76,7 +77,6 @@ class SweepState:
     predicted_train_s: float = 0.0
     n_compiled: int = 0
     n_cache_hits: int = 0
-    n_failed: int = 0
 
     def open(self, specs: Iterable[TrialSpec], plan: Plan, memory: Memory) -> None:
         """Take up a round's new trials, classes and lanes."""
@@ -126,10 +126,9 @@ class SweepState:
         self._keep(closing.memory)
         for number, checkpoint in closing.live.items():
             self.running[number].checkpoint = checkpoint
-        for number, row in ended.items():
+        for number in ended:
             del self.running[number]
-            self.ended[number] = row
-            self.n_failed += row["state"] == TrialState.FAIL
+        self.ended.add(ended)
 
     def _keep(self, memory: Memory) -> None:
         for number, kept in memory.trials.items():

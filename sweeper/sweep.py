@@ -18,7 +18,6 @@ from sweeper.deaths import MOST
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import BucketRecord, Closing
-from sweeper.ranking import best_first
 from sweeper.resume import judged, reports, restore
 from sweeper.rows import Verdict, bucket_record, excesses, trial_row, values_of
 from sweeper.scheduler import plan as scheduler
@@ -38,7 +37,7 @@ class Sweep:
         self._parts = parts
         self._started = parts.clock()
         with fault_points(Step.RESTORE):
-            restored = restore(parts.ledger, parts.config.study.objectives)
+            restored = restore(parts.ledger, parts.config)
         self.state: SweepState = restored.state
         self._open_plan = restored.open_plan
         self._deaths = parts.deaths
@@ -67,7 +66,8 @@ class Sweep:
     def tidy(self) -> None:
         """Remove the files that a crash left beside what is committed."""
         with fault_points(Step.TIDY):
-            self._parts.store.tidy(set(self.state.checkpoint_digests), self._best({}))
+            state = self.state
+            self._parts.store.tidy(set(state.checkpoint_digests), set(state.ended.best_with({})))
 
     def open(self) -> Plan:
         """The plan of the round to train: the one that a crash left open, or the next.
@@ -108,7 +108,7 @@ class Sweep:
         digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
         with fault_points(Step.DECIDE):
             ended = self._decide(lanes)
-        best = self._best(ended)
+        best = set(state.ended.best_with(ended))
         for trial in sorted(best & ended.keys()):
             file = checkpoints[trial]
             with fault_points(Step.KEEP_MODEL):
@@ -203,7 +203,7 @@ class Sweep:
     def _cut_by(self, lanes: Sequence[LaneResult]) -> Reason | None:
         """What ends the study in a round that brought `lanes`; None where it goes on."""
         config, state = self._parts.config, self.state
-        failed = state.n_failed + sum(lane.failure is not None for lane in lanes)
+        failed = state.ended.counts["FAIL"] + sum(lane.failure is not None for lane in lanes)
         if failed > most_failures(config):
             return Reason.MAX_FAILURES
         timeout_s = config.study.timeout_s
@@ -258,12 +258,6 @@ class Sweep:
             boundary=parts.boundary,
             finished_at=parts.clock(),
         )
-
-    def _best(self, ended: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        """The best `keep_models` of all complete trials, those of this round included."""
-        rows, config = [*self.state.ended.values(), *ended.values()], self._parts.config
-        kept = best_first(rows, config.study.directions, config.results.keep_models)
-        return {row["trial_number"] for row in kept}
 
     def _works(self, plan: Plan) -> list[Work]:
         return [self._work(self.state.rounds + 1, bucket) for bucket in plan.buckets]

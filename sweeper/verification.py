@@ -25,7 +25,6 @@ from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.saved_file import read_saved
 from sweeper.programs.saved_state import MODEL
 from sweeper.programs.tensors import CheckpointError
-from sweeper.ranking import best_first
 from sweeper.results.compare import Difference, differences
 from sweeper.results.publish import Publisher
 from sweeper.results.status import is_published, read_status, write_status
@@ -98,7 +97,7 @@ def repair(run_dir: RunDir) -> None:
         for path in (run_dir.trials, run_dir.buckets, *run_dir.metrics.glob("*")):
             path.unlink(missing_ok=True)
         Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
-        state, n_trials = restore(ledger, config.study.objectives).state, n_proposals(config)
+        state, n_trials = restore(ledger, config).state, n_proposals(config)
         standing = Standing(config, run_id, n_trials, time.time(), len(state.ended))
         is_over = not state.running and not state.waiting and len(state.ended) >= n_trials
         doing = "finished" if is_over else "interrupted"
@@ -138,7 +137,7 @@ def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
     if not ledger.sessions():
         return Verified((f"{run_dir.ledger.name}: no study has begun",), ())
     config, _ = _study(run_dir, ledger)
-    state = restore(ledger, config.study.objectives).state
+    state = restore(ledger, config).state
     models = [*_models(run_dir, config, state)]
     looked_at = (
         f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} trials that have ended, "
@@ -168,9 +167,8 @@ def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]
 
 def _models(run_dir: RunDir, config: StudyConfig, state: SweepState) -> Iterator[tuple[int, int]]:
     """Trial and member of every model that has to be kept."""
-    best = best_first([*state.ended.values()], config.study.directions, config.results.keep_models)
-    for row in best:
-        yield from ((row["trial_number"], member) for member in range(len(config.members)))
+    for number in state.ended.best_with({}):
+        yield from ((number, member) for member in range(len(config.members)))
 
 
 def _damaged_model(run_dir: RunDir, number: int, member: int) -> Iterator[Damage]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import sweeper
+from sweeper.ended import EndedTrials
 from sweeper.importances import Importances
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.listing import listed
@@ -78,12 +79,14 @@ def test_importances_wait_for_trials_and_never_end_a_study(
     config, now = study_in(tmp_path, STUDY), [0.0]
     importances = Importances(config, RunDir(tmp_path / "run"), lambda: now[0])
     row: dict[str, Any] = {"state": "COMPLETE", "value": 1.0, "params_json": '{"lr": "no number"}'}
-    ended = {number: {**row, "trial_number": number} for number in range(12)}
+    ended = EndedTrials(["minimize"], 0)
+    ended.add({number: {**row, "trial_number": number} for number in range(9)})
     with caplog.at_level(logging.WARNING, logger="sweeper"):
         importances.consider(1, ended)
         assert not caplog.messages, "it is too early"
-        importances.finish(1, {number: ended[number] for number in range(9)})
+        importances.finish(1, ended)
         assert not caplog.messages, "they are too few"
+        ended.add({number: {**row, "trial_number": number} for number in range(9, 12)})
         importances.finish(1, ended)
     assert "importance.parquet was not written: " in caplog.text
     assert not (tmp_path / "run" / "importance.parquet").exists()

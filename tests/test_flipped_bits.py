@@ -97,7 +97,7 @@ def test_of_a_checkpoint(
     study = copied(halfway)
     (path,) = study.run_dir.checkpoints.iterdir()
     with closing(Ledger.open(study.run_dir.ledger)) as ledger:
-        digest = restore(ledger, ["val_loss"]).state.checkpoint_digests[path.name]
+        digest = restore(ledger, study.config).state.checkpoint_digests[path.name]
     every = None if flips == FLIPS else flips
     for harmed in (flipped(path, flips), cut(path, every)):
         for _ in harmed:

@@ -30,7 +30,7 @@ LAYERS = (
     },
     {"config"},
     {"scheduler", "study", "ledger", "results"},
-    {"progress", "trial_file", "saved_code"},
+    {"progress", "trial_file", "saved_code", "ended"},
     {"models", "data", "reconcile", "backup"},
     {"templates"},
     {"authoring"},

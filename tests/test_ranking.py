@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sweeper.ranking import best_first, pareto_front
+from sweeper.ranking import BestTrials, ParetoFront, best_first, pareto_front
 
 WAYS = ("minimize", "maximize")
 
@@ -17,6 +17,21 @@ def row(number: int, *values: float, feasible: bool | None = None) -> dict[str, 
     names = ("value", "value_1", "value_2")
     named = dict(zip(names, values, strict=False))
     return {"trial_number": number, "state": "COMPLETE", "feasible": feasible, **named}
+
+
+@st.composite
+def ended(draw: st.DrawFn) -> tuple[list[str], list[dict[str, Any]]]:
+    """Directions, and rows in the order in which their trials ended."""
+    ways = draw(st.lists(st.sampled_from(WAYS), min_size=1, max_size=3))
+    point = st.tuples(*(st.integers(0, 4).map(float) for _ in ways))
+    feasible = draw(st.sampled_from([st.none(), st.booleans()]))
+    states = st.sampled_from(["COMPLETE", "COMPLETE", "COMPLETE", "PRUNED", "FAIL"])
+    drawn = draw(st.lists(st.tuples(point, feasible, states), max_size=24))
+    rows = [
+        {**row(number, *values, feasible=kept), "state": state}
+        for number, (values, kept, state) in enumerate(drawn)
+    ]
+    return ways, draw(st.permutations(rows))
 
 
 def numbers(rows: list[Any]) -> list[int]:
@@ -59,3 +74,36 @@ def test_the_front_is_that_of_the_definition(points: list[tuple[float, float]]) 
     }
     assert set(numbers(pareto_front(rows, WAYS))) == set(range(len(points))) - beaten
     assert len(best_first(rows, WAYS, len(points))) == len(points)
+
+
+@given(ended(), st.integers(0, 6), st.data())
+def test_the_best_kept_up_are_those_of_all_rows(
+    told: tuple[list[str], list[dict[str, Any]]], n: int, data: st.DataObject
+) -> None:
+    ways, rows = told
+    best = BestTrials(ways, n)
+    for end in range(len(rows) + 1):
+        best.tell(rows[max(0, end - 1) : end])
+        more = rows[end : end + data.draw(st.integers(0, 4))]
+        assert best.rows(more) == best_first(rows[:end] + more, ways, n)
+        assert best.rows() == best_first(rows[:end], ways, n)
+
+
+@given(ended())
+def test_the_front_kept_up_is_that_of_all_rows(
+    told: tuple[list[str], list[dict[str, Any]]],
+) -> None:
+    ways, rows = told
+    assume(len(ways) > 1)  # of one objective all trials are on the front
+    front = ParetoFront(ways)
+    for end in range(len(rows) + 1):
+        front.tell(rows[max(0, end - 1) : end])
+        assert front.rows() == pareto_front(rows[:end], ways)
+
+
+def test_of_many_trials_few_are_kept() -> None:
+    rows = [row(number, number * 37 % 1009, number * 57 % 1013) for number in range(2000)]
+    best = BestTrials(WAYS, 5)
+    best.tell(rows)
+    assert best.rows() == best_first(rows, WAYS, 5)
+    assert len(best._kept) < 100

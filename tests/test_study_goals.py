@@ -205,7 +205,7 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     def ended(ledger: Ledger, timeout: str, *more: str) -> Status:
         config = study([*FEW, f"study.timeout={timeout}", *more])
         run(config, ledger, clock=Clock())
-        state = restore(ledger, config.study.objectives).state
+        state = restore(ledger, config).state
         return Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
 
     ledger = new_ledger()
@@ -231,7 +231,7 @@ def test_more_failed_trials_than_may_be_end_the_study_in_good_order(limit: str) 
     cut = [row for row in rows if row["reason"] == "max_failures"]
     assert cut
     assert {(row["state"], row["epochs_done"] < 8) for row in cut} == {("PRUNED", True)}
-    state = restore(ledger, config.study.objectives).state
+    state = restore(ledger, config).state
     status = Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "failed")
     told = ended_by(status)
     assert told is not None
@@ -242,7 +242,7 @@ def test_more_failed_trials_than_may_be_end_the_study_in_good_order(limit: str) 
     larger = study([*FEW, "execution.max_failures=3"])
     assert not run(larger, ledger, killing=failing).has_failed
     assert [row["state"] for row in ledger.trial_rows()].count("FAIL") == 3
-    state = restore(ledger, config.study.objectives).state
+    state = restore(ledger, config).state
     assert ended_by(Standing(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")) is None
 
 

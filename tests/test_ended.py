@@ -1,0 +1,35 @@
+"""What is kept up of trials that have ended is what counting all of them gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.ended import EndedTrials
+from sweeper.ranking import best_first, is_feasible, pareto_front
+from tests.test_ranking import ended
+
+
+@given(ended(), st.integers(0, 4), st.lists(st.integers(0, 8), max_size=8))
+def test_what_is_kept_up_is_what_all_rows_give(
+    told: tuple[list[str], list[dict[str, Any]]], n_best: int, sizes: list[int]
+) -> None:
+    ways, rows = told
+    trials = EndedTrials(ways, n_best)
+    known: list[dict[str, Any]] = []
+    for size in [*sizes, len(rows)]:
+        some, rows = rows[:size], rows[size:]
+        coming = {row["trial_number"]: row for row in some}
+        with_them = best_first([*known, *some], ways, n_best)
+        assert trials.best_with(coming) == [row["trial_number"] for row in with_them]
+        trials.add(coming)
+        known += some
+        complete = [row for row in known if row["state"] == "COMPLETE" and is_feasible(row)]
+        front = pareto_front(known, ways) if len(ways) > 1 else best_first(complete, ways, 1)
+        assert trials.front == front
+        assert trials.counts == Counter(row["state"] for row in known)
+        assert trials.n_feasible == len(complete)
+        assert dict(trials) == {row["trial_number"]: row for row in known}
