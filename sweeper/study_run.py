@@ -117,14 +117,18 @@ class StudyRun:
                 self._warned_of.add(class_id)
                 self._observer(Warned(shortage))
         self._backups.after_round(self._ledger)
-        self._observer(RoundClosed(self._write_status("running")))
+        # its file tells of this round with the next one's plan, or with the end of the study
+        self._observer(RoundClosed(self._status("running")))
 
     def _publish(self) -> None:
         self._publisher.publish(self._published)
         self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
 
+    def _status(self, doing: Doing, plan: Plan | None = None) -> Status:
+        return self._standing.status(self._sweep.state, time.time(), doing, plan)
+
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
-        status = self._standing.status(self._sweep.state, time.time(), doing, plan)
+        status = self._status(doing, plan)
         write_status(self._run_dir, status)
         return status
 
