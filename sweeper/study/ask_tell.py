@@ -112,8 +112,7 @@ class Study:
         return self._storage.noted()
 
     def _ask_one(self, told_through_round: int) -> TrialSpec:
-        number = len(self._study.get_trials(deepcopy=False))
-        if given := self._given(number):
+        if given := self._given(self._storage.get_n_trials(self._study._study_id)):
             self._study.enqueue_trial(self._space.drawn(given))
         with self._sampling():
             trial = self._study.ask(self._space.distributions)

@@ -16,6 +16,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.study.options import given_options
 from sweeper.study.own import own, seeded
+from sweeper.study.qmc import SteadyQMCSampler
 
 # a setting of one value, which Optuna draws before the others, makes it warn of conditions
 logging.getLogger("optuna.samplers._qmc").setLevel(logging.ERROR)
@@ -26,7 +27,7 @@ _SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
     "tpe": optuna.samplers.TPESampler,
     "random": optuna.samplers.RandomSampler,
     "grid": optuna.samplers.RandomSampler,  # every parameter is enqueued, so it never draws
-    "qmc": optuna.samplers.QMCSampler,
+    "qmc": SteadyQMCSampler,
     "gp": optuna.samplers.GPSampler,
     "cmaes": optuna.samplers.CmaEsSampler,
     "nsgaii": optuna.samplers.NSGAIISampler,
