@@ -39,7 +39,8 @@ class Simulated:
     """A simulation so far: on the cluster's clock, on its devices, and in this process.
 
     `between_s` is what the coordinator did between rounds, when no device trains, `meanwhile_s`
-    what it did while one trained; `simulating_s` is what this file took.
+    what it did while one trained; `simulating_s` is what this file took, `simulating_cpu_s` of it
+    the processor.
     """
 
     clock_s: float = 0.0
@@ -48,6 +49,7 @@ class Simulated:
     between_s: float = 0.0
     meanwhile_s: float = 0.0
     simulating_s: float = 0.0
+    simulating_cpu_s: float = 0.0
 
 
 class SimulatedCluster:
@@ -83,7 +85,7 @@ class SimulatedCluster:
         between_s = begun_at - self._returned_at
 
         def outcomes() -> Iterator[Outcome]:
-            asked_at = time.perf_counter()
+            asked_at, asked_at_cpu_s = time.perf_counter(), time.process_time()
             told, meanwhile_s = self.told, asked_at - begun_at
             began_s = told.clock_s
             trained = list(self._trained(list(works)))
@@ -94,6 +96,7 @@ class SimulatedCluster:
             told.meanwhile_s += meanwhile_s
             self._returned_at = time.perf_counter()
             told.simulating_s += self._returned_at - asked_at
+            told.simulating_cpu_s += time.process_time() - asked_at_cpu_s
             yield from trained
 
         return outcomes()

@@ -40,6 +40,7 @@ def test_buckets_go_to_the_device_that_is_free_first() -> None:
     assert finished == [3.0, 3.0, 6.0, 6.0, 9.0]
     assert told.busy_s == 15.0
     assert told.clock_s == pytest.approx(9.0 + told.between_s)
+    assert told.simulating_s > 0 and told.simulating_cpu_s > 0
 
 
 def test_a_bucket_whose_node_is_lost_begins_anew() -> None:
