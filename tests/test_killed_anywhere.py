@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from sweeper.faults import VARIABLE
+from sweeper.ledger import Ledger
 from tests.crashes import Study
 from tests.processes import finish, kill, start
 
 COMBINATIONS = (("supervised", "padded"), ("alternating", "exact"), ("coupled", "process"))
 
 
-def begin(study: Study, cache: Path) -> subprocess.Popen[str]:
+# what a study that goes on comes by, one after the other, before it commits anything new
+OF_A_RESUME = (
+    "ledger.session:begin",
+    "ledger.session:end",
+    "restore:begin",
+    "restore:end",
+    "tidy:begin",
+    "plan:begin",
+    "ledger.open:begin",
+    "ledger.open:end",
+    "study.decide:begin",
+    "ledger.close:begin",
+)
+
+
+def begin(study: Study, cache: Path, fault: str = "") -> subprocess.Popen[str]:
     """The study as a process, from where it is."""
     settings = f"results.dir={study.run_dir.root}", f"execution.strategy={study.strategy}"
     overrides = [word for setting in settings for word in ("--set", setting)]
-    return start(study.directory, cache, ["run", "study.toml", "--quiet", *overrides])
+    command = ["run", "study.toml", "--quiet", *overrides]
+    return start(study.directory, cache, command, environment={VARIABLE: fault} if fault else {})
 
 
 def studies(directory: Path, program: str, strategy: str) -> Iterator[Study]:
@@ -59,3 +80,25 @@ def check_kills(directory: Path, cache: Path, program: str, strategy: str, kills
 @pytest.mark.parametrize(("program", "strategy"), COMBINATIONS)
 def test_many_kills(program: str, strategy: str, tmp_path: Path, compile_cache: Path) -> None:
     check_kills(tmp_path, compile_cache, program, strategy, 67)
+
+
+def commits(study: Study) -> int:
+    """How many rounds are committed."""
+    with closing(Ledger.open(study.run_dir.ledger)) as ledger:
+        return ledger.closed_rounds()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "strategy"), COMBINATIONS)
+def test_ten_kills_in_a_row_while_it_goes_on(
+    program: str, strategy: str, tmp_path: Path, compile_cache: Path
+) -> None:
+    unbroken, study = itertools.islice(studies(tmp_path, program, strategy), 2)
+    finish(begin(unbroken, compile_cache))
+    for fault in ("ledger.close:end=kill", *(f"{instant}=kill" for instant in OF_A_RESUME)):
+        process = begin(study, compile_cache, fault)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, fault
+        assert commits(study) == 1
+    finish(begin(study, compile_cache))
+    assert study.left() == unbroken.left()
