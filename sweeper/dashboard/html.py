@@ -155,7 +155,8 @@ def _table(block: Block, key: str, charts: Charts) -> str:
     )
     return (
         '<p class="note">Filters: &gt; 0.9, &lt;= 3, = relu, != relu, or a part of a text. A '
-        "click, or arrow keys and Enter, selects a trial for the charts.</p>"
+        "click, or arrow keys and Enter, selects a trial for the charts; on the head of a column a "
+        "click, Enter or Space sorts by it.</p>"
         '<div class="tools"><span id="count" role="status"></span>'
         '<button type="button" id="clear">Clear filters</button>'
         '<button type="button" id="copy">Copy</button><button type="button" id="csv">CSV</button>'

@@ -173,12 +173,14 @@ function makeGrid({ columns, options, tips, meanings }) {
   const rowsFrom = (from) => Array.from({ length: tables.trials.n - from }, (_, i) =>
     Object.fromEntries([["_row", from + i], ...columns.map(({ field }) => [field, own(field)[from + i]])]));
   const isConstant = (name) => tables.trials.n > 1 && own(name).every((value) => value === own(name)[0]);
+  const sorts = (cell) => Object.assign(document.createElement("button"), { // so that keys sort, too; the rows go along to its column
+    type: "button", textContent: cell.getValue(), onfocus: ({ target }) => target.matches(":focus-visible") && table.scrollToColumn(cell.getColumn(), "middle", true) });
   let held = tables.trials.n;
   const table = new Tabulator("#table", {
     ...options, data: rowsFrom(0),
     columnDefaults: {
       ...options.columnDefaults, headerFilterFunc: matches, formatter: (cell) => span(fmt(cell.getValue())),
-      titleFormatter: (cell) => span(cell.getValue()), headerTooltip: (_, it) => span(meanings[it.getField()]),
+      titleFormatter: sorts, headerTooltip: (_, it) => span(meanings[it.getField()]),
     },
     columns: columns.map((it) => ({ ...it, visible: !isConstant(it.field) })),
     rowFormatter: (row) => { row.getElement().tabIndex = -1; markRow(row); }, // arrow keys lead there
@@ -192,9 +194,8 @@ function makeGrid({ columns, options, tips, meanings }) {
   };
   const boxes = [...document.querySelectorAll("[data-column]")];
   const show = (box, on) => { box.checked = on; table[on ? "showColumn" : "hideColumn"](box.dataset.column); };
-  const offer = () => boxes.filter((box) => !box.isChosen).forEach((box) => {
-    if (box.checked === ($("hides").checked && isConstant(box.dataset.column))) show(box, !box.checked);
-  });
+  const offer = () => boxes.filter((box) => !box.isChosen && box.checked === ($("hides").checked && isConstant(box.dataset.column)))
+    .forEach((box) => show(box, !box.checked));
   for (const box of boxes) box.onchange = () => { box.isChosen = true; show(box, box.checked); };
   const name = { role: "group", ariaLabel: "rows of trials: arrow keys go through them, Enter selects" };
   table.on("tableBuilt", () => { Object.assign($("table").querySelector(".tabulator-tableholder"), name); offer(); });
