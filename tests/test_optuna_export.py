@@ -13,6 +13,7 @@ import sweeper
 from sweeper.errors import SetupError, StudyError
 from sweeper.optuna_export import export_optuna
 from sweeper.results.listing import curves_of_all
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.foreign import with_gaps
 from tests.command_line import STUDY
@@ -74,6 +75,27 @@ def test_every_trial_is_there_with_all_that_optuna_knows(run_dir: RunDir, tmp_pa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that trials are few
         assert set(optuna.importance.get_param_importances(study)) == set(known)
+
+
+def test_of_several_objectives_every_value_is_there_and_the_front_is_the_same(
+    tmp_path: Path,
+) -> None:
+    objectives = "study.metric=['val_loss', 'n_parameters']"
+    more = ("study.n_trials=8", objectives, "study.direction=['minimize', 'minimize']", MORE[4])
+    results = trained(study_in(tmp_path / "several", STUDY, *more))
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    export_optuna(results.run_dir, url, None)
+
+    study = optuna.load_study(study_name="wine", storage=url)
+    rows = results.trials()
+    assert study.directions == [optuna.study.StudyDirection.MINIMIZE] * 2
+    assert study.metric_names == ["val_loss", "n_parameters"]
+    values = [list(pair) for pair in zip(rows["value"], rows["value_1"], strict=True)]
+    assert [trial.values for trial in study.trials] == values
+    # what `optuna.visualization.plot_pareto_front` draws apart from the others
+    front = sorted(trial.number for trial in study.best_trials)
+    assert front == sorted(row["trial_number"] for row in read_status(results.run_dir).front)
+    assert 0 < len(front) < 8
 
 
 def test_a_study_of_that_name_or_a_url_that_is_none_is_refused(
