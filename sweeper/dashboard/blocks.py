@@ -15,6 +15,8 @@ Option = dict[str, Any]
 HEIGHT = 340
 _NAME_GAP = 26
 _UPRIGHT_GAP = 46
+_NARROW = 350  # pixels, of a chart on a phone
+_KEY, _LETTER, _LEGEND_ROW = 36, 6.6, 22  # pixels of what a legend has
 
 
 def table(columns: Sequence[Mapping[str, Any]], order: str) -> Block:
@@ -53,18 +55,41 @@ def details_cell(summary: str, text: str) -> dict[str, Any]:
 
 
 def chart(
-    label: str, option: Option, height: int = HEIGHT, *, width: int = 0, **more: Any
+    label: str,
+    option: Option,
+    height: int = HEIGHT,
+    *,
+    width: int = 0,
+    more_keys: Sequence[str] = (),
+    **more: Any,
 ) -> Block:
-    """A chart; `label` tells what it shows to whoever cannot see it, `width` is its least."""
+    """A chart; `label` tells what it shows to whoever cannot see it, `width` is its least.
+
+    `more_keys` are names that its legend may have beside those of the series.
+    """
     series = option["series"]
     has_room = {"left": 64, "right": 24, "top": 34 if "legend" in option else 14, "bottom": 46}
     if "dataZoom" in option:
         has_room["bottom"] = 74
-    lines = all(own["type"] in ("line", "bar") for own in series)
-    tooltip = {"trigger": "axis" if lines else "item", "confine": True}
-    whole = {"animation": False, "grid": has_room, "tooltip": tooltip, **option}
+    has_room = option.get("grid", has_room)
+    if "legend" in option and "type" not in option["legend"]:
+        keys = [*(own["name"] for own in series), *more_keys]
+        has_room = _below_legend(keys, has_room)
+    lines = all(own["type"] in ("line", "bar") or own.get("renderer") == "band" for own in series)
+    # within the chart what is higher than it would be cut off
+    tooltip = {"trigger": "axis" if lines else "item", "confine": True, "appendTo": "body"}
+    whole = {"animation": False, "tooltip": tooltip, **option, "grid": has_room}
     place = {"label": label, "height": height, "width": width, **more}
     return {"kind": "chart", "place": place, "option": whole}
+
+
+def _below_legend(keys: Sequence[str], room: Option) -> Option:
+    """The same, and where a chart begins whose legend takes several rows, for want of width."""
+    widths = [_KEY + _LETTER * len(key) for key in keys]
+    rows, left = 1, _NARROW
+    for width in widths:
+        rows, left = (rows, left - width) if width <= left else (rows + 1, _NARROW - width)
+    return {**room, "below": int(sum(widths)), "lower": room["top"] + _LEGEND_ROW * (rows - 1)}
 
 
 def choice(label: str, alternatives: Sequence[tuple[str, Sequence[Block]]]) -> Block:
@@ -136,7 +161,7 @@ def ring(columns: Sequence[str]) -> Option:
     }
 
 
-ZOOM = ({"type": "slider", "height": 16, "bottom": 6, "showDataShadow": False}, {"type": "inside"})
+ZOOM = ({"type": "slider", "height": 14, "bottom": 12, "showDataShadow": False}, {"type": "inside"})
 
 
 def line(name: str, data: Sequence[Any], tone: str, **more: Any) -> Option:

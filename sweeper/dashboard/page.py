@@ -22,7 +22,7 @@ from sweeper.dashboard.views.execution import execution_view
 from sweeper.dashboard.views.failures import failures_view
 from sweeper.dashboard.views.history import history_view
 from sweeper.dashboard.views.importance import by_importance, importance_view
-from sweeper.dashboard.views.learning import KEPT, curve_record, learning_view
+from sweeper.dashboard.views.learning import curve_record, kept_note, learning_view
 from sweeper.dashboard.views.parallel import parallel_view
 from sweeper.dashboard.views.pareto import pareto_view
 from sweeper.dashboard.views.slices import slices_view
@@ -166,7 +166,8 @@ class Page:
         if before != version:
             blocks = view.blocks(self.studies[index]) if view else comparison_view(self.studies)
             if name == "curves" and self.is_report:
-                blocks = [note(KEPT), *blocks]
+                study = self.studies[index]
+                blocks = [*kept_note(study.curves, len(study.trials or ())), *blocks]
             html, charts = view_html(name, blocks)
             content = {"html": html, "charts": charts}
             digest = hashlib.blake2b(as_json(content).encode(), digest_size=6).hexdigest()

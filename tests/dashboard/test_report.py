@@ -10,9 +10,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.page import VIEWS, Page
 from sweeper.dashboard.report import report
 from sweeper.dashboard.study import Study
+from sweeper.dashboard.views.learning import KEPT, kept_note
 from sweeper.rundir import RunDir
 from tests.command_line import CommandLine
 
@@ -53,7 +57,14 @@ def test_a_report_holds_what_the_page_would_ask_for(study: Study) -> None:
     assert len(record["curves"][0]) == 120
     assert record["curves"][0]["3"] == Page([study]).curves(0, 3)
     curves = next(view for view in record["studies"][0]["views"] if view["name"] == "curves")
-    assert "This report holds the curves of 200 trials" in curves["html"]
+    assert "This report holds" not in curves["html"]
+
+
+def test_a_report_says_what_curves_it_leaves_out() -> None:
+    longer = Curves(sums={("loss", None): np.zeros((61, 1), np.float32)})
+    assert kept_note(Curves(), 200) == []
+    assert [block["text"] for block in kept_note(Curves(), 201)] == [KEPT]
+    assert [block["text"] for block in kept_note(longer, 1)] == [KEPT]
 
 
 def test_the_command_writes_a_report(run_dir: RunDir, command: CommandLine) -> None:

@@ -43,7 +43,7 @@ const rectangle = (from, height, part) => (data, params, api) => { // neighbouri
 const renderers = {
   band(data, params, api) { // the area between two columns, drawn at once
     if (params.dataIndexInside) return null;
-    const low = data.map((row) => api.coord([row[0], row[1]])), high = data.map((row) => api.coord([row[0], row[3]]));
+    const low = data.map((row) => api.coord([row[0], row[1]])), high = data.map((row) => api.coord([row[0], row[2]]));
     return { type: "polygon", shape: { points: low.concat(high.reverse()) }, style: { fill: css("band"), opacity: 0.22 } };
   },
   used: rectangle(-0.44, 0.52, "lower"), unused: rectangle(-0.44, 0.52, "upper"), below: rectangle(0.12, 0.18), mark: rectangle(0.33, 0.07),
@@ -67,9 +67,8 @@ function chosenCurves([metric, phase]) {
     data: it[2].map((epoch, i) => [epoch, it[3][i]]), symbol: it[2].length === 1 ? "circle" : "none",
   })));
 }
-function filled({ option, curves: own, chart }) {
-  const [text, faint, line, ground, raised, accent] = ["text", "faint", "line", "ground", "raised", "accent"].map(css);
-  const textStyle = { color: text };
+function filled({ option, curves: own, chart, node }) {
+  const [text, faint, line, ground, raised, accent] = ["text", "faint", "line", "ground", "raised", "accent"].map(css), textStyle = { color: text };
   const axis = (given) => ({
     axisLine: { show: true, lineStyle: { color: faint } }, axisTick: { lineStyle: { color: faint } },
     splitLine: { show: given.dim === undefined, lineStyle: { color: line } }, nameTextStyle: textStyle, ...given,
@@ -79,15 +78,16 @@ function filled({ option, curves: own, chart }) {
   const series = option.series.map((own) => {
     const data = own.columns ? dataOf(own) : own.data, color = own.tone && css(own.tone);
     const isRing = own.only === "selected", ring = { color: "transparent", borderColor: color, borderWidth: 2.5 };
-    const tinted = color && { color, itemStyle: isRing ? ring : { color, opacity: own.type === "scatter" ? 0.75 : 1 } };
+    const tinted = color && { color, itemStyle: isRing ? ring : { color, opacity: own.renderer === "band" ? 0.3 : own.type === "scatter" ? 0.75 : 1 } };
     const renderItem = own.renderer && ((params, api) => renderers[own.renderer](data, params, api));
     return { ...own, data, ...tinted, lineStyle: { ...(color && { color }), ...own.lineStyle }, ...(renderItem && { renderItem }) };
   });
   series.push(...(own ? chosenCurves(own) : []));
   const looks = {
-    xAxis: axis, yAxis: axis, parallelAxis: axis, legend: (it) => ({ top: 2, textStyle, inactiveColor: line, ...it }),
+    xAxis: axis, yAxis: axis, parallelAxis: axis, grid: (it) => ({ ...it, top: node.clientWidth < it.below ? it.lower : it.top }),
+    legend: (it) => ({ top: 2, itemWidth: 18, itemHeight: 10, itemGap: 12, textStyle, inactiveColor: line, pageTextStyle: textStyle, pageIconColor: text, ...it }),
     tooltip: (it) => ({ ...it, backgroundColor: ground, borderColor: line, formatter: (hit) => span(tip(hit, option), "tip") }),
-    visualMap: (it) => ({ ...it, inRange: { color: css("scale").split(" ") }, textStyle }),
+    visualMap: (it) => ({ ...it, inRange: { color: css("scale").split(" ")[it.best === "low" ? "reverse" : "slice"]() }, textStyle }),
     dataZoom: ({ start, end, ...it }) => ({ // where the reader has zoomed to stays
       ...it, ...(chart.isNew && { start, end }), backgroundColor: raised, borderColor: line, fillerColor: `${accent}33`, textStyle }),
   };
@@ -96,10 +96,10 @@ function filled({ option, curves: own, chart }) {
 }
 function tip(hit, option) {
   if (Array.isArray(hit)) {
-    const values = hit.map((it) => `${it.seriesName}: ${fmt([it.value].flat().at(-1))}`);
-    return [`${option.xAxis.name} ${fmt(hit[0]?.axisValue)}`, ...values].join("\n");
+    const values = hit.map((it) => `${it.seriesName}: ${[it.value].flat().slice(Array.isArray(it.value)).map(fmt).join(" to ")}`);
+    return [`${option.xAxis.name} ${fmt(hit[0]?.axisValue)}${option.yAxis.name && `, ${option.yAxis.name}`}`, ...values].join("\n");
   }
-  const own = option.series[hit.seriesIndex], names = own?.tip ?? [option.xAxis?.name, option.yAxis?.name];
+  const own = option.series[hit.seriesIndex], names = [option.xAxis?.name, option.yAxis?.name];
   if (!own?.table) return [hit.seriesName, ...names.map((name, at) => `${name}: ${fmt(hit.value[at])}`)].join("\n");
   const row = hit.value.at(-1), all = tables[own.table].columns;
   const told = (own.tips ?? grid.tips).filter(([name]) => all[name]?.[row] != null);
@@ -145,7 +145,7 @@ async function select(numbers, isAnew = false) {
 function mark() {
   const missing = [...selected].filter((number) => curves.get(number)?.length === 0).join(", ");
   if ($("picked")) $("picked").value = [...selected].join(" ");
-  if ($("missing")) $("missing").textContent = missing && `No curve is ${report ? "in this report" : "published yet"} of trial ${missing}.`;
+  if ($("missing")) $("missing").textContent = missing && `${report ? "This report holds" : "There is yet"} no curve of trial ${missing}.`;
   document.querySelectorAll("[data-trial]").forEach((it) => { it.ariaPressed = selected.has(Number(it.dataset.trial)); });
   if (grid?.table.initialized) grid.table.getRows("visible").forEach(markRow);
 }
@@ -281,7 +281,7 @@ async function start() {
     [root.dataset.theme, $("theme").ariaPressed] = [isDark ? "dark" : "light", isDark];
     restale();
   };
-  dark.onchange = () => theme(dark.matches);
+  [dark.onchange, window.onresize] = [() => theme(dark.matches), () => restale()];
   $("theme").onclick = () => theme(root.dataset.theme !== "dark");
   Object.assign($("study"), { selectedIndex: study, onchange: ({ target }) => { location.search = `?study=${target.selectedIndex}`; } });
   $("main").onchange = ({ target }) => {

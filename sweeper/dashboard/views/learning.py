@@ -16,6 +16,7 @@ KEPT = (
     f"This report holds the curves of {KEPT_CURVES} trials, the best in front, at {KEPT_EPOCHS} "
     "epochs of each at most; `sweeper dashboard` shows those of all."
 )
+_MOST_SELECTED = ["trial 1000"] * 6  # what the page may draw, too
 
 
 def learning_view(curves: Curves, first: str) -> list[Block]:
@@ -27,6 +28,12 @@ def learning_view(curves: Curves, first: str) -> list[Block]:
         {"kind": "picker"},
         choice("metric", [(_name(key), [_chart(curves, key)]) for key in keys]),
     ]
+
+
+def kept_note(curves: Curves, trials: int) -> list[Block]:
+    """What a report leaves out of the curves of so many trials; nothing where it holds all."""
+    epochs = max((len(sums) for sums in curves.sums.values()), default=0)
+    return [note(KEPT)] if trials > KEPT_CURVES or epochs > KEPT_EPOCHS else []
 
 
 def curve_record(curves: Curves, number: int, most: int | None = None) -> list[list[object]]:
@@ -58,35 +65,33 @@ def _chart(curves: Curves, key: Key) -> Block:
     log = wants_log(np.array([value for _, *row in band for value in row]))
     epochs = [epoch for epoch, *_ in band]
     columns = [rounded([row[place] for row in band], _CURVE_DIGITS) for place in (1, 2, 3)]
-    data = [list(row) for row in zip(epochs, *columns, strict=True)]
+    low, middle, high = columns
     option = {
         "xAxis": axis("epoch", minInterval=1, min="dataMin", max="dataMax"),
         "yAxis": upright(axis(metric, log=log)),
-        "legend": {"type": "scroll"},
+        "legend": {},
         "series": [
             {
                 "type": "custom",
                 "name": "10 to 90 % of all trials",
                 "renderer": "band",
                 "tone": "band",
-                "data": data,
-                "encode": {"x": 0, "y": [1, 3]},
-                "tip": ["epoch", "10 % below", "half below", "90 % below"],
+                "data": [list(row) for row in zip(epochs, low, high, strict=True)],
+                "encode": {"x": 0, "y": [1, 2]},
                 "clip": True,
             },
             {
                 "type": "line",
                 "name": "median of all",
                 "tone": "muted",
-                "data": [[epoch, middle] for epoch, _, middle, _ in data],
+                "data": [list(row) for row in zip(epochs, middle, strict=True)],
                 "symbol": "none",
                 "lineStyle": {"type": "dashed"},
             },
         ],
     }
-    last = data[-1]
     label = (
-        f"{_name(key)} by epoch: 80 % of the trials lie between {last[1]} and {last[3]} "
-        f"after epoch {last[0]}, half of them below {last[2]}"
+        f"{_name(key)} by epoch: 80 % of the trials lie between {low[-1]} and {high[-1]} "
+        f"after epoch {epochs[-1]}, half of them below {middle[-1]}"
     )
-    return chart(label, option, curves=[metric, phase])
+    return chart(label, option, more_keys=_MOST_SELECTED, curves=[metric, phase])
