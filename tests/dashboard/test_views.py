@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeper.dashboard.blocks import Block
+from sweeper.dashboard.blocks import Block, chart, line
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.trials import Trials
 from sweeper.dashboard.views.failures import failures_view
@@ -163,20 +163,48 @@ def test_odd_studies_show(view: Callable[[Trials], list[Block]], rows: list[Any]
     assert as_json(view(trials_of(rows)))
 
 
+@pytest.mark.parametrize(
+    ("direction", "best", "ends"),
+    [
+        ("minimize", "low", ["10 or more", "val_loss 1"]),
+        ("maximize", "high", ["11", "val_loss 2 or less"]),
+    ],
+)
+def test_the_colours_of_parallel_coordinates_tell_values(
+    direction: str, best: str, ends: list[str]
+) -> None:
+    rows = [{"value": float(value), "params_lr": 1e-3} for value in range(1, 12)]
+    trials = trials_of(rows, direction=direction)
+    scale = parallel_view(trials, list(trials.parameters))[1]["option"]["visualMap"]
+    assert (scale["best"], scale["text"]) == (best, ends)
+
+
+def test_a_chart_begins_below_the_rows_of_its_legend() -> None:
+    def room(*names: str) -> tuple[int, int, int]:
+        option = {"legend": {}, "series": [line(name, [], "best") for name in names]}
+        found = chart("", option)["option"]["grid"]
+        return found["top"], found["lower"], found["below"]
+
+    one, several = room("short", "names"), room(*["a name of twenty let"] * 4)
+    assert (one[0], one[1]) == (34, 34)
+    assert (several[0], several[1]) == (34, 56)
+    assert several[2] > 350 > one[2]
+
+
 def test_hundreds_of_parameters_show_page_by_page() -> None:
     search = {f"model.p{i}": {"type": "float", "low": 0.0, "high": 1.0} for i in range(300)}
     rows = [{"value": float(n), **{f"params_p{i}": 0.5 for i in range(300)}} for n in range(4)]
     trials = trials_of(rows, search)
     assert len(charts(slices_view(trials, list(trials.parameters)))) == 300
-    note, chart = parallel_view(trials, list(trials.parameters))
+    note, parallel = parallel_view(trials, list(trials.parameters))
     assert "Of 300 parameters" in note["text"]
-    assert len(chart["option"]["parallelAxis"]) == 13
+    assert len(parallel["option"]["parallelAxis"]) == 13
 
 
 def test_every_axis_and_chart_is_named(tmp_path: Path) -> None:
     trials = lr_at(1e-3, 2e-3)
     for view in OF_TRIALS:
-        for chart in charts(view(trials)):
-            assert chart["place"]["label"]
+        for shown in charts(view(trials)):
+            assert shown["place"]["label"]
             for name in ("xAxis", "yAxis"):
-                assert chart["option"].get(name, {"name": "parallel"})["name"]
+                assert shown["option"].get(name, {"name": "parallel"})["name"]

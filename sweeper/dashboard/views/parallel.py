@@ -14,7 +14,7 @@ from sweeper.dashboard.views.scales import choices_of, is_log, steps
 
 BEST = 300
 _MOST_AXES = 12
-_AXIS = 90
+_AXIS = 96
 
 
 def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
@@ -40,7 +40,9 @@ def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     }
     low, high = rounded([value.min(), value.max()])
     # few bad ones would leave all others the same colour
-    ends = rounded(np.quantile(value, (0.1, 1) if trials.directions[0] == "maximize" else (0, 0.9)))
+    is_maximized = trials.directions[0] == "maximize"
+    least, most = np.quantile(value, (0.1, 1) if is_maximized else (0, 0.9)).tolist()
+    ends = rounded([least, most])
     option = {
         "parallelAxis": axes,
         "parallel": {"left": 50, "right": 90, "top": 60, "bottom": 70},
@@ -49,10 +51,14 @@ def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
             "max": ends[1] if ends[1] != ends[0] else (ends[1] or 0) + 1e-9,
             "dimension": len(shown),
             "orient": "horizontal",
-            "left": "center",
+            "left": 4,
             "bottom": 4,
-            "text": [trials.metrics[0], ""],
+            "best": "high" if is_maximized else "low",
+            "text": [f"{high:.4g}", f"{trials.metrics[0]} {least:.4g} or less"]
+            if is_maximized
+            else [f"{most:.4g} or more", f"{trials.metrics[0]} {low:.4g}"],
             "itemWidth": 12,
+            "itemHeight": 100,
             "precision": 4,
         },
         "series": [lines],
@@ -76,9 +82,9 @@ def _axis(trials: Trials, name: str, place: int) -> Option:
         "dim": place,
         "name": title,
         "column": name,
-        "nameRotate": 10,
+        "nameRotate": 14,
         "nameGap": 12,
-        "nameTruncate": {"maxWidth": 100},
+        "nameTruncate": {"maxWidth": 92},
     }
     if name in trials.objectives:
         return {**shown, "type": "value", "scale": True}
