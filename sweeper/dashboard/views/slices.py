@@ -27,6 +27,7 @@ _AT_ONCE = 9
 _SMALL = 240
 _BEST_SHARE = 0.1
 _LEAST_BEST = 5
+_READING = "Circles are complete trials, triangles pruned ones; a ring is around what is selected."
 _NEAR = 0.05  # of the range, as it is drawn
 
 
@@ -40,7 +41,11 @@ def slices_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
         (_page_name(trials, page), [grid([_chart(trials, name) for name in page])])
         for page in pages
     ]
-    return [*(note(hint, is_warning=True) for hint in hints), choice("parameters", alternatives)]
+    return [
+        *(note(hint, is_warning=True) for hint in hints),
+        note(_READING),
+        choice("parameters", alternatives),
+    ]
 
 
 def bound_hint(trials: Trials, name: str) -> str | None:
@@ -96,7 +101,8 @@ def _chart(trials: Trials, name: str) -> Block:
     metric = trials.metrics[0]
     texts = choices_of(trials, name)
     option: Option = {
-        "yAxis": upright(axis(metric, log=wants_log(trials.numbers("value")))),
+        # beside the first points, whose rings would cover its labels
+        "yAxis": upright(axis(metric, log=wants_log(trials.numbers("value")), offset=8)),
         "series": [
             *by_state(trials, (name, "value")),
             ring((name, "value")),

@@ -105,7 +105,7 @@ def _running(status: Status) -> Block:
     caption = "buckets in training" + (
         f", the first {len(shown)} of {len(shown) + left}" if left else ""
     )
-    return rows(caption, ["bucket", "side", "class", "lanes", "trials"], records)
+    return rows(caption, ["bucket", "place", "class", "lanes", "trials"], records)
 
 
 def clock(seconds: float) -> str:
