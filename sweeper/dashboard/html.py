@@ -15,6 +15,7 @@ Charts = dict[str, Option]
 
 
 _CODE = re.compile("`([^`]+)`")
+_SHARE = re.compile(r"\d+ %")
 _TABULATOR = {
     "index": "_row",
     "height": 380,
@@ -84,8 +85,13 @@ def _shares(block: Block, key: str, charts: Charts) -> str:
 
 def _rows(block: Block, key: str, charts: Charts) -> str:
     caption = escape(block["caption"])
-    heads = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in block["headings"])
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in block["rows"])
+    kinds = [_kind(column) for column in zip(*block["rows"], strict=True)]
+    kinds = kinds or [""] * len(block["headings"])
+    heads = "".join(
+        f'<th scope="col"{kind}>{escape(heading)}</th>'
+        for heading, kind in zip(block["headings"], kinds, strict=True)
+    )
+    rows = "".join(f"<tr>{''.join(map(_cell, row, kinds))}</tr>" for row in block["rows"])
     table = (
         f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
     )
@@ -93,7 +99,14 @@ def _rows(block: Block, key: str, charts: Charts) -> str:
     return f"<div {region}>{table}</table></div>"
 
 
-def _cell(value: Any) -> str:
+def _kind(column: Sequence[Any]) -> str:
+    """What tells the cells of a column, and its head, to stand at the right, as numbers do."""
+    told = [value for value in column if value not in (None, "-")]
+    are_numbers = all(isinstance(it, int | float) or _SHARE.fullmatch(str(it)) for it in told)
+    return ' class="number"' if are_numbers else ""
+
+
+def _cell(value: Any, kind: str) -> str:
     if isinstance(value, dict):
         if "trials" in value:
             return f"<td>{''.join(map(trial_button, value['trials']))}</td>"
@@ -101,7 +114,6 @@ def _cell(value: Any) -> str:
         if summary == text:
             return f"<td>{summary}</td>"
         return f"<td><details><summary>{summary}</summary><pre>{text}</pre></details></td>"
-    kind = ' class="number"' if isinstance(value, int | float) else ""
     return f"<td{kind}>{escape(wording.number(value))}</td>"
 
 

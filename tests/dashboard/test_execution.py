@@ -74,7 +74,7 @@ def test_many_rounds_are_shown_in_groups() -> None:
 def test_the_view_says_what_each_class_took() -> None:
     blocks = execution_view(buckets_of(TWO_THREADS))
     classes = next(block for block in blocks if block.get("caption") == "classes")
-    expected = ["c", 4, 3, 5, 3, "100 %", "0 %", "0, 0 cached", 0, 0, 10.0, None]
+    expected = ["c", 4, 3, 5, 3, "100 %", "0 %", "0, 0 cached", 0, None, 10.0, None]
     assert classes["rows"] == [expected]
     assert as_json(blocks)
 
@@ -86,9 +86,32 @@ def test_what_is_not_known_of_buckets_is_left_out() -> None:
     assert as_json(blocks)
     notes = [inner["text"] for b in blocks for inner in b.get("blocks", []) if "text" in inner]
     assert notes == [
+        "Of no bucket it is known how many of its lanes held a trial.",
         "The cost model foresaw nothing of this study.",
         "No memory was predicted or measured.",
     ]
+
+
+def test_the_gantt_tells_what_is_known_up_to_the_last_bucket() -> None:
+    compiled = {"cache_hit": False, "compile_s": 0.5}
+    plain = [{**row, "waste_fraction": None, "predicted_train_s": None} for row in TWO_THREADS]
+    names: list[list[str]] = []
+    for rows in (plain, [{**row, **compiled} for row in TWO_THREADS]):
+        option = next(b for b in execution_view(buckets_of(rows)) if b["kind"] == "chart")["option"]
+        names.append([own["name"] for own in option["series"]])
+        assert option["xAxis"]["max"] == (4.0 if rows is plain else 4.5)
+    known = ["training", "padding and empty lanes", "compiling", "training as predicted"]
+    assert names == [["training"], known]
+
+
+def test_a_prediction_of_a_part_is_told_with_what_that_part_took() -> None:
+    rows = [{**TWO_THREADS[0], "compile_s": 6.0, "predicted_compile_s": 3.0}, *TWO_THREADS[1:]]
+    whole = dict(totals(buckets_of(rows)).facts())
+    assert "predicted 3.0 s (2 times)" in whole["compiling"]
+    rows[1] = {**rows[1], "compile_s": 10.0}
+    part = dict(totals(buckets_of(rows)).facts())
+    assert "16.0 s" in part["compiling"]
+    assert "predicted 3.0 s for what took 6.0 s (2 times)" in part["compiling"]
 
 
 def test_a_class_is_called_by_its_name_where_it_has_one() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from sweeper import wording
 from sweeper.dashboard.blocks import (
     ZOOM,
     Block,
@@ -19,33 +18,19 @@ from sweeper.dashboard.blocks import (
     line,
     note,
     points,
-    rows,
     size_of_points,
     upright,
 )
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.views.rounds import Rounds, by_rounds, round_names
-from sweeper.dashboard.views.summary import busy, findings, most, totals, weighted
+from sweeper.dashboard.views.summary import classes_table, findings, places_table, totals
 
 _LANE = 60
 _WINDOW = 300  # buckets that the Gantt shows at first
 _MARGIN = 110
 _LETTER, _WIDEST_NAME = 6.5, 190  # pixels
-_CLASSES = 40
 
-_SPENT = [
-    "buckets",
-    "training (s)",
-    "predicted (s)",
-    "occupancy",
-    "waste",
-    "programs",
-    "compiling (s)",
-    "predicted (s)",
-    "predicted (MB)",
-    "peak (MB)",
-]
 _READING = (
     "A bar is a bucket, with its lanes that hold a trial of all that it has; neighbouring rounds "
     "have different shades. A click selects its trials, Ctrl and the wheel zoom."
@@ -88,8 +73,8 @@ def execution_view(buckets: Buckets) -> list[Block]:
             [_time(by := by_rounds(buckets)), _lanes(by), _foreseen(buckets), _memory(buckets)],
             "wide",
         ),
-        _places(buckets),
-        _classes(buckets),
+        places_table(buckets),
+        classes_table(buckets),
     ]
 
 
@@ -100,19 +85,15 @@ def _gantt(buckets: Buckets) -> Block:
     last = float(ended.max())
     left = min(_WIDEST_NAME, 16 + _LETTER * max(map(len, places)))
     option: dict[str, object] = {
-        "xAxis": axis("time since the first bucket", "s", scale=False, min=0),
+        "xAxis": axis(
+            "time since the first bucket", "s", scale=False, min=0, max=_rounded_up(last)
+        ),
         "yAxis": categories(
             "", places, inverse=True, axisLabel={"width": left - 12, "overflow": "truncate"}
         ),
-        "legend": {"type": "scroll"},
+        "legend": {},
         "grid": {"left": left, "right": 24, "top": 34, "bottom": 68},
-        "series": [
-            _bars("training", "used", "complete", "training", "ended", "used"),
-            _bars("padding and empty lanes", "unused", "failed", "training", "ended", "unused"),
-            _bars("compiling", "below", "pruned", "compiling", "training", cached="no"),
-            _bars("from the cache", "below", "best", "compiling", "training", cached="yes"),
-            _bars("training as predicted", "mark", "muted", "training", "foreseen"),
-        ],
+        "series": _drawn(buckets),
     }
     since = float(np.sort(compiling)[-_WINDOW]) if len(buckets) > _WINDOW else 0.0
     zoom = {"filterMode": "weakFilter", "start": 100 * since / last if last > 0 else 0, "end": 100}
@@ -123,6 +104,35 @@ def _gantt(buckets: Buckets) -> Block:
     n = int(np.nanmax(buckets.numbers("round")))
     label = f"{len(buckets)} buckets of {n} rounds on {', '.join(places)}, over {last:.1f} seconds"
     return chart(label, option, _MARGIN + _LANE * len(places))
+
+
+def _drawn(buckets: Buckets) -> list[Option]:
+    """The bars of the Gantt, of what is known of these buckets."""
+    hits, known = buckets.numbers("cache_hit"), np.isfinite
+    bars = [
+        (True, ("training", "used", "complete", "training", "ended", "used"), ""),
+        (
+            known(buckets.numbers("waste_fraction")).any(),
+            ("padding and empty lanes", "unused", "failed", "training", "ended", "unused"),
+            "",
+        ),
+        ((hits == 0).any(), ("compiling", "below", "pruned", "compiling", "training"), "no"),
+        ((hits == 1).any(), ("from the cache", "below", "best", "compiling", "training"), "yes"),
+        (
+            known(buckets.numbers("predicted_train_s")).any(),
+            ("training as predicted", "mark", "muted", "training", "foreseen"),
+            "",
+        ),
+    ]
+    return [_bars(*drawn, cached=cached) for is_known, drawn, cached in bars if is_known]
+
+
+def _rounded_up(seconds: float) -> float:
+    """The end of an axis to so many seconds, in three digits."""
+    if seconds <= 0:
+        return 1.0
+    unit = 10.0 ** (np.floor(np.log10(seconds)) - 2)
+    return float(f"{np.ceil(seconds / unit) * unit:.3g}")
 
 
 def _bars(
@@ -147,7 +157,7 @@ def _bars(
 def _time(by: Rounds) -> Block:
     option = {
         "xAxis": categories("round", round_names(by)),
-        "yAxis": upright(axis("seconds of all places", "s", scale=False)),
+        "yAxis": upright(axis("time of all places", "s", scale=False)),
         "legend": {},
         "series": [
             {"type": "bar", "stack": "time", "name": name, "tone": tone, "data": rounded(data, 4)}
@@ -162,16 +172,25 @@ def _time(by: Rounds) -> Block:
 
 
 def _lanes(by: Rounds) -> Block:
+    shares = (
+        ("lanes with a trial", by.occupancy, "complete", "solid"),
+        ("padding and empty lanes", by.waste, "failed", "dashed"),
+    )
     series = [
-        line("lanes with a trial", rounded(100 * by.occupancy, 4), "complete", step="middle"),
+        # at 100 % half of a line that is clipped would be missing
         line(
-            "padding and empty lanes",
-            rounded(100 * by.waste, 4),
-            "failed",
+            name,
+            rounded(100 * values, 4),
+            tone,
             step="middle",
-            lineStyle={"type": "dashed"},
-        ),
+            clip=False,
+            lineStyle={"type": dash},
+        )
+        for name, values, tone, dash in shares
+        if np.isfinite(values).any()
     ]
+    if not series:
+        return note("Of no bucket it is known how many of its lanes held a trial.")
     option = {
         "xAxis": categories("round", round_names(by)),
         "yAxis": upright(axis("share of the work", "%", scale=False, min=0, max=100)),
@@ -197,7 +216,8 @@ def _foreseen(buckets: Buckets) -> Block:
     drawn = _points(buckets)
     series = [
         points(name, pair, tone, symbol=symbol, above=0, **drawn)
-        for pair, name, tone, symbol in named
+        for values, (pair, name, tone, symbol) in zip(both, named, strict=True)
+        if (values > 0).all(axis=0).any()
     ]
     equal = line("as predicted", [[low, low], [high, high]], "muted", lineStyle={"type": "dashed"})
     option = {
@@ -237,62 +257,3 @@ def _memory(buckets: Buckets) -> Block:
 def _points(buckets: Buckets) -> dict[str, Any]:
     """How buckets are drawn as points."""
     return {"table": "buckets", "symbolSize": size_of_points(len(buckets)), "tips": _TIP}
-
-
-def _places(buckets: Buckets) -> Block:
-    """A row a thread, worker and device: what it did with its time and its lanes."""
-    codes = buckets.places[1]
-    records = [
-        [
-            place.name,
-            *rounded([place.idle_s], 4),
-            wording.percent(place.busy),
-            *_spent(buckets, codes == code),
-        ]
-        for code, place in enumerate(busy(buckets))
-    ]
-    return rows("threads, workers and devices", ["place", "idle (s)", "busy", *_SPENT], records)
-
-
-def _classes(buckets: Buckets) -> Block:
-    """A row a class: what it trained, what that took, and what was foreseen."""
-    names, codes = buckets.texts("class_id")
-    took = np.nan_to_num(buckets.numbers("train_s")) + np.nan_to_num(buckets.numbers("compile_s"))
-    order = sorted(range(len(names)), key=lambda code: -took[codes == code].sum())
-    records = [
-        [
-            buckets.class_names[names[code]],
-            *rounded([buckets.numbers("capacity")[codes == code][0]]),
-            *_spent(buckets, codes == code),
-        ]
-        for code in order[:_CLASSES]
-    ]
-    left = len(names) - len(records)
-    caption = "classes" + (
-        f", the {len(records)} that took longest of {len(names)}" if left else ""
-    )
-    return rows(caption, ["class", "lanes", *_SPENT], records)
-
-
-def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
-    """What `_SPENT` names, of some buckets."""
-    train_s = np.nan_to_num(buckets.numbers("train_s")[mine])
-    shares = (
-        weighted(buckets.numbers(name)[mine], train_s) for name in ("occupancy", "waste_fraction")
-    )
-    compiled = int((buckets.numbers("compile_s")[mine] > 0).sum())
-    cached = int((buckets.numbers("cache_hit")[mine] == 1).sum())
-    return [
-        int(mine.sum()),
-        *rounded([train_s.sum(), np.nansum(buckets.numbers("predicted_train_s")[mine])], 4),
-        *map(wording.percent, shares),
-        f"{compiled}, {cached} cached",
-        *rounded(
-            [
-                np.nansum(buckets.numbers("compile_s")[mine]),
-                np.nansum(buckets.numbers("predicted_compile_s")[mine]),
-            ],
-            4,
-        ),
-        *(most(buckets.numbers(f"memory_{name}_bytes")[mine]) for name in ("predicted", "peak")),
-    ]

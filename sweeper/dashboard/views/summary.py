@@ -7,11 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeper import wording
+from sweeper.dashboard.blocks import Block, rows
 from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.packing import rounded
 from sweeper.data.naming import counted
 
 _LITTLE = 0.15
 _FAR_OFF = 2.0
+_CLASSES = 40
+_SPENT = [
+    "buckets",
+    "training (s)",
+    "predicted (s)",
+    "occupancy",
+    "waste",
+    "programs",
+    "compiling (s)",
+    "predicted (s)",
+    "predicted (MB)",
+    "peak (MB)",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +76,19 @@ class Totals:
             ),
             (
                 "training",
-                f"{wording.seconds(self.train_s)}{wording.foreseen(self.predicted_train_s)}"
-                f"{_ratio(self.foreseen_train_s, self.predicted_train_s)}",
+                wording.seconds(self.train_s)
+                + _foreseen(self.predicted_train_s, self.foreseen_train_s, self.train_s),
             ),
             (
                 "compiling",
                 f"{wording.seconds(self.compile_s)} for {counted(self.programs, 'program')}, "
-                f"{self.cache_hits} from the cache{wording.foreseen(self.predicted_compile_s)}"
-                f"{_ratio(self.foreseen_compile_s, self.predicted_compile_s)}",
+                f"{self.cache_hits} from the cache"
+                + _foreseen(self.predicted_compile_s, self.foreseen_compile_s, self.compile_s),
             ),
             (
                 "idle",
                 f"{wording.seconds(self.idle_s)} of {wording.seconds(self.span_s * self.places)} "
-                "that all places had together",
+                "that all places had together since the first bucket was taken up",
             ),
             ("lanes with a trial", wording.percent(self.occupancy)),
             ("padding and empty lanes", f"{waste}{lost}"),
@@ -160,6 +175,71 @@ def findings(told: Totals) -> list[str]:
     return found
 
 
+def places_table(buckets: Buckets) -> Block:
+    """A row a thread, worker and device: what it did with its time and its lanes."""
+    codes = buckets.places[1]
+    records = [
+        [
+            place.name,
+            *rounded([place.idle_s], 4),
+            wording.percent(place.busy),
+            *_spent(buckets, codes == code),
+        ]
+        for code, place in enumerate(busy(buckets))
+    ]
+    return rows("threads, workers and devices", ["place", "idle (s)", "busy", *_SPENT], records)
+
+
+def classes_table(buckets: Buckets) -> Block:
+    """A row a class: what it trained, what that took, and what was foreseen."""
+    names, codes = buckets.texts("class_id")
+    took = np.nan_to_num(buckets.numbers("train_s")) + np.nan_to_num(buckets.numbers("compile_s"))
+    order = sorted(range(len(names)), key=lambda code: -took[codes == code].sum())
+    records = [
+        [
+            buckets.class_names[names[code]],
+            *rounded([buckets.numbers("capacity")[codes == code][0]]),
+            *_spent(buckets, codes == code),
+        ]
+        for code in order[:_CLASSES]
+    ]
+    left = len(names) - len(records)
+    caption = "classes" + (
+        f", the {len(records)} that took longest of {len(names)}" if left else ""
+    )
+    return rows(caption, ["class", "lanes", *_SPENT], records)
+
+
+def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
+    """What `_SPENT` names, of some buckets."""
+    train_s = np.nan_to_num(buckets.numbers("train_s")[mine])
+    shares = (
+        weighted(buckets.numbers(name)[mine], train_s) for name in ("occupancy", "waste_fraction")
+    )
+    compiled = int((buckets.numbers("compile_s")[mine] > 0).sum())
+    cached = int((buckets.numbers("cache_hit")[mine] == 1).sum())
+    return [
+        int(mine.sum()),
+        *rounded([train_s.sum(), _sum(buckets.numbers("predicted_train_s")[mine])], 4),
+        *map(wording.percent, shares),
+        f"{compiled}, {cached} cached",
+        *rounded(
+            [
+                np.nansum(buckets.numbers("compile_s")[mine]),
+                _sum(buckets.numbers("predicted_compile_s")[mine]),
+            ],
+            4,
+        ),
+        *(most(buckets.numbers(f"memory_{name}_bytes")[mine]) for name in ("predicted", "peak")),
+    ]
+
+
+def _sum(values: np.ndarray) -> float:
+    """The sum of what is known of `values`; nan where nothing is."""
+    told = values[np.isfinite(values)]
+    return float(told.sum()) if len(told) else np.nan
+
+
 def _covered(starts: np.ndarray, ends: np.ndarray) -> float:
     """How much time lies in at least one of the spans."""
     order = np.argsort(starts)
@@ -186,5 +266,13 @@ def _mb(amount: float) -> str:
     return f"{amount:.1f} MB"
 
 
-def _ratio(real: float, predicted: float) -> str:
-    return f" ({real / predicted:.2g} times)" if predicted > 0 and real > 0 else ""
+def _foreseen(predicted_s: float, took_s: float, whole_s: float) -> str:
+    """What was predicted, and how many times that it took; `took_s` of the whole had a prediction.
+
+    Where that is not the whole, both are told.
+    """
+    told = wording.foreseen(predicted_s)
+    if not (predicted_s > 0 and took_s > 0):
+        return told
+    part = "" if took_s > 0.99 * whole_s else f" for what took {wording.seconds(took_s)}"
+    return f"{told}{part} ({took_s / predicted_s:.2g} times)"
