@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+from sweeper.dashboard.blocks import rows
 from sweeper.dashboard.html import view_html
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.page import COMPARISON, VIEWS, Known, Page
@@ -95,10 +96,27 @@ def test_a_study_without_buckets_shows(run_dir: RunDir, tmp_path: Path) -> None:
 def test_several_studies_stand_side_by_side(study: Study, tmp_path: Path) -> None:
     other = Study(only_status(tmp_path))
     page = Page([study, other])
-    comparison = page.payload(1)["views"][-1]["html"]
+    view = page.payload(1)["views"][-1]
+    comparison = view["html"]
     assert "large" in comparison
     assert "digits" in comparison
+    assert "<option>val_accuracy by time, the better half</option>" in comparison
+    axes = [chart["option"]["yAxis"] for chart in view["charts"].values()]
+    assert [("min" in axis, "max" in axis) for axis in axes] == 2 * [(False,) * 2] + 2 * [
+        (True,) * 2
+    ]
     assert "<option>large</option><option>digits</option>" in page.html()
+
+
+def test_numbers_stand_at_the_right_below_their_head() -> None:
+    told = [["a", 1.5, None, "12 %"], ["b", None, None, "-"]]
+    html, _ = view_html("v", [rows("of it", ["name", "took", "peak", "share"], told)])
+    right = ' class="number"'
+    assert '<th scope="col">name</th>' in html
+    for head in ("took", "peak", "share"):
+        assert f'<th scope="col"{right}>{head}</th>' in html
+    assert html.count(f"<td{right}>") == 6
+    assert html.count("<td>") == 2
 
 
 def test_text_of_users_is_text(tmp_path: Path) -> None:

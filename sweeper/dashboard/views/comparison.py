@@ -9,7 +9,7 @@ from sweeper import wording
 from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.study import Study
-from sweeper.dashboard.views.history import best_so_far
+from sweeper.dashboard.views.history import best_so_far, better_half
 
 _BY = {"trial number": ("trial_number", None), "time": ("finished_at", "s since the first trial")}
 _TONES = 6  # colours of lines that can be told apart; further ones repeat with another dash
@@ -67,14 +67,29 @@ def _charts(names: Sequence[str], studies: Sequence[Study]) -> list[Block]:
         if study.trials is not None and len(study.trials):
             groups.setdefault(study.trials.metrics[0], []).append((name, study))
     alternatives = [
-        (f"{metric} by {by}", [_chart(metric, by, members)])
+        (
+            f"{metric} by {by}{', the better half' if is_near else ''}",
+            [_chart(metric, by, members, is_near)],
+        )
         for metric, members in groups.items()
+        for is_near in (False, True)
         for by in _BY
     ]
     return [choice("best so far of", alternatives)] if alternatives else []
 
 
-def _chart(metric: str, by: str, members: Sequence[tuple[str, Study]]) -> Block:
+def _better_half(members: Sequence[tuple[str, Study]]) -> dict[str, Any]:
+    """The ends of an axis that shows the better half of the trials of each study."""
+    halves = [better_half(study.trials, 0) for _, study in members if study.trials]
+    told = [half for half in halves if half]
+    if not told:
+        return {}
+    return {"min": min(half["min"] for half in told), "max": max(half["max"] for half in told)}
+
+
+def _chart(
+    metric: str, by: str, members: Sequence[tuple[str, Study]], is_near: bool = False
+) -> Block:
     column, unit = _BY[by]
     series = [
         line(
@@ -88,8 +103,8 @@ def _chart(metric: str, by: str, members: Sequence[tuple[str, Study]]) -> Block:
     ]
     option = {
         "xAxis": axis(by, unit, scale=False),
-        "yAxis": upright(axis(f"best {metric}")),
-        "legend": {"type": "scroll"},
+        "yAxis": upright(axis(f"best {metric}", **(_better_half(members) if is_near else {}))),
+        "legend": {} if len(members) <= _TONES else {"type": "scroll"},
         "series": series,
     }
     return chart(f"best {metric} so far by {by}, of {len(members)} studies", option)
