@@ -113,9 +113,7 @@ def crashed_gives_the_rows_of_unbroken(history: dict) -> None:
 
 def histories_tried(count: int) -> settings:
     unhurried = [HealthCheck.too_slow]
-    return settings(
-        max_examples=count, deadline=None, derandomize=True, suppress_health_check=unhurried
-    )
+    return settings(max_examples=count, derandomize=True, suppress_health_check=unhurried)
 
 
 @given(histories)

@@ -35,7 +35,8 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
     wanted = [name for name in schema.names if columns is None or name in columns]
     content.seek(0)
     with parquet.ParquetFile(content, read_dictionary=texts) as file:
-        return file.read(columns=wanted)
+        # Arrow's threads abort a program that ends soon after (apache/arrow issue 34314)
+        return file.read(columns=wanted, use_threads=False)
 
 
 def said_of_study(table: pa.Table) -> dict[str, Any]:

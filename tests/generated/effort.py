@@ -16,6 +16,5 @@ def some(count: int) -> Callable[..., Any]:
         derandomize=True,
         phases=[Phase.generate],  # to make a failing file smaller takes minutes
         database=None,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

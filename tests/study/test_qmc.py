@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import optuna
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, QMCSampler
@@ -37,7 +37,6 @@ def proposals(sampler: BaseSampler, steps: list[str | TrialState]) -> list[dict[
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=12), st.booleans())
 def test_proposals_are_those_of_optuna(steps: list[str | TrialState], scramble: bool) -> None:
     options = {"seed": 3, "scramble": scramble}
