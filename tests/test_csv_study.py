@@ -72,6 +72,14 @@ def test_an_unfit_table_is_refused_by_column_and_line_and_runs_once_mended(
     write(command, fruit(61))
     other = command("run", "study.toml")
     assert other.returncode == 2
-    assert other.stderr.startswith(
-        "study.toml:10: data: the data is not what it was when the study in runs/wine began; "
-    )
+    changed = "study.toml:10: data: the data is not what it was when the study in runs/wine began; "
+    assert other.stderr.startswith(changed)
+
+    # nor are its trials trained again on them, to be compared with what was recorded
+    for words in (("confirm",), ("reproduce",), ("refit", "--to", "home")):
+        refused = command(words[0], "runs/wine", *words[1:], "--quiet")
+        assert (refused.returncode, refused.stdout) == (2, ""), words
+        assert refused.stderr.startswith(f"{changed}put it back, or start the study over"), words
+    assert not command.run_dir.confirm.exists()
+    assert not command.run_dir.refit.exists()
+    assert not (command.directory / "home").exists()

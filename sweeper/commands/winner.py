@@ -44,7 +44,9 @@ def confirm(
     """
     run_dir = run_asked(directory)
     from sweeper.winner.confirming import confirmed, finalists
+    from sweeper.winner.same_study import refuse_another
 
+    refuse_another(run_dir)
     found = finalists(run_dir, top, seeds)
     status = trained(found.config, fresh=fresh, quiet=quiet)
     if status.state == "finished":
@@ -70,7 +72,9 @@ def reproduce(
     """
     run_dir, number = trial_asked(directory, trial)
     from sweeper.winner.reproducing import alone, compared
+    from sweeper.winner.same_study import refuse_another
 
+    refuse_another(run_dir)
     with tempfile.TemporaryDirectory() as place:
         config, number = alone(run_dir, number, Path(place) / "again")
         status = trained(config, quiet=quiet, continue_from=_started_from(run_dir))
@@ -105,7 +109,9 @@ def refit(
         raise StudyError(Problem(str(output), "", "there is such a directory already", mend))
     from sweeper.export import export
     from sweeper.winner.refitting import refit_study
+    from sweeper.winner.same_study import refuse_another
 
+    refuse_another(run_dir)
     config, row = refit_study(run_dir, number, on)
     status = trained(config, fresh=fresh, quiet=quiet, continue_from=_started_from(run_dir))
     if code := exit_code(status):

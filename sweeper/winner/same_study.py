@@ -1,0 +1,57 @@
+"""Whether data and code are what they were when a study ran: else its trials cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sweeper import backup
+from sweeper.config.source import Source
+from sweeper.data.ahead import preparing
+from sweeper.errors import DataError, StudyError
+from sweeper.reconcile import joined
+from sweeper.results.listing import listed
+from sweeper.rundir import RunDir
+from sweeper.trial_file import study_of
+
+_MEND = "put it back, or start the study over: python -m sweeper run {file} --fresh"
+
+
+def refuse_another(run_dir: RunDir) -> None:
+    """Refuse to train trials of a study again where its data or code has changed, as `run` does.
+
+    Where only the published tables were kept, nothing is known of its data, and nothing refused.
+
+    Raises:
+        StudyError: the data, or a file of the user's own code, is not what it was.
+        DataError: the data is not there, or unfit.
+        SetupError: nothing was published there, or the ledger is damaged.
+    """
+    file = Path(listed(run_dir).study["study_file"])
+    if not run_dir.ledger.exists() and not run_dir.backup.exists():
+        return
+    with closing(backup.read(run_dir)) as ledger:
+        sessions = ledger.sessions()
+    began = sessions[0]["study"]
+    # wherever it was moved to since
+    results = began["results"] | {"dir": str(run_dir.root)}
+    config = study_of(began | {"results": results}, file)
+    with _told_of(file), preparing(config) as prepared:
+        digest = prepared().digest
+    with _told_of(file, _MEND.format(file=file.name)):
+        joined(config, sessions, digest, None, asks_start=False)
+
+
+@contextmanager
+def _told_of(file: Path, mend: str | None = None) -> Iterator[None]:
+    """Name the lines of the user's own file, for `config` is of a text that was never written."""
+    try:
+        yield
+    except (StudyError, DataError) as error:
+        source = Source(file, file.read_text(encoding="utf-8") if file.is_file() else "")
+        raise type(error)(
+            replace(one, where=source.where(one.key), mend=mend or one.mend)
+            for one in error.problems
+        ) from error
