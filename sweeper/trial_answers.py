@@ -14,6 +14,7 @@ from sweeper.answers import Record, pairs, rows
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
+    from sweeper.winner.confirming import Lead
     from sweeper.winner.reproducing import Reproduction
 
 _CURVE_WIDTH = 60
@@ -78,7 +79,9 @@ def with_the_best(run_dir: RunDir, row: Record) -> Table:
     return pairs(facts)
 
 
-def confirmed(metric: str, records: Sequence[Record], seeds: int) -> Iterator[RenderableType]:
+def confirmed(
+    metric: str, records: Sequence[Record], seeds: int, lead: Lead | None
+) -> Iterator[RenderableType]:
     """Finalists by what they came to with fresh seeds, and what they were before."""
     known = ("rank", "trial", "mean", "std", "rank_before", "before")
     others = [name for name in records[0] if name not in known]
@@ -89,10 +92,24 @@ def confirmed(metric: str, records: Sequence[Record], seeds: int) -> Iterator[Re
     first, former = records[0], next(row for row in records if row["rank_before"] == 1)
     yield ""
     if first is former:
-        yield f"trial {first['trial']} is confirmed: it was the best, and is so again"
-        return
-    now = f"trial {first['trial']} is the best now"
-    yield f"{now}; trial {former['trial']}, which was, has rank {former['rank']}"
+        is_clear = lead is not None and lead.is_clear
+        verdict = "confirmed: it was the best, and is so again" if is_clear else "first again"
+        yield f"trial {first['trial']} is {verdict}"
+    else:
+        now = f"trial {first['trial']} is the best now"
+        yield f"{now}; trial {former['trial']}, which was, has rank {former['rank']}"
+    if lead is not None:
+        yield _lead(lead)
+
+
+def _lead(lead: Lead) -> str:
+    """How far ahead the best finalist is, and whether that may be chance."""
+    ahead, error = wording.number(lead.difference), wording.number(lead.standard_error)
+    told = f"its mean is {ahead} better than that of trial {lead.over}"
+    if lead.is_clear:
+        return f"{told}, more than twice the standard error of the difference, {error}"
+    chance = f"{told}, within twice the standard error of the difference, {error}"
+    return f"{chance}: it may be chance, and more seeds would tell (--seeds N --fresh)"
 
 
 def reproduced(found: Reproduction) -> Iterator[RenderableType]:

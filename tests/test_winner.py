@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import sweeper
+from sweeper import trial_answers
 from sweeper.commands.training import trained as trained_with_view
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError, StudyError
 from sweeper.rundir import RunDir
-from sweeper.winner.confirming import confirmed, finalists
+from sweeper.winner.confirming import confirmed, finalists, lead
 from sweeper.winner.refitting import refit_study
 from sweeper.winner.reproducing import alone, compared
 from tests.command_line import STUDY, CommandLine
@@ -70,6 +72,44 @@ def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDi
     split = {"test": 0.2, "val": 0.2, "stratify": True}
     assert {**found.config.data.split.model_dump(), **split} == found.config.data.split.model_dump()
     assert config.data.source == found.config.data.source
+
+
+def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dict[str, Any]:
+    std = None if mean is None else 0.04
+    known = {"rank": rank, "trial": trial, "mean": mean, "std": std}
+    return known | {"rank_before": rank_before, "before": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (
+            [finalist(1, 15, 1, 0.96), finalist(2, 3, 2, 0.90)],
+            "trial 15 is confirmed: it was the best, and is so again\n"
+            "its mean is 0.06 better than that of trial 3, more than twice the standard error of "
+            "the difference, 0.02",
+        ),
+        (
+            [finalist(1, 15, 1, 0.93), finalist(2, 3, 2, 0.90)],
+            "trial 15 is first again\n"
+            "its mean is 0.03 better than that of trial 3, within twice the standard error of the "
+            "difference, 0.02: it may be chance, and more seeds would tell (--seeds N --fresh)",
+        ),
+        (
+            [finalist(1, 3, 2, 0.93), finalist(2, 4, 3, 0.92), finalist(3, 15, 1, 0.90)],
+            "trial 3 is the best now; trial 15, which was, has rank 3\n"
+            "its mean is 0.03 better than that of trial 15, within twice the standard error of the "
+            "difference, 0.02: it may be chance, and more seeds would tell (--seeds N --fresh)",
+        ),
+        ([finalist(1, 15, 1, 0.96), finalist(2, 3, 2, None)], "trial 15 is first again"),
+    ],
+)
+def test_a_winner_is_confirmed_where_its_lead_is_more_than_chance_gives(
+    records: list[dict[str, Any]], said: str
+) -> None:
+    """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
+    _, _, *told = trial_answers.confirmed("accuracy", records, 8, lead(records, 8))
+    assert told == said.split("\n")
 
 
 def test_parts_are_drawn_with_a_seed_of_their_own(tmp_path: Path) -> None:

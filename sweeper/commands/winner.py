@@ -43,19 +43,20 @@ def confirm(
     They are a study of their own, in DIR/confirm, on the same parts of the data.
     """
     run_dir = run_asked(directory)
-    from sweeper.winner.confirming import confirmed, finalists
+    from sweeper.winner.confirming import confirmed, finalists, lead
     from sweeper.winner.same_study import refuse_another
 
     refuse_another(run_dir)
     found = finalists(run_dir, top, seeds)
     status = trained(found.config, fresh=fresh, quiet=quiet)
     if status.state == "finished":
-        rows = confirmed(found)
+        rows, objectives = confirmed(found), found.config.study.objectives
+        ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
         if as_json:
-            print_json({"run_dir": str(found.config.run_dir), "finalists": rows})
+            told = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
+            print_json({"run_dir": str(found.config.run_dir), "finalists": rows, "lead": told})
         else:
-            metric = found.config.study.objectives[0]
-            print_shown(*trial_answers.confirmed(metric, rows, seeds), "")
+            print_shown(*trial_answers.confirmed(objectives[0], rows, seeds, ahead), "")
             print_shown(f"each of {seeds} seeds is in {found.config.run_dir}")
     raise typer.Exit(exit_code(status))
 

@@ -6,6 +6,8 @@ of their own, in which each is trained with several seeds, on the same parts of 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from sweeper.results.listing import Row, listed
 from sweeper.rundir import RunDir
 from sweeper.trial_file import study_of
 
+_ERRORS_APART = 2.0  # standard errors of a difference, within which it may be chance
+
 
 @dataclass(frozen=True, slots=True)
 class Finalists:
@@ -25,6 +29,31 @@ class Finalists:
 
     rows: tuple[Row, ...]
     config: StudyConfig
+
+    @property
+    def n_members(self) -> int:
+        """How many trainings the mean of each is of: seeds, times folds where there are some."""
+        return len(self.config.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """How far the best finalist, `trial`, is ahead of another in the mean.
+
+    The other is the one that was the best before, or the next if that still is. `standard_error`
+    is that of the difference of two means, sqrt(s1^2 / n + s2^2 / n), where the variances need not
+    be equal (Welch 1947); seeds count as independent, and folds as if they were.
+    """
+
+    trial: int
+    over: int
+    difference: float
+    standard_error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the difference is more than two of its standard errors."""
+        return self.difference > _ERRORS_APART * self.standard_error
 
 
 def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
@@ -89,3 +118,26 @@ def confirmed(before: Finalists) -> list[Row]:
         }
         for rank, number in enumerate(ranked, 1)
     ]
+
+
+def lead(records: Sequence[Row], n_members: int) -> Lead | None:
+    """The lead of the first of `confirmed`; None where there is no other that has ended well.
+
+    `records` are of one objective, each the mean of `n_members` trainings.
+    """
+    known = [row for row in records if _is_known(row)]
+    if len(known) < 2:
+        return None
+    first, *others = known
+    other = min(others, key=lambda row: (row["rank_before"] != 1, row["rank"]))
+    variance = first["std"] ** 2 + other["std"] ** 2
+    return Lead(
+        trial=first["trial"],
+        over=other["trial"],
+        difference=abs(first["mean"] - other["mean"]),
+        standard_error=math.sqrt(variance / n_members),
+    )
+
+
+def _is_known(row: Row) -> bool:
+    return all(row[name] is not None and math.isfinite(row[name]) for name in ("mean", "std"))
