@@ -71,7 +71,7 @@ def with_the_best(run_dir: RunDir, row: Record) -> Table:
         "its model": kept if row["model_path"] is None else root / row["model_path"],
         "is it luck?": f"python -m sweeper confirm {root}",
         "again": f"python -m sweeper reproduce {root} {number}",
-        "on more rows": f"python -m sweeper refit {root} {number}",
+        "on more rows": f"python -m sweeper refit {root} {number} --to refit/",
         "take it home": f"python -m sweeper export {root} {number} --to best/",
     }
     if row["model_path"] is None:

@@ -95,7 +95,7 @@ def refit(
     on: Annotated[
         Literal["train+val", "all"], typer.Option("--on", help="The parts to train on.")
     ] = "train+val",
-    output: ModelDirectory = Path("best"),
+    output: ModelDirectory = Path("refit"),  # beside `best`, which export writes
     fresh: Fresh = False,
     quiet: Quiet = False,
 ) -> None:

@@ -19,7 +19,13 @@ _LEARNING = ("tpe", "gp", "cmaes", "nsgaii")
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
     """What to say before a study begins; nothing of most."""
-    return (*_directions(config), *_constraints(config), *_idle_decay(config), *_idle_parts(config))
+    return (
+        *_directions(config),
+        *_constraints(config),
+        *_idle_decay(config),
+        *_idle_parts(config),
+        *_trained_on(config),
+    )
 
 
 def hints(config: StudyConfig) -> tuple[str, ...]:
@@ -65,6 +71,21 @@ def _idle_parts(config: StudyConfig) -> Iterator[str]:
     if isinstance(config.model, PartsTable) and isinstance(config.train, AlternatingTable):
         for name in idle_parts(config.train, inputs_of(config.model)):
             yield f"no loss depends on model.{name}, so nothing trains it; remove it"
+
+
+def _trained_on(config: StudyConfig) -> Iterator[str]:
+    """Rows that measure a trial are among those that it trains on."""
+    trained_on = config.data.split.train_on
+    if trained_on != "train":
+        also, measures = (
+            ("validation", "val_")
+            if trained_on == "train+val"
+            else ("validation and test", "val_ and test_")
+        )
+        yield (
+            f'trials train on the {also} rows, too (data.split.train_on = "{trained_on}"): what '
+            f"{measures} measures say is of rows that were trained on, and nothing of new ones"
+        )
 
 
 def _constraints(config: StudyConfig) -> Iterator[str]:

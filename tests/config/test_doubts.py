@@ -74,6 +74,18 @@ def test_rules_of_a_decay_of_0_are_doubted(
     )
 
 
+@pytest.mark.parametrize(
+    ("trained_on", "rows"),
+    [("train", None), ("train+val", "validation"), ("all", "validation and test")],
+)
+def test_measures_of_rows_that_are_trained_on_are_doubted(
+    trained_on: str, rows: str | None, read: Read
+) -> None:
+    told = doubts(read("", "", f"data.split.train_on={trained_on}"))
+    assert (told == ()) is (rows is None)
+    assert rows is None or told[0].startswith(f"trials train on the {rows} rows, too (")
+
+
 def test_a_part_that_no_loss_depends_on_is_doubted() -> None:
     idle = PARTS.replace(
         "[model.c]", '[model.d]\ninput = "b"\ndepth = 1\nwidth = 4\nout_size = 2\n[model.c]'
