@@ -11,6 +11,7 @@ from rich.table import Table
 
 from sweeper import wording
 from sweeper.answers import Record, pairs, rows
+from sweeper.results.where import heading
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _PLACE = ("place", "device", "host")
 def listed(records: Sequence[Record]) -> Table:
     """Trials, a line each."""
     names = [*records[0]]
-    return rows("", [_heading(name) for name in names], [[*row.values()] for row in records])
+    return rows("", [heading(name) for name in names], [[*row.values()] for row in records])
 
 
 def trial(
@@ -200,8 +201,3 @@ def _buckets(buckets: Sequence[Record]) -> Table:
         for row in buckets
     ]
     return rows("buckets", headings, told)
-
-
-def _heading(column: str) -> str:
-    """What a column is called above a list."""
-    return "trial" if column == "trial_number" else column.removeprefix("params_")

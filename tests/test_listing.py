@@ -61,6 +61,12 @@ def test_trials_are_chosen_and_sorted(run_dir: RunDir) -> None:
     there = [value for value in drawn if value is not None]
     assert drawn == [*sorted(there), *[None] * (6 - len(there))]
     assert len(known.where("params_dropout is None")) == 6 - len(there)
+    assert known.sorted_by("-dropout").rows() == known.sorted_by("-params_dropout").rows()
+    with pytest.raises(
+        StudyError, match=r"--sort: no column 'nothing'; there are \d+: "
+    ) as refused:
+        known.sorted_by("nothing")
+    assert len(str(refused.value)) < 200
     with pytest.raises(StudyError, match="--sort: no column 'vaule'; did you mean value"):
         known.sorted_by("vaule")
 
@@ -82,7 +88,7 @@ def test_curves_are_means_over_replicates_and_folds(tmp_path: Path) -> None:
 def test_commands_answer_for_people_and_for_programs(directory: Path, command: CommandLine) -> None:
     run = str(directory / "run")
     shown = command("trials", run, "--where", "params_activation == 'tanh'", "--sort", "value")
-    as_csv = command("trials", run, "--columns", "trial_number,params_lr,state", "--csv")
+    as_csv = command("trials", run, "--columns", "trial,lr,state", "--csv")
     as_json = command("trials", run, "--json", "--head", "2")
     wrong = command("trials", run, "--where", "vaule > 1")
 
@@ -90,6 +96,7 @@ def test_commands_answer_for_people_and_for_programs(directory: Path, command: C
     assert shown.stdout.splitlines()[0].split()[:2] == ["trial", "state"]
     assert len(shown.stdout.splitlines()) == 1 + sum(trials["params_activation"] == "tanh")
     rows = [*csv.DictReader(StringIO(as_csv.stdout))]
+    assert [*rows[0]] == ["trial_number", "params_lr", "state"]
     assert [float(row["params_lr"]) for row in rows] == trials["params_lr"].tolist()
     assert [row["trial_number"] for row in json.loads(as_json.stdout)] == [0, 1]
     assert (wrong.returncode, wrong.stdout) == (2, "")

@@ -48,14 +48,16 @@ def trials(
     """List the trials that have ended; live, too.
 
     A condition compares columns and constants, as Python does: ==, !=, <, <=, >, >=, in (...),
-    is None, is not None, and, or, not, in parentheses.
+    is None, is not None, and, or, not, in parentheses. A parameter is named as above the list:
+    depth is params_depth.
     """
     from sweeper.results.listing import listed
 
     found = listed(run_asked(directory))
     found = found if where is None else found.where(where)
     found = found if sort is None else found.sorted_by(sort)
-    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    wanted = None if names is None else found.named(names)
     if as_csv or as_json:
         _print_all(found.rows(wanted, count), wanted or found.names, as_csv)
         return

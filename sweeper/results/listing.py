@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sweeper.errors import Problem, SetupError
 from sweeper.ranking import best_first, pareto_front, value_columns
 from sweeper.results.light import floats, read_light, said_of_study, texts
-from sweeper.results.where import Values, rows_where, unknown_column
+from sweeper.results.where import Values, column_named, rows_where
 from sweeper.rundir import RunDir
 
 Row = dict[str, Any]
@@ -66,6 +66,14 @@ class Trials:
         told = [name for name in ("reason",) if self.table[name].null_count < len(self.table)]
         return ["trial_number", "state", *told, *self.values, *params, *known[len(self.values) :]]
 
+    def named(self, names: Iterable[str]) -> list[str]:
+        """The columns that are called so, each once.
+
+        Raises:
+            StudyError: there is no such column.
+        """
+        return [*dict.fromkeys(column_named("--columns", name, self.names) for name in names)]
+
     def where(self, condition: str) -> Trials:
         """Those for which a condition is true.
 
@@ -80,9 +88,8 @@ class Trials:
 
         What is null comes last; of equals the earlier trial first.
         """
-        turned, name = key.startswith("-"), key.removeprefix("-")
-        if name not in self.names:
-            raise unknown_column("--sort", name, dict.fromkeys(self.names))
+        turned = key.startswith("-")
+        name = column_named("--sort", key.removeprefix("-"), self.names)
         column = _values(self.table[name])
         ways = dict(zip(self.values, self.directions, strict=True))
         ways["best_value"] = self.directions[0]
@@ -94,15 +101,8 @@ class Trials:
         return replace(self, places=np.array([*known, *null], np.intp))
 
     def rows(self, wanted: Sequence[str] | None = None, count: int | None = None) -> list[Row]:
-        """The first `count` rows, all if None, as plain values; null is None.
-
-        Raises:
-            StudyError: there is no such column.
-        """
+        """The first `count` rows, all if None, as plain values; null is None."""
         names = self.names if wanted is None else [*wanted]
-        for name in names:
-            if name not in self.names:
-                raise unknown_column("--columns", name, dict.fromkeys(self.names))
         columns = [plain(self.table[name]) for name in names]
         each = (tuple(column[i] for column in columns) for i in self.places[:count])
         return [dict(zip(names, row, strict=True)) for row in each]

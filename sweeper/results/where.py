@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -37,6 +37,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _GRAMMAR = 'write comparisons such as value > 0.9 and params_activation in ("relu", "tanh")'
+_NAMED = 8  # columns, where a name is near none
 _LONGEST, _SHOWN = 10_000, 100  # characters of a condition: that are read, that are told again
 
 
@@ -73,12 +74,28 @@ def rows_where(condition: str, columns: Mapping[str, Values]) -> Mask:
         raise _unread(condition, f"cannot be read: {told}") from None
 
 
-def unknown_column(option: str, name: str, columns: Mapping[str, Any]) -> StudyError:
-    """That there is no column `name`; what begins or ends so is named."""
-    inside = [column for column in columns if name in column.split("_") or name in column]
-    near = get_close_matches(name, columns, n=3) or inside[:3]
-    mend = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(columns)}"
-    return StudyError(Problem("", option, f"no column '{name}'", mend))
+def column_named(option: str, name: str, columns: Iterable[str]) -> str:
+    """The column that is called `name`, or above a list: a parameter needs no `params_` there.
+
+    Raises:
+        StudyError: there is none; `option` is what names it.
+    """
+    known = dict.fromkeys(columns)
+    called = {heading(column): column for column in known}
+    if name in known or name in called:
+        return name if name in known else called[name]
+    near = get_close_matches(name, {**called, **known}, n=3)
+    near = near or [column for column in known if name in column.split("_") or name in column][:3]
+    meant = dict.fromkeys(called.get(one, one) for one in near)
+    told = [c for c in known if c in ("trial_number", "state", "value") or c != heading(c)]
+    some = f"{', '.join([*dict.fromkeys([*told, *known])][:_NAMED])}, ...; --csv shows all"
+    mend = f"did you mean {' or '.join(meant)}?" if meant else f"there are {len(known)}: {some}"
+    raise StudyError(Problem("", option, f"no column '{name}'", mend))
+
+
+def heading(column: str) -> str:
+    """What a column is called above a list."""
+    return "trial" if column == "trial_number" else column.removeprefix("params_")
 
 
 def _unread(condition: str, found: str, mend: str = _GRAMMAR) -> StudyError:
@@ -179,9 +196,7 @@ class _Reader:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def _column(self, name: str) -> Values:
-        if name not in self.columns:
-            raise unknown_column("--where", name, self.columns)
-        return self.columns[name]
+        return self.columns[column_named("--where", name, self.columns)]
 
     def _no_condition(self, node: ast.expr) -> StudyError:
         return _unread(self.condition, f"has '{ast.unparse(node)}', which is no condition")

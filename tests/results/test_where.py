@@ -39,6 +39,7 @@ COLUMNS = {
         ("value < other", [1]),
         ("started_at >= '1970-01-02' and started_at < '2001-01-01T00:00:00+00:00'", [1]),
         ("not (value > 0.97 and params_depth == 3)", [0, 1, 2]),
+        ("depth == 2 and activation == 'tanh'", [1]),
     ],
 )
 def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
@@ -49,7 +50,8 @@ def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
     ("condition", "found"),
     [
         ("vaule > 1", "no column 'vaule'; did you mean value?"),
-        ("depth == 2", "no column 'depth'; did you mean params_depth?"),
+        ("dpeth == 2", "no column 'dpeth'; did you mean params_depth?"),
+        ("zzz == 2", "no column 'zzz'; there are 6: value, params_depth, params_activation, other"),
         ("value >", "cannot be read: invalid syntax"),
         ("", "cannot be read: invalid syntax"),
         ("value", "has 'value', which is no condition"),
