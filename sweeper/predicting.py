@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sweeper.data.new_rows import read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import DataError, Problem, StudyError
 from sweeper.programs.saved_file import read_saved
-from sweeper.saved_model import SavedModel, load
+from sweeper.saved_model import SavedModel, UnknownCategoryWarning, load
 
 
 def predicted(model: Path, rows: Path, warn: Callable[[str], None]) -> str:
@@ -34,11 +35,13 @@ def predicted(model: Path, rows: Path, warn: Callable[[str], None]) -> str:
     if not data["targets"]:
         mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
         raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
-    found = read_rows(rows, Transform.from_dict(data["transform"]), {*_aside(record)})
-    for doubt in found.doubts:
-        warn(f"{rows.name}: {doubt}")
+    transform = Transform.from_dict(data["transform"])
+    frame = read_rows(rows, transform, {*_aside(record)})
     try:
-        columns = dict(_columns(saved, found.frame, data["targets"]))
+        transform.of(frame, lambda doubt: warn(f"{rows.name}: {doubt}"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownCategoryWarning)  # it is told above
+            columns = dict(_columns(saved, frame, data["targets"]))
     except UnfitRowsError as error:
         raise DataError(Problem(rows.name, "", str(error), "")) from error
     text = io.StringIO()

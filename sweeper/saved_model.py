@@ -29,7 +29,11 @@ class OtherVersionsWarning(UserWarning):
     """A saved model fits in every leaf, but other versions of libraries wrote it."""
 
 
-@dataclass(frozen=True)
+class UnknownCategoryWarning(UserWarning):
+    """Rows to predict have a category that no row had that the model was trained on."""
+
+
+@dataclass(frozen=True, repr=False)
 class SavedModel:
     """What `load` gives.
 
@@ -45,6 +49,14 @@ class SavedModel:
     settings: Settings
     info: Mapping[str, Any]
     digest: str
+
+    def __repr__(self) -> str:
+        """One line: whose model it is, and what it makes of what."""
+        told, data = self.info, self.info["data"]
+        columns = len(data["transform"]["columns"])
+        whose = f"trial {told.get('trial')} of the study {told.get('study')!r}"
+        gives = f", predicts {', '.join(data['targets'])}" if data.get("targets") else ""
+        return f"<SavedModel: {whose}, of {columns} columns{gives}>"
 
     @property
     def model(self) -> Any:
@@ -84,13 +96,15 @@ class SavedModel:
     def features(self, rows: Any) -> NDArray[Any]:
         """What the model takes in for rows as its study read them, in the study's precision.
 
-        They are a DataFrame with the columns of the study, or an array of them in their order.
+        They are a DataFrame with the columns of the study, or an array of them in their order; a
+        dict or a Series of single values is one row. Of each column with categories that no
+        training row had an `UnknownCategoryWarning` is given.
 
         Raises:
             UnfitRowsError: a column is missing, or holds what it cannot be given.
         """
         data = self.info["data"]
-        x = Transform.from_dict(data["transform"]).of(rows).astype(data["spec"]["dtype"])
+        x = Transform.from_dict(data["transform"]).of(rows, _warn).astype(data["spec"]["dtype"])
         scale, shift = self._of_fold(x.dtype)
         return x * scale + shift
 
@@ -168,6 +182,10 @@ class SavedModel:
         """By what the fold of its member scaled features, and then shifted them."""
         fold = self.info["data"]["fold"] or {"scale": 1.0, "shift": 0.0}
         return np.array(fold["scale"], dtype), np.array(fold["shift"], dtype)
+
+
+def _warn(doubt: str) -> None:
+    warnings.warn(doubt, UnknownCategoryWarning, stacklevel=4)
 
 
 def _of_each(model: Any, x: NDArray[Any]) -> Any:

@@ -16,6 +16,7 @@ import sweeper
 from sweeper.errors import DataError
 from sweeper.export import export
 from sweeper.predicting import predicted
+from sweeper.saved_model import UnknownCategoryWarning
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 from tests.standalone import standalone
@@ -164,7 +165,16 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
     found = pd.read_csv(tmp_path / "new.csv"), pd.read_csv(StringIO(text))
     names = ["species", "probability of Adelie", "probability of Gentoo <b>"]
     assert [*found[1].columns] == names
-    assert found[1]["species"].tolist() == sweeper.load(best).predict(found[0]).tolist()
+    saved = sweeper.load(best)
+    with pytest.warns(UnknownCategoryWarning, match="'island' has 'Dram' in 1 row") as warned:
+        assert found[1]["species"].tolist() == saved.predict(found[0]).tolist()
+    assert len(warned) == 1
+    row = found[0].iloc[0]  # a Series, and as a dict, is a table of one row
+    for one in (row, row.to_dict(), found[0].head(1)):
+        assert saved.predict(one).tolist() == found[1]["species"].tolist()[:1]
+    assert repr(saved) == (
+        "<SavedModel: trial 0 of the study 'penguins', of 3 columns, predicts species>"
+    )
     np.testing.assert_allclose(found[1][names[1:]].sum(axis=1), 1, rtol=1e-6)
     assert told == ["new.csv: column 'island' has 'Dram' in 1 row, which no training row had"]
     other = rows.rename(columns={"island": "Island"}).assign(weight=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,8 @@ from sweeper.data.naming import counted, listed
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem
 
-_VALUES_SHOWN = 3
 
-
-@dataclass(frozen=True, slots=True)
-class NewRows:
-    """Rows with the columns that a model takes in, and what is to be said of them."""
-
-    frame: pd.DataFrame
-    doubts: tuple[str, ...]
-
-
-def read_rows(path: Path, transform: Transform, others: Collection[str]) -> NewRows:
+def read_rows(path: Path, transform: Transform, others: Collection[str]) -> pd.DataFrame:
     """The rows of the table in `path`; it may have the columns `others`, which are not looked at.
 
     Raises:
@@ -45,7 +34,7 @@ def read_rows(path: Path, transform: Transform, others: Collection[str]) -> NewR
     problems = [*_unfit(path, frame, transform, others)]
     if problems:
         raise DataError(problems)
-    return NewRows(frame[[*transform.columns]], tuple(_strange(frame, transform)))
+    return frame[[*transform.columns]]
 
 
 def _csv(path: Path, texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
@@ -105,19 +94,6 @@ def _unfit(
         yield Problem(path.name, "", f"strange columns: {told}", mend)
     if not len(frame):
         yield Problem(path.name, "", "no rows", "write a row for each prediction")
-
-
-def _strange(frame: pd.DataFrame, transform: Transform) -> Iterator[str]:
-    """Categories that no row had that the model was trained on."""
-    for one in transform.categories:
-        column = frame[one.name].dropna()
-        unknown = column[~column.isin([value for value in one.values if value is not None])]
-        if len(unknown):
-            values = [repr(value) for value in unknown.unique()]
-            more = ", ..." if len(values) > _VALUES_SHOWN else ""
-            shown = f"{', '.join(values[:_VALUES_SHOWN])}{more}"
-            rows = counted(len(unknown), "row")
-            yield f"column '{one.name}' has {shown} in {rows}, which no training row had"
 
 
 def _is_text(values: Collection[Any]) -> bool:

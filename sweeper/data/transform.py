@@ -5,9 +5,11 @@ It is what scikit-learn's transformers were fitted to, so that a model can be us
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import prod
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from sweeper.trial import Scalar
 
 # ordinal places of a value that no training row has, and of a missing one
 UNKNOWN, MISSING = -1, -2
+_SHOWN = 5  # columns or values that a message names
 
 
 class UnfitRowsError(ValueError):
@@ -89,38 +92,62 @@ class Transform:
             classes=tuple(body["classes"]),
         )
 
-    def of(self, rows: Any) -> NDArray[np.float64]:
+    def of(
+        self, rows: Any, doubt: Callable[[str], None] = lambda told: None
+    ) -> NDArray[np.float64]:
         """What a model takes in for `rows`, shaped (rows, features).
 
-        They are a DataFrame or a mapping with these columns, or an array of them in their order.
+        They are a DataFrame or a mapping with these columns, or an array of them in their order. A
+        Series, or a mapping to single values, is one row. `doubt` is told of each column with
+        categories that no training row had.
 
         Raises:
             UnfitRowsError: a column is missing, or holds what the model cannot be given.
         """
         columns = self._columns(rows)
         parts = [self._numbers(columns)] if self.numbers else []
-        parts += [self._places(columns)] if self.categories else []
+        parts += [self._places(columns, doubt)] if self.categories else []
         return np.concatenate(parts, axis=1)
 
     def _columns(self, rows: Any) -> Mapping[str, Any]:
+        if isinstance(rows, str | bytes | PathLike):
+            raise UnfitRowsError(f"{rows!r} is a text, not rows; read it first: pandas.read_csv")
+        if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a Series of pandas: a row
+            rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):
             from sweeper.data.columns import plain  # pandas, which only who has rows of it needs
 
-            rows = plain(rows[[name for name in self.columns if name in rows]])[0]
+            self._refuse_missing(rows)
+            rows = plain(rows[[*self.columns]])[0]
         if isinstance(rows, Mapping) or hasattr(rows, "columns"):
-            missing = [f"'{name}'" for name in self.columns if name not in rows]
-            if missing:
-                raise UnfitRowsError(f"no column {', '.join(missing)}; the model takes it in")
-            return {name: rows[name] for name in self.columns}
+            self._refuse_missing(rows)
+            columns = {name: rows[name] for name in self.columns}
+            is_row = all(np.ndim(column) == 0 for column in columns.values())
+            return {name: [value] for name, value in columns.items()} if is_row else columns
         table = np.asarray(rows)
         if table.ndim > 1:  # not -1, which no rows do not tell
             table = table.reshape(len(table), prod(table.shape[1:]))
         if table.ndim != 2 or table.shape[1] != len(self.columns):
+            more = ", ..." if len(self.columns) > _SHOWN else ""
             raise UnfitRowsError(
                 f"an array shaped {table.shape}; give one row an example, of "
-                f"{len(self.columns)} columns: {', '.join(self.columns[:5])}, ..."
+                f"{len(self.columns)} columns: {', '.join(self.columns[:_SHOWN])}{more}"
             )
         return {name: table[:, place] for place, name in enumerate(self.columns)}
+
+    def _refuse_missing(self, rows: Any) -> None:
+        """Raise an UnfitRowsError with the columns that are missing, and which may be meant."""
+        missing = [name for name in self.columns if name not in rows]
+        given = getattr(rows, "columns", rows)  # of a DataFrame of whoever has made it
+        strange = {str(name).lower(): name for name in given if name not in self.columns}
+        near: list[str] = []
+        for name in missing:
+            found = get_close_matches(name.lower(), strange, n=1)
+            near += [f"is '{strange[found[0]]}' the same as '{name}'?"] if found else []
+        if missing:
+            named = ", ".join(f"'{name}'" for name in missing)
+            mend = " ".join(near) or "the model takes it in"
+            raise UnfitRowsError(f"no column {named}; {mend}")
 
     def _numbers(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         x = np.stack([_number(name, columns[name]) for name in self.numbers], axis=1)
@@ -133,8 +160,15 @@ class Transform:
                 raise UnfitRowsError(f"{found}; fill them: the study did not say how (data.impute)")
         return x if self.scaling is None else self.scaling.of(x)
 
-    def _places(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        every = [(one, one.places(_values(columns[one.name]))) for one in self.categories]
+    def _places(
+        self, columns: Mapping[str, Any], doubt: Callable[[str], None]
+    ) -> NDArray[np.float64]:
+        every: list[tuple[Category, NDArray[np.int64]]] = []
+        for one in self.categories:
+            values = _values(columns[one.name])
+            every.append((one, one.places(values)))
+            if told := _unknown(one, values, every[-1][1]):
+                doubt(told)
         if self.one_hot:
             # a value that no training row has is zeros
             return np.concatenate(
@@ -142,6 +176,18 @@ class Transform:
             ).astype(np.float64)
         x = np.stack([ordinal(one, places) for one, places in every], axis=1)
         return x if self.place_scaling is None else self.place_scaling.of(x)
+
+
+def _unknown(one: Category, values: Sequence[Any], places: NDArray[np.int64]) -> str:
+    """What a column holds that no training row had; empty where that is nothing."""
+    pairs = zip(values, places.tolist(), strict=True)
+    rows = [value for value, place in pairs if place == UNKNOWN and value is not None]
+    if not rows:
+        return ""
+    different = [repr(value) for value in dict.fromkeys(rows)]
+    shown = ", ".join(different[:_SHOWN]) + (", ..." if len(different) > _SHOWN else "")
+    in_rows = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+    return f"column '{one.name}' has {shown} in {in_rows}, which no training row had"
 
 
 def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:

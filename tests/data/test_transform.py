@@ -67,6 +67,13 @@ def test_classes_are_what_the_data_calls_them(make_study: MakeStudy) -> None:
     ("rows", "message"),
     [
         (ROWS.drop(columns="month"), "no column 'month'; the model takes it in"),
+        (
+            ROWS.rename(columns={"month": "Monht"}),
+            "no column 'month'; is 'Monht' the same as 'month'?",
+        ),
+        ({"size": 1.0}, "no column 'month', 'colour'; the model takes it in"),
+        (ROWS["size"], "no column 'size', "),
+        ("new.csv", "'new.csv' is a text, not rows; read it first: pandas.read_csv"),
         (np.zeros((4, 2)), "an array shaped (4, 2); give one row an example, of 3 columns"),
         (ROWS.assign(size="large"), "column 'size' holds no numbers"),
         (
