@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,14 @@ from sweeper.programs.saved_file import read_saved
 from sweeper.saved_model import SavedModel, UnknownCategoryWarning, load
 
 
-def predicted(model: Path, rows: Path, warn: Callable[[str], None]) -> str:
+def predicted(
+    model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str] = ()
+) -> str:
     """The predictions of `model`, a directory that `export` wrote, for the table `rows`, as CSV.
 
-    `warn` is told of values that no training row had.
+    `warn` is told of values that no training row had. `keep` are columns of the table that stand
+    before the predictions, `all` is all of them; a prediction is then called `predicted NAME` where
+    a column is called NAME.
 
     Raises:
         SweeperError: the model is damaged, or the table does not fit it.
@@ -36,14 +40,18 @@ def predicted(model: Path, rows: Path, warn: Callable[[str], None]) -> str:
         mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
         raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
     transform = Transform.from_dict(data["transform"])
-    frame = read_rows(rows, transform, {*_aside(record)})
+    found = read_rows(rows, transform, {*_aside(record)}, keep)
+    frame = found.frame
     try:
         transform.of(frame, lambda doubt: warn(f"{rows.name}: {doubt}"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnknownCategoryWarning)  # it is told above
             columns = dict(_columns(saved, frame, data["targets"]))
     except UnfitRowsError as error:
-        raise DataError(Problem(rows.name, "", str(error), "")) from error
+        where = f" ({found.table.places(error.rows)})" if error.rows else ""
+        raise DataError(Problem(rows.name, "", f"{error.found}{where}", error.mend)) from error
+    named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
+    columns = {**found.kept, **named}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

@@ -183,8 +183,41 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
         predicted(best, tmp_path / "other.csv", told.append)
     assert [str(problem) for problem in refusal.value.problems] == [
         "other.csv: no column 'island'; is 'Island' the same?",
-        "other.csv: strange columns: 'Island' and 'weight'; remove what the study does not have",
+        "other.csv: strange columns: 'Island' and 'weight'; remove what the study does not have, "
+        "or keep it: --keep all",
     ]
+
+
+def test_columns_of_a_table_are_kept_beside_its_predictions(tmp_path: Path) -> None:
+    best, told = penguins_in(tmp_path), list[str]()
+    rows = PENGUINS.head(3).assign(id=["007", "a,b", ""])
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    bare = pd.read_csv(StringIO(predicted(best, tmp_path / "new.csv", told.append, ["id"])))
+    text = predicted(best, tmp_path / "new.csv", told.append, ["id", "species"])
+    whole = predicted(best, tmp_path / "new.csv", told.append, ["all"])
+
+    found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
+    assert [*bare.columns][:2] == ["id", "species"]
+    assert [*found.columns][:3] == ["id", "species", "predicted species"]
+    assert found["id"].tolist() == ["007", "a,b", ""]
+    assert found["species"].tolist() == rows["species"].tolist()
+    assert found["predicted species"].tolist() == bare["species"].tolist()
+    assert [*pd.read_csv(StringIO(whole)).columns][: len(rows.columns)] == [*rows.columns]
+    with pytest.raises(DataError, match=r"new\.csv: --keep: no column 'ids'; did you mean 'id'\?"):
+        predicted(best, tmp_path / "new.csv", told.append, ["ids"])
+
+
+def test_the_line_of_a_value_that_is_no_number_is_told(tmp_path: Path) -> None:
+    best = penguins_in(tmp_path)
+    rows = PENGUINS.head(4).astype({"bill|mm": object})
+    rows.loc[2, "bill|mm"] = "long"
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(DataError) as refusal:
+        predicted(best, tmp_path / "new.csv", lambda told: None)
+    assert str(refusal.value) == (
+        "new.csv: column 'bill|mm' holds no numbers (could not convert string to float: 'long') "
+        "(line 4); write some"
+    )
 
 
 def test_numbers_are_predicted_in_the_units_of_the_data(tmp_path: Path) -> None:

@@ -49,16 +49,26 @@ def predict(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="A CSV file; else standard output."),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="A,B,...",
+            help="Columns of ROWS to write, too, as they stand; or all.",
+        ),
+    ] = None,
 ) -> None:
     """Predict the rows of a table, as CSV: one line a row, in its order.
 
-    Of classes each has its probability beside it; numbers are in the units of the data.
+    Of classes each has its probability beside it; numbers are in the units of the data. What is
+    kept stands in front; a prediction of NAME beside a kept NAME is called `predicted NAME`.
     """
     from sweeper.authoring import write_new
     from sweeper.predicting import predicted
 
     warn = console_on(sys.stderr)
-    text = predicted(model, rows, lambda told: warn.print(told, soft_wrap=True))
+    names = [] if keep is None else [name.strip() for name in keep.split(",")]
+    text = predicted(model, rows, lambda told: warn.print(told, soft_wrap=True), names)
     if output is None:
         print(text, end="")
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,36 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.data.naming import counted, listed
+from sweeper.data.naming import counted, did_you_mean, listed
+from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem
 
+ALL = "all"
 
-def read_rows(path: Path, transform: Transform, others: Collection[str]) -> pd.DataFrame:
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Rows with the columns that a model takes in, and those to keep, as they stand in the table.
+
+    `table` are the rows as read.
+    """
+
+    frame: pd.DataFrame
+    kept: Mapping[str, list[Any]]
+    table: RawData
+
+
+def read_rows(
+    path: Path, transform: Transform, others: Collection[str], keep: Sequence[str] = ()
+) -> NewRows:
     """The rows of the table in `path`; it may have the columns `others`, which are not looked at.
 
+    `keep` are columns of it that go with the predictions, `ALL` is all of them.
+
     Raises:
-        DataError: it cannot be read, lacks a column, or has one that the study has not.
+        DataError: it cannot be read, lacks a column, or has one that the study has not and that is
+            not to be kept.
     """
     texts = [one.name for one in transform.categories if _is_text(one.values)]
     read = _READERS.get(path.suffix)
@@ -31,10 +52,17 @@ def read_rows(path: Path, transform: Transform, others: Collection[str]) -> pd.D
     except (OSError, ValueError, KeyError, TypeError) as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
-    problems = [*_unfit(path, frame, transform, others)]
+    names = [str(name) for name in frame.columns] if ALL in keep else [*dict.fromkeys(keep)]
+    problems = [*_unkept(path, frame, names), *_unfit(path, frame, transform, {*others, *names})]
     if problems:
         raise DataError(problems)
-    return frame[[*transform.columns]]
+    is_text = path.suffix == ".csv"
+    table = RawData(path.name, "", frame, (), path=path if is_text else None)
+    # as it is written there: 007 is no 7
+    written = pd.read_csv(path, dtype=str, keep_default_na=False) if is_text and names else frame
+    kept = {name: written[name].astype(object) for name in names}
+    values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
+    return NewRows(frame[[*transform.columns]], values, table)
 
 
 def _csv(path: Path, texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
@@ -78,6 +106,15 @@ _READERS: Mapping[str, Callable[[Path, list[str], Collection[str]], pd.DataFrame
 }
 
 
+def _unkept(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> Iterator[Problem]:
+    """Columns to keep that are not there."""
+    there = [str(name) for name in frame.columns]
+    for name in names:
+        if name not in there:
+            mend = did_you_mean(name, there) or f"its columns are {listed(there)}"
+            yield Problem(path.name, "--keep", f"no column '{name}'", mend)
+
+
 def _unfit(
     path: Path, frame: pd.DataFrame, transform: Transform, others: Collection[str]
 ) -> Iterator[Problem]:
@@ -90,7 +127,7 @@ def _unfit(
         yield Problem(path.name, "", f"no column '{name}'", mend)
     if strange:
         told = listed([f"'{name}'" for name in strange])
-        mend = "remove what the study does not have"
+        mend = "remove what the study does not have, or keep it: --keep all"
         yield Problem(path.name, "", f"strange columns: {told}", mend)
     if not len(frame):
         yield Problem(path.name, "", "no rows", "write a row for each prediction")

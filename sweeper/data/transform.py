@@ -23,7 +23,11 @@ _SHOWN = 5  # columns or values that a message names
 
 
 class UnfitRowsError(ValueError):
-    """Rows that a model was not trained for; the message says what is wrong, and the mend."""
+    """Rows that a model was not trained for: what was found, the mend, and where, rows from 0."""
+
+    def __init__(self, found: str, mend: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(f"{found}; {mend}")
+        self.found, self.mend, self.rows = found, mend, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class Transform:
 
     def _columns(self, rows: Any) -> Mapping[str, Any]:
         if isinstance(rows, str | bytes | PathLike):
-            raise UnfitRowsError(f"{rows!r} is a text, not rows; read it first: pandas.read_csv")
+            raise UnfitRowsError(f"{rows!r} is a text, not rows", "read it first: pandas.read_csv")
         if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a Series of pandas: a row
             rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):
@@ -130,8 +134,9 @@ class Transform:
         if table.ndim != 2 or table.shape[1] != len(self.columns):
             more = ", ..." if len(self.columns) > _SHOWN else ""
             raise UnfitRowsError(
-                f"an array shaped {table.shape}; give one row an example, of "
-                f"{len(self.columns)} columns: {', '.join(self.columns[:_SHOWN])}{more}"
+                f"an array shaped {table.shape}",
+                "give one row an example, of "
+                f"{len(self.columns)} columns: {', '.join(self.columns[:_SHOWN])}{more}",
             )
         return {name: table[:, place] for place, name in enumerate(self.columns)}
 
@@ -147,7 +152,7 @@ class Transform:
         if missing:
             named = ", ".join(f"'{name}'" for name in missing)
             mend = " ".join(near) or "the model takes it in"
-            raise UnfitRowsError(f"no column {named}; {mend}")
+            raise UnfitRowsError(f"no column {named}", mend)
 
     def _numbers(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         x = np.stack([_number(name, columns[name]) for name in self.numbers], axis=1)
@@ -155,9 +160,10 @@ class Transform:
             x = np.where(np.isnan(x), np.array(self.fills), x)
         for name, column in zip(self.numbers, x.T, strict=True):
             if not np.isfinite(column).all():
-                count = (~np.isfinite(column)).sum()
-                found = f"{count} values of column '{name}' are missing or infinite"
-                raise UnfitRowsError(f"{found}; fill them: the study did not say how (data.impute)")
+                rows = np.flatnonzero(~np.isfinite(column)).tolist()
+                found = f"{len(rows)} values of column '{name}' are missing or infinite"
+                mend = "fill them: the study did not say how (data.impute)"
+                raise UnfitRowsError(found, mend, rows)
         return x if self.scaling is None else self.scaling.of(x)
 
     def _places(
@@ -200,7 +206,17 @@ def _number(name: str, column: Any) -> NDArray[np.float64]:
     try:
         return np.asarray(column, np.float64)
     except (TypeError, ValueError) as error:
-        raise UnfitRowsError(f"column '{name}' holds no numbers ({error}); write some") from error
+        rows = [row for row, value in enumerate(column) if not _is_number(value)]
+        found = f"column '{name}' holds no numbers ({error})"
+        raise UnfitRowsError(found, "write some", rows) from error
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _values(column: Any) -> list[Any]:
