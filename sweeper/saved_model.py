@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -185,7 +186,11 @@ class SavedModel:
 
 
 def _warn(doubt: str) -> None:
-    warnings.warn(doubt, UnknownCategoryWarning, stacklevel=4)
+    # in the line of whoever asked: the first that is not of this package
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("sweeper."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(doubt, UnknownCategoryWarning, stacklevel=level)
 
 
 def _of_each(model: Any, x: NDArray[Any]) -> Any:

@@ -168,7 +168,7 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
     saved = sweeper.load(best)
     with pytest.warns(UnknownCategoryWarning, match="'island' has 'Dram' in 1 row") as warned:
         assert found[1]["species"].tolist() == saved.predict(found[0]).tolist()
-    assert len(warned) == 1
+    assert [one.filename for one in warned] == [__file__]
     row = found[0].iloc[0]  # a Series, and as a dict, is a table of one row
     for one in (row, row.to_dict(), found[0].head(1)):
         assert saved.predict(one).tolist() == found[1]["species"].tolist()[:1]
