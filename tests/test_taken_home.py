@@ -177,6 +177,11 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
     )
     np.testing.assert_allclose(found[1][names[1:]].sum(axis=1), 1, rtol=1e-6)
     assert told == ["new.csv: column 'island' has 'Dram' in 1 row, which no training row had"]
+    rows.to_csv(tmp_path / "new.csv")  # with pandas' index, of which the model knows nothing
+    assert predicted(best, tmp_path / "new.csv", told.append) == text
+    rows.to_csv(tmp_path / "new.csv", index=False, sep=";")
+    with pytest.raises(DataError, match=r"new.csv: has columns that seem to be .* or give sweeper"):
+        predicted(best, tmp_path / "new.csv", told.append)
     other = rows.rename(columns={"island": "Island"}).assign(weight=1)
     other.to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(DataError) as refusal:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.data.csv_table import UnfitCsvError, read_csv_table
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
@@ -49,6 +50,10 @@ def read_rows(
         raise DataError(Problem(str(path), "", "no table that can be read", mend))
     try:
         frame = read(path, texts, transform.columns)
+    except UnfitCsvError as error:
+        by = f", or give sweeper.load(MODEL).predict the rows of {error.reading}"
+        mend = f"{error.mend}{by if error.reading else ''}"
+        raise DataError(Problem(path.name, "", error.found, mend)) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
@@ -65,11 +70,8 @@ def read_rows(
     return NewRows(frame[[*transform.columns]], values, table)
 
 
-def _csv(path: Path, texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
-    # a column of text stays text where its new values look like numbers
-    header = pd.read_csv(path, nrows=0).columns
-    kinds: Mapping[Any, Any] = {name: "str" for name in texts if name in header}
-    return pd.read_csv(path, low_memory=False, dtype=kinds)
+def _csv(path: Path, texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+    return read_csv_table(path, texts=texts, nameless=columns)
 
 
 def _parquet(path: Path, _texts: list[str], _columns: Collection[str]) -> pd.DataFrame:

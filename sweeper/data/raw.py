@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
+
+from sweeper.data.csv_table import row_lines
 
 _PLACES_SHOWN = 5
 
@@ -67,12 +68,4 @@ class RawData:
     def _lines(self) -> list[int]:
         """The line on which each row begins."""
         assert self.path is not None
-        begins: list[int] = []
-        with self.path.open(encoding="utf-8-sig", newline="") as file:
-            reader, line = csv.reader(file), 1
-            for record in reader:
-                # a blank line is no row, and a quoted field may run over several lines
-                if len(record) > 1 or any(field.strip() for field in record):
-                    begins.append(line)
-                line = reader.line_num + 1
-        return begins[1:]
+        return row_lines(self.path)

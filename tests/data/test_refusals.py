@@ -46,12 +46,29 @@ def test_good_rows_are_accepted(make_study) -> None:
         ),
         (
             "a,kind,a\n1,2,3\n",
-            "rows.csv has several columns 'a'; give each column its own name",
+            "rows.csv has several columns 'a'; give each its own name",
         ),
         (
             ",a,,kind\n0,1,2,3\n",
-            "rows.csv has no name for column 1 and 3; "
-            "give each column a name, and drop it if it only numbers the rows",
+            "rows.csv has no name for column 3; give each column a name; "
+            "only an index of pandas, the first column, needs none",
+        ),
+        (
+            ",a,kind\n0.5,1,2\n1.5,1,3\n",
+            "rows.csv has no name for column 1; give each column a name; "
+            "only an index of pandas, the first column, needs none",
+        ),
+        (
+            "a;kind\n1,5;2\n2,5;3\n",
+            "rows.csv has columns that seem to be separated by ';'; write it again with commas "
+            'between fields and points in numbers, or read it with source = "python" and '
+            'pandas.read_csv(..., sep=";", decimal=",")',
+        ),
+        (
+            "a\tkind\n1\t2\n",
+            "rows.csv has columns that seem to be separated by '\\t'; write it again with commas "
+            'between fields and points in numbers, or read it with source = "python" and '
+            'pandas.read_csv(..., sep="\\t")',
         ),
     ],
 )
@@ -59,11 +76,28 @@ def test_a_file_that_is_no_table_is_refused(make_study, table: str, problem: str
     assert refusal(make_study(CSV, table)) == [f"study.toml:11: data.path: {problem}"]
 
 
-def test_a_file_in_another_encoding_is_refused(make_study, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes("größe,kind\n1,2\n".encode("latin-1"))
+@pytest.mark.parametrize(
+    ("content", "found", "reading"),
+    [
+        ("a,kind\n1,schön\n".encode("latin-1"), "is not UTF-8 (byte 0xf6 in line 2)", '"latin-1"'),
+        ("größe,kind\n1,2\n".encode("latin-1"), "is not UTF-8 (byte 0xf6 in line 1)", '"latin-1"'),
+        ("a,kind\n1,2 €\n".encode("cp1252"), "is not UTF-8 (byte 0x80 in line 2)", '"cp1252"'),
+        (
+            "a;kind\n1,5;schön\n".encode("latin-1"),
+            "is not UTF-8 (byte 0xf6 in line 2)",
+            '"latin-1", sep=";", decimal=","',
+        ),
+        ("a,kind\n1,2\n".encode("utf-16"), "is text in UTF-16", '"utf-16"'),
+    ],
+)
+def test_a_file_in_another_encoding_is_refused(
+    make_study, tmp_path: Path, content: bytes, found: str, reading: str
+) -> None:
+    (tmp_path / "rows.csv").write_bytes(content)
 
     assert refusal(make_study(CSV)) == [
-        "study.toml:11: data.path: rows.csv is not text in UTF-8; save it as UTF-8"
+        f"study.toml:11: data.path: rows.csv {found}; write it again as UTF-8, "
+        f'or read it with source = "python" and pandas.read_csv(..., encoding={reading})'
     ]
 
 

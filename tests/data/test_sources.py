@@ -56,6 +56,16 @@ def test_parquet_rows_are_those_of_csv(make_study, tmp_path: Path, from_csv: Dat
     assert dataset.feature_names == ("size", "weight", "colour_blue", "colour_red")
 
 
+@pytest.mark.parametrize("of_more", [False, True])
+def test_an_index_that_pandas_wrote_into_csv_is_no_column(
+    make_study, tmp_path: Path, from_csv: Dataset, of_more: bool
+) -> None:
+    rows = FRAME.set_index(pd.Index(range(40, 0, -2))) if of_more else FRAME
+    rows.to_csv(tmp_path / "rows.csv")
+
+    assert prepare(make_study(CSV, loss="mse")).digest == from_csv.digest
+
+
 def test_a_pattern_is_all_its_files_in_the_order_of_their_names(
     make_study, tmp_path: Path, from_csv: Dataset
 ) -> None:
