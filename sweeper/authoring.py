@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweeper.config.json_schema import study_schema
 from sweeper.errors import DataError, Problem, SetupError, StudyError
 from sweeper.templates import Template, filled_in, study_text
 
+if TYPE_CHECKING:
+    from sweeper.data.guess import Guess
+
+# columns that are left out, of which it is said why
+_MOST_TOLD = 6
 SCHEMA_FILE = "study.schema.json"
 
 
-def begin(template: str | None, output: Path, data: Path | None) -> None:
+def begin(
+    template: str | None, output: Path, data: Path | None, target: str | None = None
+) -> tuple[str, ...]:
     """Write a study file at `output`, of the table `data` where one is given.
 
-    The schema that it names is written beside it, if there is none.
+    It predicts `target`; where that is None a column is guessed. The schema that the file names is
+    written beside it, if there is none. What comes back says what was guessed.
 
     Raises:
         StudyError: the file is there already, there is no such template, or it has no use for a
-            table.
-        DataError: the table cannot be read.
+            table, or for a target.
+        DataError: the table cannot be read, or has no such column.
     """
-    write_new(output, _begun(_template(template), output, data))
+    text, told = _begun(_template(template), output, data, target)
+    write_new(output, text)
     if not output.with_name(SCHEMA_FILE).exists():
         text = json.dumps(study_schema(), indent=2) + "\n"
         write_new(output.with_name(SCHEMA_FILE), text)
+    return told
 
 
 def begin_again(run_dir: Path, number: int | None, output: Path) -> None:
@@ -48,9 +60,14 @@ def _template(name: str | None) -> Template | None:
     raise StudyError(Problem("", "", f"no study '{name}' to begin with", mend))
 
 
-def _begun(template: Template | None, output: Path, data: Path | None) -> str:
+def _begun(
+    template: Template | None, output: Path, data: Path | None, target: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """The text of the study file, and what to say of it."""
     if data is None:
-        return study_text(template or Template.DIGITS, output)
+        if target is not None:
+            raise StudyError(Problem("", "--target", "a column of no table", "write --data FILE"))
+        return study_text(template or Template.DIGITS, output), ()
     if template is Template.DIGITS:
         found, mend = "a table for the study of the digits", "write csv or regression, or neither"
         raise StudyError(Problem("", "--data", found, mend))
@@ -58,7 +75,7 @@ def _begun(template: Template | None, output: Path, data: Path | None) -> str:
     from sweeper.data.guess import guess
     from sweeper.data.sizes import part_sizes
 
-    guessed = guess(data)
+    guessed = guess(data, target)
     chosen = template or (Template.CSV if guessed.is_classes else Template.REGRESSION)
     text = filled_in(study_text(chosen, output), data, guessed, output)
     sizes = part_sizes(parse(text, output), guessed.rows)
@@ -68,7 +85,27 @@ def _begun(template: Template | None, output: Path, data: Path | None) -> str:
     in_proportion = guessed.rarest >= sizes.n_parts and guessed.values <= min(
         sizes.train, sizes.val, sizes.test
     )
-    return text if in_proportion else text.replace("stratify = true", "stratify = false")
+    if not in_proportion:
+        text = text.replace("stratify = true", "stratify = false")
+    told = _guessed(guessed, is_classes=chosen is Template.CSV)
+    return text, tuple(f"{data.name}: {one}" for one in told)
+
+
+def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
+    """What the study takes a table for, and what it leaves out of it."""
+    kind = f"as {guessed.values} classes" if is_classes else "as numbers"
+    other = "" if guessed.because == "as asked" else "; --target NAME takes another"
+    yield f"the target is '{guessed.target}', {guessed.because}, {kind}{other}"
+    if guessed.stray:
+        yield f"the target is to be mended before the study can run: {guessed.stray}"
+    reasons = list(guessed.drop.items())
+    for name, why in reasons[:_MOST_TOLD]:
+        yield f"'{name}' is left out: it {why}"
+    if others := reasons[_MOST_TOLD:]:
+        yield f"{len(others)} more are left out in the same way, see data.drop"
+    left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
+    filled = '; impute = "median" fills gaps in numbers' if guessed.has_gaps else ""
+    yield f"{left} to learn from{filled}"
 
 
 def write_new(path: Path, text: str) -> None:

@@ -23,6 +23,7 @@ from tests.config.schema_checker import faults
 SMALL = settings("study.n_trials=2", "train.epochs=1", "schedule.parallel=2")
 NUMBERS = [0.5 * i for i in range(60)]
 NAMES = ["a", "b", "c"] * 20
+LAST = "the last column"
 
 
 @pytest.mark.parametrize("template", Template)
@@ -73,33 +74,27 @@ def test_the_place_of_the_data_is_told_by_its_line(template: str, command: Comma
 
 
 @pytest.mark.parametrize(
-    ("columns", "expected"),
+    ("columns", "target", "because", "is_classes", "values"),
     [
-        (
-            {"size": NUMBERS, "price": NUMBERS},
-            Guess("csv", "price", False, 60, values=60, rarest=1),
-        ),
-        ({"Label": NAMES, "size": NUMBERS}, Guess("csv", "Label", True, 60, values=3, rarest=20)),
-        ({"size": NUMBERS, "kind": NAMES}, Guess("csv", "kind", True, 60, values=3, rarest=20)),
-        (
-            {"size": NUMBERS, "digit": [0, 1, 2] * 20},
-            Guess("csv", "digit", True, 60, values=3, rarest=20),
-        ),
-        (
-            {"size": NUMBERS, "count": [*range(60)]},
-            Guess("csv", "count", False, 60, values=60, rarest=1),
-        ),
-        (
-            {"size": NUMBERS, "is_large": [True, False] * 30},
-            Guess("csv", "is_large", True, 60, values=2, rarest=30),
-        ),
+        ({"size": NUMBERS, "price": NUMBERS}, "price", LAST, False, 60),
+        ({"Label": NAMES, "size": NUMBERS}, "Label", "by its name", True, 3),
+        ({"size": NUMBERS, "kind": NAMES}, "kind", LAST, True, 3),
+        ({"size": NUMBERS, "digit": [0, 1, 2] * 20}, "digit", LAST, True, 3),
+        ({"size": NUMBERS, "count": [*range(60)]}, "count", LAST, False, 60),
+        ({"size": NUMBERS, "is_large": [True, False] * 30}, "is_large", LAST, True, 2),
     ],
 )
 def test_the_column_to_predict_is_guessed(
-    columns: dict[str, Any], expected: Guess, tmp_path: Path
+    columns: dict[str, Any],
+    target: str,
+    because: str,
+    is_classes: bool,
+    values: int,
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "table.csv"
     pd.DataFrame(columns).to_csv(path, index=False)
+    expected = Guess("csv", target, because, is_classes, 60, 1, values=values, rarest=60 // values)
     assert guess(path) == expected
     pd.DataFrame(columns).to_parquet(path.with_suffix(".parquet"))
     assert guess(path.with_suffix(".parquet")) == replace(expected, source="parquet")
@@ -118,9 +113,12 @@ def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Pa
     )
     table.to_parquet(tmp_path / "houses.parquet")
     found = guess(tmp_path / "houses.parquet")
-    assert found == Guess(
-        "parquet", "price", False, 300, ("sold_at", "code", "empty"), True, 300, 1
-    )
+    drop = {
+        "sold_at": "holds times",
+        "code": "is text with 300 different values",
+        "empty": "has no value in any row",
+    }
+    assert found == Guess("parquet", "price", LAST, False, 300, 2, drop, True, 300, 1)
 
     text = filled_in(
         study_text(Template.REGRESSION, tmp_path / "study.toml"),
@@ -134,13 +132,68 @@ def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Pa
     assert prepare(config).n_features == 1 + 3
 
 
+def test_what_was_guessed_is_told(command: CommandLine) -> None:
+    table = pd.DataFrame(
+        {
+            "patient": range(1, 301),
+            "name": [f"row {index}" for index in range(300)],
+            "day": [f"2026-01-{index % 28 + 1:02}" for index in range(300)],
+            "age": ["about 90" if index == 5 else str(index % 7) for index in range(300)],
+            "stay": [index % 11 for index in range(300)],
+            "size": [None, *range(299)],
+            "ward": ["a", "b", "c"] * 100,
+        }
+    )
+    table.to_csv(command.directory / "houses.csv")  # with an index, which is no column
+
+    done = command("init", "csv", "--data", "houses.csv")
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "houses.csv: the target is 'ward', the last column, as 3 classes; "
+        "--target NAME takes another",
+        "houses.csv: 'patient' is left out: it counts the rows",
+        "houses.csv: 'name' is left out: it is text with 300 different values",
+        "houses.csv: 'day' is left out: it holds dates as text, such as '2026-01-01'",
+        "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
+        "number; mend that, and take 'age' out of data.drop",
+        'houses.csv: 2 columns to learn from; impute = "median" fills gaps in numbers',
+    ]
+    config = load(command.directory / "study.toml")
+    assert config.canonical()["data"]["drop"] == ["patient", "name", "day", "age"]
+    assert prepare(config).n_features == 2
+
+    done = command("init", "--data", "houses.csv", "--target", "stay", "-o", "other.toml")
+    assert done.returncode == 0
+    assert done.stderr.startswith("houses.csv: the target is 'stay', as asked, as 11 classes\n")
+    assert load(command.directory / "other.toml").canonical()["data"]["target"] == ["stay"]
+    done = command("init", "--data", "houses.csv", "--target", "age", "-o", "third.toml")
+    assert done.stderr.splitlines()[:2] == [
+        "houses.csv: the target is 'age', as asked, as numbers",
+        "houses.csv: the target is to be mended before the study can run: "
+        "'about 90' in line 7 is no number",
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("columns", "arguments", "loss", "target"),
+    ("columns", "arguments", "loss", "target", "told"),
     [
-        ({"size": NUMBERS, "kind": NAMES}, (), "cross_entropy", "kind"),
-        ({"price": NUMBERS, "kind": NAMES}, (), "mse", "price"),
-        ({"size": NUMBERS, "digit": [0, 1, 2] * 20}, ("regression",), "mse", "digit"),
+        (
+            {"size": NUMBERS, "kind": NAMES},
+            (),
+            "cross_entropy",
+            "kind",
+            "last column, as 3 classes",
+        ),
+        ({"price": NUMBERS, "kind": NAMES}, (), "mse", "price", "by its name, as numbers"),
+        (
+            {"size": NUMBERS, "digit": [0, 1, 2] * 20},
+            ("regression",),
+            "mse",
+            "digit",
+            "last column, as numbers",
+        ),
     ],
 )
 def test_a_study_of_a_table_runs_as_it_is_written(
@@ -148,6 +201,7 @@ def test_a_study_of_a_table_runs_as_it_is_written(
     arguments: tuple[str, ...],
     loss: str,
     target: str,
+    told: str,
     command: CommandLine,
 ) -> None:
     (command.directory / "tables").mkdir()
@@ -155,7 +209,9 @@ def test_a_study_of_a_table_runs_as_it_is_written(
 
     done = command("init", *arguments, "--data", "tables/my table.csv")
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] == "my table.csv: 1 column to learn from"
+    assert told in done.stderr
     config = load(command.directory / "study.toml")
     assert (config.study.name, config.train.loss) == ("my-table", loss)
     assert config.canonical()["data"]["target"] == [target]
@@ -209,6 +265,25 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             "few.csv: 2 rows, too few to train, to validate and to test on; "
             "name a table of more rows\n",
         ),
+        (
+            ("--data", "few.csv", "--target", "kin"),
+            3,
+            "few.csv: --target: no column 'kin'; did you mean 'kind'?\n",
+        ),
+        (("--target", "kind"), 2, "--target: a column of no table; write --data FILE\n"),
+        (
+            ("--data", "nameless.csv"),
+            3,
+            "nameless.csv: has no name for column 2; give each column a name; "
+            "only an index of pandas, the first column, needs none\n",
+        ),
+        (
+            ("--data", "names.csv"),
+            3,
+            "names.csv: no column beside the target 'kind' to learn from: "
+            "'day' (holds dates as text, such as '2026-01-01'); "
+            "name a table with numbers or categories\n",
+        ),
         (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; write its path\n"),
         (("--data", "ones.csv"), 3, "ones.csv: no such file; did you mean 'one.csv'?\n"),
         (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
@@ -220,6 +295,9 @@ def test_what_cannot_be_begun_is_refused(
     (command.directory / "table.txt").write_text("a b\n", encoding="utf-8")
     (command.directory / "one.csv").write_text("a\n1\n2\n", encoding="utf-8")
     (command.directory / "few.csv").write_text("a,kind\n1,x\n2,y\n", encoding="utf-8")
+    (command.directory / "nameless.csv").write_text("a,,kind\n1,1,x\n2,2,y\n", encoding="utf-8")
+    dates = "day,kind\n2026-01-01,x\n2026-01-02,y\n"
+    (command.directory / "names.csv").write_text(dates, encoding="utf-8")
     done = command("init", *arguments)
     assert done.returncode == code
     assert expected in done.stderr

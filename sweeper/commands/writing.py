@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from sweeper.commands.arguments import MaybeDirectory, MaybeTrial, run_asked, trial_asked
 from sweeper.commands.printing import print_written
+from sweeper.console import console_on
 
 
 def init(
@@ -21,6 +23,10 @@ def init(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="FILE", help="The table to fill in.")
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="NAME", help="Its column to predict; else it is guessed."),
+    ] = None,
 ) -> None:
     """Write a study file to begin with: of a table of your own, or of the digits.
 
@@ -28,7 +34,8 @@ def init(
     """
     from sweeper.authoring import begin
 
-    begin(template, output, data)
+    for told in begin(template, output, data, target):
+        console_on(sys.stderr).print(told, soft_wrap=True)
     print_written(output, f"`python -m sweeper run {output}` runs it")
 
 

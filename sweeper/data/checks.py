@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
-from sweeper.data.columns import has_too_many_values, unfit_kind
+from sweeper.data.columns import has_too_many_values, strays, unfit_kind
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
@@ -102,7 +101,8 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _gap_problems(config, raw, name, mend)
         yield from _range_problems(config, raw, name, mend)
         if config.train.target == "numbers":
-            rows, what = _strays(raw.frame[name]), f"text, and {config.train.loss} needs numbers"
+            rows = _rows(strays(raw.frame[name]))
+            what = f"text, and {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
             yield from _cell_problem(config, raw, name, rows, what, instead)
     if config.train.target == "classes":
@@ -145,7 +145,7 @@ def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Pr
 
 
 def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
-    rows = _strays(raw.frame[name])
+    rows = _rows(strays(raw.frame[name]))
     if len(rows) < raw.frame[name].count() / 2:
         # else the column is meant as text
         yield from _cell_problem(config, raw, name, rows, "text among numbers", mend)
@@ -174,13 +174,6 @@ def _cell_problem(
         values = f"{counted(len(rows), 'value')} {'is' if len(rows) == 1 else 'are'}"
         found = f"column '{name}' of {raw.name}: {values} {what} ({raw.places(rows)})"
         yield config.problem(raw.key, found, mend)
-
-
-def _strays(column: pd.Series[Any]) -> list[int]:
-    """The rows in which there is text that is no number."""
-    if is_numeric_dtype(column.dtype):
-        return []
-    return _rows(pd.to_numeric(column, errors="coerce").isna() & column.notna())
 
 
 def _rows(mask: Any) -> list[int]:

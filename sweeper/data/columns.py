@@ -59,6 +59,13 @@ def has_too_many_values(column: pd.Series[Any]) -> bool:
     return column.nunique() > max(_MOST_TEXT_VALUES, column.count() / 2)
 
 
+def strays(column: pd.Series[Any]) -> pd.Series[bool]:
+    """Where there is text that is no number."""
+    if is_numeric_dtype(column.dtype):
+        return pd.Series(False, column.index)
+    return pd.to_numeric(column, errors="coerce").isna() & column.notna()
+
+
 def _is_plain(column: pd.Series[Any]) -> bool:
     dtype = column.dtype
     is_number = is_numeric_dtype(dtype) and not is_extension_array_dtype(dtype)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
+from pandas.api.types import (
+    is_bool_dtype,
+    is_float_dtype,
+    is_integer_dtype,
+    is_numeric_dtype,
+)
 
-from sweeper.data.columns import has_too_many_values, plain, unfit_kind
-from sweeper.data.naming import counted, did_you_mean
+from sweeper.data.columns import has_too_many_values, plain, strays, unfit_kind
+from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
+from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.errors import DataError, Problem
 
 # read no further to guess
@@ -20,9 +27,11 @@ _ROWS = 100_000
 _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "price", "value")
 # whole numbers of so many values are classes, of more they are counted
 _MOST_CLASSES = 20
+# a day as text: 2026-01-31 or 31.1.2026, and maybe a time
+_DATE = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?"
 
 _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    "csv": lambda path: pd.read_csv(path, nrows=_ROWS, low_memory=False),
+    "csv": lambda path: read_csv_table(path, rows=_ROWS),
     "parquet": pd.read_parquet,
 }
 
@@ -31,27 +40,62 @@ _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 class Guess:
     """A table as a study could use it; `source` is the kind of file, `rows` how many it has.
 
-    `drop` are columns that a study cannot learn from: those that hold neither numbers nor text,
-    nothing at all, or text that is hardly the same twice. `has_gaps` tells of missing values in the
-    others. The target has so many different `values`, and the `rarest` is that of so many rows.
+    `because` says how the target was found. `drop` are columns that a study cannot learn from,
+    each with why; `features` is how many are left, and `has_gaps` tells of missing values in them.
+    The target has so many different `values`, and the `rarest` is that of so many rows; `stray` is
+    what in it keeps it from being numbers, and where; empty where there is nothing.
     """
 
     source: str
     target: str
+    because: str
     is_classes: bool
     rows: int
-    drop: tuple[str, ...] = ()
+    features: int
+    drop: Mapping[str, str] = field(default_factory=dict[str, str])
     has_gaps: bool = False
     values: int = 0
     rarest: int = 0
+    stray: str = ""
 
 
-def guess(path: Path) -> Guess:
-    """What could be predicted from the table at `path`: a column by its name, else the last one.
+def guess(path: Path, target: str | None = None) -> Guess:
+    """What could be predicted from the table at `path`.
+
+    It is the column `target`; where that is None the one that is called so, else the last one.
 
     Raises:
-        DataError: there is no such file, or it is no table.
+        DataError: there is no such file, it is no table, or has no such column.
     """
+    source, frame = _read(path)
+    target, because = _target(path, list(map(str, frame.columns)), target)
+    lines = _Lines(path, source)
+    features = plain(frame.drop(columns=target))[0]
+    drop = _dropped(features, lines)
+    kept = features.drop(columns=[*drop])
+    if not len(kept.columns):
+        why = listed([f"'{name}' ({told})" for name, told in drop.items()])
+        found = f"no column beside the target '{target}' to learn from: {why}"
+        raise DataError(Problem(str(path), "", found, "name a table with numbers or categories"))
+    counts = frame[target].value_counts()
+    stray = lines.stray(frame[target])
+    return Guess(
+        source,
+        target,
+        because,
+        is_classes=not stray and _is_classes(frame[target]),
+        rows=len(frame),
+        features=len(kept.columns),
+        drop=drop,
+        has_gaps=bool(kept.isna().to_numpy().any()),
+        values=len(counts),
+        rarest=int(counts.min()) if len(counts) else 0,
+        stray=stray,
+    )
+
+
+def _read(path: Path) -> tuple[str, pd.DataFrame]:
+    """The kind of a file, and its rows."""
     source = path.suffix.lower().removeprefix(".")
     if source not in _READERS:
         known = " or ".join(f".{name}" for name in _READERS)
@@ -61,37 +105,84 @@ def guess(path: Path) -> Guess:
         raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
     try:
         frame = _READERS[source](path)
+    except UnfitCsvError as error:
+        raise DataError(Problem(str(path), "", error.found, error.mend_of_study)) from error
     except (OSError, ValueError, ImportError) as error:
         mend = f"name a {source.upper()} file with a row of column names"
         raise DataError(Problem(str(path), "", f"cannot be read ({error})", mend)) from error
     if frame.empty or len(frame.columns) < 2:
         found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
         raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))
-    names = {str(name).lower(): str(name) for name in reversed(frame.columns)}
-    target = next((names[name] for name in _TARGETS if name in names), str(frame.columns[-1]))
-    features = plain(frame.drop(columns=target))[0]
-    drop = tuple(str(name) for name in features if _is_of_no_use(features[name]))
-    has_gaps = bool(features.drop(columns=[*drop]).isna().to_numpy().any())
-    counts = frame[target].value_counts()
-    return Guess(
-        source,
-        target,
-        _is_classes(frame[target]),
-        len(frame),
-        drop,
-        has_gaps,
-        values=len(counts),
-        rarest=int(counts.min()) if len(counts) else 0,
-    )
+    return source, frame
 
 
-def _is_of_no_use(column: pd.Series[Any]) -> bool:
-    is_text = not is_numeric_dtype(column.dtype)
-    return (
-        unfit_kind(column) is not None
-        or not column.count()
-        or (is_text and has_too_many_values(column))
-    )
+def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, str]:
+    """The column to predict, and how it was found."""
+    if wanted is not None:
+        if wanted not in columns:
+            mend = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
+            raise DataError(Problem(str(path), "--target", f"no column '{wanted}'", mend))
+        return wanted, "as asked"
+    names = {name.lower(): name for name in reversed(columns)}
+    named = next((names[name] for name in _TARGETS if name in names), None)
+    if named is not None and named != columns[-1]:
+        return named, "by its name"
+    return columns[-1], "the last column"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Tells where in a file something is that keeps a column from being numbers."""
+
+    path: Path
+    source: str
+
+    def stray(self, column: pd.Series[Any]) -> str:
+        """Text in a column of a CSV file that holds numbers but for a few values; else empty."""
+        mask = strays(column).to_numpy()
+        if self.source != "csv" or not 0 < mask.sum() < column.count() / 2:
+            return ""
+        row = int(mask.argmax())
+        more = f", nor are {mask.sum() - 1} more" if mask.sum() > 1 else ""
+        return f"'{column.iloc[row]}' in line {row_lines(self.path)[row]} is no number{more}"
+
+
+def _dropped(features: pd.DataFrame, lines: _Lines) -> dict[str, str]:
+    """The columns that are of no use, each with why."""
+    names = [str(name) for name in features]
+    useless = {name: why for name in names if (why := _uselessness(features[name], lines))}
+    counters = {name for name in names if name not in useless and _is_counter(features[name])}
+    if len(useless) + len(counters) == len(names):
+        counters = set[str]()  # of all there is to learn from, it may be meant
+    told = {**useless, **dict.fromkeys(counters, "counts the rows")}
+    return {name: told[name] for name in names if name in told}
+
+
+def _uselessness(column: pd.Series[Any], lines: _Lines) -> str:
+    """Why a study cannot learn from a column; empty where it can."""
+    return next(_faults(column, lines), "")
+
+
+def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
+    if unfit := unfit_kind(column):
+        yield f"holds {unfit}"
+    elif not column.count():
+        yield "has no value in any row"
+    elif not is_numeric_dtype(column.dtype):
+        if stray := lines.stray(column):
+            mend = f"mend that, and take '{column.name}' out of data.drop"
+            yield f"would be numbers, but {stray}; {mend}"
+        if column.dropna().str.fullmatch(_DATE).all():
+            yield f"holds dates as text, such as '{column.dropna().iloc[0]}'"
+        if has_too_many_values(column):
+            yield f"is text with {column.nunique()} different values"
+
+
+def _is_counter(column: pd.Series[Any]) -> bool:
+    """Whether whole numbers count the rows, from 0 or 1 on."""
+    if not is_integer_dtype(column.dtype) or column.iloc[0] not in (0, 1):
+        return False
+    return np.array_equal(column.to_numpy(), np.arange(len(column)) + column.iloc[0])
 
 
 def _is_classes(column: pd.Series[Any]) -> bool:
