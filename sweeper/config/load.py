@@ -16,9 +16,11 @@ from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
 from sweeper.errors import Problem, StudyError
 
-# how tomllib begins to say that a key or a table stands there twice
 _MOST_BYTES = 10_000_000  # whoever names a larger file has named one of data
 _LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python reads no whole number of so many digits
+# a value that is Python's, not in a text
+_OF_PYTHON = re.compile(r"""^[^"'#]*(?:(?:"[^"]*"|'[^']*')[^"'#]*)*?[=,[]\s*(True|False|None)\b""")
+# how tomllib begins to say that a key or a table stands there twice
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
 
@@ -90,7 +92,16 @@ def _toml(source: Source) -> RawTable:
         where = f"{source.path.name}:{twice.second}"
         found = f"given twice, on line {twice.first} already"
         raise StudyError(Problem(where, twice.key, found, "remove one of the two"))
-    raise StudyError(Problem(where, "", f"not TOML: {what}", "write key = value, text in quotes"))
+    raise StudyError(Problem(where, "", f"not TOML: {what}", _mend(source, int(line))))
+
+
+def _mend(source: Source, line: int) -> str:
+    """What to write in a line that is no TOML; it may be Python instead."""
+    written = source.text.splitlines()[line - 1 : line]
+    python = _OF_PYTHON.search(written[0]) if written else None
+    if python is None:
+        return "write key = value, text in quotes"
+    return "remove it" if python[1] == "None" else f"write {python[1].lower()}"
 
 
 def _too_long(source: Source) -> Problem:

@@ -72,8 +72,7 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         yield config.problem(raw.key, found, mend)
         return
     if config.data.impute == "none":
-        filled = 'impute = "most_frequent"' if raw.is_category(name) else 'impute = "median"'
-        yield from _gap_problems(config, raw, name, f"write {filled}, {mend}")
+        yield from _gap_problems(config, raw, name, f"write {_filling(raw, name)}, {mend}")
     yield from _range_problems(config, raw, name, mend)
     if raw.path is not None and name not in raw.categories:
         yield from _stray_problems(config, raw, name, mend)
@@ -81,6 +80,15 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         values = f"{column.nunique()} different values"
         found = f"column '{name}' of {raw.name} is text with {values}"
         yield config.problem(raw.key, found, f"add '{name}' to data.drop" if drop else mend)
+
+
+def _filling(raw: RawData, name: str) -> str:
+    """What to write for gaps in column `name`; the one setting has to fit all columns."""
+    numbers = (other for other in raw.features if not raw.is_category(other))
+    if not any(raw.frame[other].isna().any() for other in numbers):
+        return 'impute = "most_frequent"'
+    own = " (a missing category is a value of its own then)" if raw.is_category(name) else ""
+    return f'impute = "median"{own}'
 
 
 def _can_drop(config: StudyConfig) -> bool:

@@ -665,3 +665,20 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "study.toml"):
         with pytest.raises(StudyError, match="cannot be read"):
             load(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "mend"),
+    [
+        ('optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = True }', "write true"),
+        ("stratify = False  # not", "write false"),
+        ("flags = [true, False]", "write false"),
+        ("timeout = None", "remove it"),
+        ('name = "x = True" y', "write key = value, text in quotes"),
+    ],
+)
+def test_a_value_of_python_is_answered_with_that_of_toml(line: str, mend: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        parse(f"version = 1\n{line}\n", Path("study.toml"))
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.mend) == ("study.toml:2", mend)

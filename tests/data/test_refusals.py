@@ -196,7 +196,7 @@ def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> Non
         "study.toml:11: data.path: column 'size' of rows.csv: 2 values are infinite or too large "
         "for float64 (lines 18, 19); mend the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing "
-        '(line 15); write impute = "most_frequent", '
+        '(line 15); write impute = "median" (a missing category is a value of its own then), '
         "mend the file or add 'colour' to data.drop",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is missing "
         "(line 18); mend the file or remove the rows",
@@ -358,6 +358,13 @@ def test_a_batch_larger_than_the_training_part_is_refused(
     ]
 
 
+def test_gaps_in_categories_alone_are_advised_the_most_frequent_value(make_study) -> None:
+    assert refusal(make_study(CSV, GOOD + "1,,fig\n")) == [
+        "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
+        "write impute = \"most_frequent\", mend the file or add 'colour' to data.drop",
+    ]
+
+
 def test_all_problems_come_at_once(make_study) -> None:
     data = STRATIFIED + 'drop = ["sizes"]\n'
 
@@ -366,7 +373,8 @@ def test_all_problems_come_at_once(make_study) -> None:
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is missing (line 14); "
         "write impute = \"median\", mend the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
-        "write impute = \"most_frequent\", mend the file or add 'colour' to data.drop",
+        'write impute = "median" (a missing category is a value of its own then), '
+        "mend the file or add 'colour' to data.drop",
         "study.toml:5: train.batch_size: a batch of 64 rows, and the training part has 8; "
         "write 8 at most",
         "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, and class "
