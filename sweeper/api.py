@@ -22,6 +22,7 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
+from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
 from sweeper.errors import DataError, StudyError
 from sweeper.preview import Preview
@@ -88,7 +89,7 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
         features=data and data.n_features,
         outputs=data and data.out_size,
         run_dir=str(config.run_dir.absolute()),
-        warnings=doubts(config),
+        warnings=(*doubts(config), *(data_doubts(data) if data is not None else ())),
         hints=hints(config),
         unchecked=() if python else unchecked(config),
     )

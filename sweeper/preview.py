@@ -11,6 +11,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts, hints
 from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
+from sweeper.data.doubts import data_doubts
 from sweeper.data_preview import data_preview
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import n_parameters
@@ -69,6 +70,7 @@ class Preview:
             "rules_without_use_in_some_trials": list(self.idle_rules),
             "notes": [
                 *doubts(self.config),
+                *data_doubts(self.data),
                 *hints(self.config),
                 *notes(self.config, self.devices),
             ],
