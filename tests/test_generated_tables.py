@@ -164,17 +164,23 @@ def test_of_many_columns_a_refusal_names_few(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("separator", "name"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")]
+    ("separator", "shown", "options"),
+    [(";", ";", 'sep=";", decimal=","'), ("\t", "\\t", 'sep="\\t"'), ("|", "|", 'sep="|"')],
 )
-def test_fields_that_no_comma_parts_are_refused(here: Path, separator: str, name: str) -> None:
+def test_fields_that_no_comma_parts_are_refused(
+    here: Path, separator: str, shown: str, options: str
+) -> None:
     (here / "rows.csv").write_text(f"a{separator}y\n1{separator}2\n")
     study = bent(STUDY, 'data.source="csv"', 'data.path="rows.csv"')
     (here / "study.toml").write_text(study, encoding="utf-8")
     with pytest.raises(DataError) as refusal:
         prepare(load(here / "study.toml"))
     (problem,) = refusal.value.problems
-    assert problem.found == f"rows.csv has one column, with {name} in its name"
-    assert problem.mend == "write a comma between fields"
+    assert problem.found == f"rows.csv has columns that seem to be separated by '{shown}'"
+    assert problem.mend == (
+        "write it again with commas between fields and points in numbers, "
+        f'or read it with source = "python" and pandas.read_csv(..., {options})'
+    )
 
 
 def test_columns_of_one_name_are_refused(here: Path) -> None:
