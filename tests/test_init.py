@@ -275,7 +275,7 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             ("--data", "nameless.csv"),
             3,
             "nameless.csv: has no name for column 2; give each column a name; "
-            "only an index of pandas, the first column, needs none\n",
+            "only a first one that numbers the rows, as pandas' index, needs none\n",
         ),
         (
             ("--data", "names.csv"),

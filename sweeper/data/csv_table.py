@@ -14,6 +14,7 @@ from sweeper.data.naming import listed
 
 # what else than commas tables have between their fields, and how messages write it
 _OTHERS = {";": ";", "\t": "\\t", "|": "|"}
+_OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -98,24 +99,29 @@ def _unreadable(path: Path, error: OSError | ValueError) -> UnfitCsvError:
 
 def _undecodable(path: Path) -> UnfitCsvError | None:
     """The byte that is no UTF-8, and what the file is probably written in; None without one."""
+    mend, first = "write it again as UTF-8", b""
     with path.open("rb") as file:
-        lines = file.readlines()
-    mend = "write it again as UTF-8"
-    if lines[0].startswith(_UTF_16):
-        return UnfitCsvError("is text in UTF-16", mend, 'pandas.read_csv(..., encoding="utf-16")')
-    for number, line in enumerate(lines, 1):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            byte = line[error.start]
-            # which Windows gives letters, and Latin-1 none
-            encoding = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
-            header = lines[0].decode(encoding, errors="replace")
-            options = "" if "," in header else _options(_separator(header))
-            reading = f'pandas.read_csv(..., encoding="{encoding}"{options})'
-            found = f"is not UTF-8 (byte 0x{byte:02x} in line {number})"
-            return UnfitCsvError(found, mend, reading)
+        for number, line in enumerate(file, 1):
+            first = first or line
+            if first.startswith(_UTF_16):
+                reading = 'pandas.read_csv(..., encoding="utf-16")'
+                return UnfitCsvError("is text in UTF-16", mend, reading)
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                byte = line[error.start]
+                found = f"is not UTF-8 (byte 0x{byte:02x} in line {number})"
+                return UnfitCsvError(found, mend, _reading(byte, first))
     return None
+
+
+def _reading(byte: int, header: bytes) -> str:
+    """The call of pandas that probably reads a file with such a byte."""
+    # which Windows gives letters, and Latin-1 none
+    encoding = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
+    names = header.decode(encoding, errors="replace")
+    options = "" if "," in names else _options(_separator(names))
+    return f'pandas.read_csv(..., encoding="{encoding}"{options})'
 
 
 def _separator(header: str) -> str:
@@ -165,5 +171,5 @@ def _check_names(header: list[str], nameless: Collection[str], start: int) -> No
         if place >= start and not name and f"Unnamed: {place}" not in nameless
     ]
     if places:
-        mend = "give each column a name; only an index of pandas, the first column, needs none"
+        mend = f"give each column a name; {_OF_INDEX}"
         raise UnfitCsvError(f"has no name for column {listed(places)}", mend)

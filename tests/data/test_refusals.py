@@ -51,12 +51,12 @@ def test_good_rows_are_accepted(make_study) -> None:
         (
             ",a,,kind\n0,1,2,3\n",
             "rows.csv has no name for column 3; give each column a name; "
-            "only an index of pandas, the first column, needs none",
+            "only a first one that numbers the rows, as pandas' index, needs none",
         ),
         (
             ",a,kind\n0.5,1,2\n1.5,1,3\n",
             "rows.csv has no name for column 1; give each column a name; "
-            "only an index of pandas, the first column, needs none",
+            "only a first one that numbers the rows, as pandas' index, needs none",
         ),
         (
             "a;kind\n1,5;2\n2,5;3\n",
