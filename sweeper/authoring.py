@@ -96,6 +96,8 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     kind = f"as {guessed.values} classes" if is_classes else "as numbers"
     other = "" if guessed.because == "as asked" else "; --target NAME takes another"
     yield f"the target is '{guessed.target}', {guessed.because}, {kind}{other}"
+    if is_classes and not guessed.is_classes:
+        yield "it looks like numbers to predict: `init regression` writes a study of those"
     if guessed.stray:
         yield f"the target is to be mended before the study can run: {guessed.stray}"
     reasons = list(guessed.drop.items())

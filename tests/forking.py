@@ -153,6 +153,7 @@ def _become(request: Mapping[str, Any]) -> None:
     os.environ.update(request["env"])
     sys.path[0] = request["cwd"]
     sys.argv[1:] = request["argv"]
+    # no fork server of multiprocessing's: its processes end without what Python does at its end
     runpy.run_module("sweeper", run_name="__main__", alter_sys=True)
 
 

@@ -302,3 +302,12 @@ def test_what_cannot_be_begun_is_refused(
     assert done.returncode == code
     assert expected in done.stderr
     assert not (command.directory / "study.toml").exists()
+
+
+def test_numbers_taken_for_classes_are_told(tmp_path: Path) -> None:
+    rows = "".join(f"{number % 7},{number}.5\n" for number in range(100))
+    (tmp_path / "table.csv").write_text(f"a,price\n{rows}", encoding="utf-8")
+    told = begin("csv", tmp_path / "study.toml", tmp_path / "table.csv")
+    assert any("`init regression` writes a study of those" in one for one in told)
+    told = begin(None, tmp_path / "other.toml", tmp_path / "table.csv")
+    assert not any("init regression" in one for one in told)
