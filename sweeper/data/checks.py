@@ -84,8 +84,7 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
 
 def _filling(raw: RawData, name: str) -> str:
     """What to write for gaps in column `name`; the one setting has to fit all columns."""
-    numbers = (other for other in raw.features if not raw.is_category(other))
-    if not any(raw.frame[other].isna().any() for other in numbers):
+    if not raw.has_gaps_in_numbers:
         return 'impute = "most_frequent"'
     own = " (a missing category is a value of its own then)" if raw.is_category(name) else ""
     return f'impute = "median"{own}'

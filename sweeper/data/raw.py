@@ -56,6 +56,12 @@ class RawData:
         dtypes = self.frame.dtypes.items()
         return frozenset(str(name) for name, dtype in dtypes if is_numeric_dtype(dtype))
 
+    @cached_property
+    def has_gaps_in_numbers(self) -> bool:
+        """Whether some feature that is a number has no value in some row."""
+        numbers = [name for name in self.features if not self.is_category(name)]
+        return bool(self.frame[numbers].isna().to_numpy().any())
+
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""
         numbers = [row + 1 if self.path is None else self._lines[row] for row in rows]
