@@ -172,13 +172,17 @@ def test_a_crash_at_each_instant_of_each_program(
 ) -> None:
     """At the first, the middle and the last passing of each, in a study of its own."""
     unbroken = Study(tmp_path / "unbroken", program, strategy)
-    passed = unbroken.instants()
+    passed = dict(unbroken.instants())
     expected = unbroken.left()
-    for instant in INSTANTS:
-        step = Step(instant.partition(":")[0])
-        count = 1 if strategy == "process" and step in IN_WORKERS else passed[instant]
-        for at in sorted({1, (count + 1) // 2, count} - {0}):
+    if strategy == "process":
+        passed |= {f"{step}:{edge}": 1 for step in IN_WORKERS for edge in ("begin", "end")}
+    assert len(passed) >= 25
+    for instant, count in passed.items():
+        for at in sorted({1, (count + 1) // 2, count}):
             struck = Study(tmp_path / f"{instant}-{at}".replace(":", "-"), program, strategy)
-            assert struck.crash(instant, at)
-            struck.run()
+            # how often status.json is written depends on the time: the last passing may not come
+            if struck.crash(instant, at):
+                struck.run()
+            else:
+                assert at > 1, instant
             assert struck.left() == expected, (instant, at)
