@@ -182,7 +182,7 @@ def test_a_killed_worker_is_replaced_and_its_bucket_trained_again(
         ),
         *(
             pytest.param(instant, marks=pytest.mark.slow)
-            for instant in ("checkpoint.write:begin", "checkpoint.sync:end", "worker.return:begin")
+            for instant in ("checkpoint.write:begin", "checkpoint.write:end", "worker.return:begin")
         ),
     ],
 )
