@@ -10,13 +10,14 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from sweeper.commands.printing import print_shown
-from sweeper.console import console_on, silence
-from sweeper.errors import Problem, SetupError, SweeperError
+from sweeper.console import console_on, drop_unwritten, open_streams, silence
+from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.interrupts import INTERRUPTED, Left, ignore_interrupts, leave_on_interrupt
 
@@ -90,10 +91,12 @@ def _options(
 
 def main() -> NoReturn:
     """Run a command; a refusal ends the program with its message and its exit code."""
+    open_streams()
     try:
         leave_on_interrupt()
         faulthandler.enable(all_threads=False)  # a crash in native code tells where it was
         plan_faults(os.environ.get(VARIABLE))
+        _check_current_directory()
         app_for(sys.argv[1:])(prog_name="sweeper")
     except SweeperError as error:
         _refuse(error)
@@ -103,11 +106,25 @@ def main() -> NoReturn:
         silence(sys.stdout)
     except Left:
         sys.exit(INTERRUPTED)
-    except OSError as error:  # what no command foresaw of disks and permissions
-        _refuse(SetupError(Problem("", "", str(error), "")))
+    except OSError as error:
+        drop_unwritten(sys.stdout)
+        _refuse(SetupError(unforeseen(error)))
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        mend = "allow more processes (ulimit -u) or more memory (ulimit -v)"
+        _refuse(SetupError(Problem("", "", "the system lets no more threads start", mend)))
     finally:
         ignore_interrupts()  # Python would tell of one while it tears down
     sys.exit(0)
+
+
+def _check_current_directory() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        found = "the directory that this was started in is gone"
+        raise SetupError(Problem("", "", found, "change into one that is there")) from None
 
 
 def _refuse(error: SweeperError) -> NoReturn:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from rich.console import Console
+
+_STDERR = 2  # its descriptor, the last of the three
+_T = TypeVar("_T")
 
 
 class _Console(Console):
@@ -16,6 +22,48 @@ class _Console(Console):
         silence(self.file)
 
 
+class _Aside:
+    """Standard error: where it cannot be written, what it would say is said to nobody.
+
+    It tells how work goes on, in a file whose disk may be full; the work itself has lost nothing.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        return self._said(partial(self._file.write, text), len(text))
+
+    def flush(self) -> None:
+        self._said(self._file.flush, None)
+
+    def _said(self, saying: Callable[[], _T], unheard: _T) -> _T:
+        try:
+            return saying()
+        except BrokenPipeError:  # of which the console knows
+            raise
+        except OSError:
+            silence(self._file)
+            return unheard
+
+
+def open_streams() -> None:
+    """Let what is said go nowhere where the program was started without standard streams.
+
+    Their descriptors are taken, too: else a ledger would be opened as one of them, and whatever
+    native code says would be written into it.
+    """
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(nowhere)
+    for descriptor, name in enumerate(("stdout", "stderr"), 1):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8"))
+
+
 def silence(file: Any) -> None:
     """Send what is still printed nowhere; closing a broken pipe would raise again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -23,8 +71,18 @@ def silence(file: Any) -> None:
     os.close(nowhere)
 
 
+def drop_unwritten(file: Any) -> None:
+    """Forget what `file` could not take, so that Python does not try once more at its end."""
+    try:
+        file.flush()
+    except OSError:
+        silence(file)
+
+
 def console_on(file: Any) -> Console:
     """A console that prints text as it is: names and messages are the user's, not markup."""
+    if file is sys.stderr:
+        file = _Aside(file)
     console = _Console(file=file, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 200  # nothing to fit into, so cut no column off

@@ -29,7 +29,8 @@ _MENDS = {
     errno.ENOENT: _GONE,
     errno.ENOTDIR: _GONE,
     errno.ESTALE: _GONE,
-    errno.EIO: "the disk fails: look into the system's log, then go on",
+    # SQLite says so of disks that are read-only, too, and of limits on the size of files
+    errno.EIO: "see how the disk is mounted, ulimit -f, and the system's log, then go on",
 }
 
 _MOST_LETTERS = 600  # of each part of a problem: what was found may hold a text of the user's
@@ -113,3 +114,9 @@ def not_written(place: Path | str, error: OSError) -> Problem:
     found = f"cannot be written: {error.strerror or error}"
     mend = _MENDS.get(error.errno or 0, "mend that, then go on")
     return Problem(str(error.filename or place), "", found, mend)
+
+
+def unforeseen(error: OSError) -> Problem:
+    """What nobody foresaw of disks and permissions, with what may mend it."""
+    found, mend = error.strerror or str(error), _MENDS.get(error.errno or 0, "")
+    return Problem(str(error.filename or ""), "", found, mend)

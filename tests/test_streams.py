@@ -1,0 +1,62 @@
+"""Standard streams that are closed, or whose disk is full, and a directory that is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from tests.command_line import CommandLine
+from tests.processes import ROOT
+
+FULL = "/dev/full"
+
+
+def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """What came of `sweeper` with these words and redirections of a shell."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = f"'{sys.executable}' -m sweeper {command}"
+    return subprocess.run(
+        words, shell=True, cwd=directory, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_change_no_exit_code(closed: str, tmp_path: Path) -> None:
+    assert shell(f"--version {closed}", tmp_path).returncode == 0
+    assert shell(f"status {tmp_path} {closed}", tmp_path).returncode == 3
+
+
+def test_a_full_disk_behind_the_progress_stops_no_study(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    command.write()
+    done = shell(f"run study.toml 2> {FULL}", tmp_path)
+    assert done.returncode == 0
+    assert read_status(RunDir(tmp_path / "runs" / "wine")).state == "finished"
+
+
+def test_a_full_disk_behind_the_answer_is_told(tmp_path: Path) -> None:
+    done = shell(f"schema study > {FULL}", tmp_path)
+    assert done.returncode == 3
+    assert done.stderr == "No space left on device; make room for it, then go on\n"
+
+
+def test_without_a_current_directory_nothing_begins(tmp_path: Path) -> None:
+    gone, words = tmp_path / "gone", f"'{sys.executable}' -m sweeper status"
+    gone.mkdir()
+    done = subprocess.run(
+        f"rmdir ../gone; {words}",
+        shell=True,
+        cwd=gone,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3
+    assert "change into one that is there" in done.stderr
