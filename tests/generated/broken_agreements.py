@@ -86,7 +86,8 @@ def unfit_objectives(draw: Draw, study: Study) -> Wrong:
     ]
     change, told = draw(st.sampled_from(wrong))
     study["study"] |= change
-    return Wrong(study, f"study.{told}")
+    # some samplers take one objective alone
+    return Wrong(study, f"study.{told}", other="study.sampler.name")
 
 
 @breaking(ANY)

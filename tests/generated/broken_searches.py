@@ -72,7 +72,9 @@ _BAD_ENTRIES: list[tuple[Entry | Any, str, bool]] = [
 def bad_entry(draw: Draw, study: Study) -> Wrong:
     entry, told, in_schema = draw(st.sampled_from(_BAD_ENTRIES))
     study = entry_for(study, "train.epochs", entry)
-    return Wrong(study, f"search.train.epochs{told}", in_schema)
+    study["train"].setdefault("epochs", 4)  # for trials that do not draw it
+    # a grid has too many of some
+    return Wrong(study, f"search.train.epochs{told}", in_schema, other="search.train.epochs")
 
 
 @breaking(ADAPTIVE)

@@ -47,7 +47,7 @@ def misspelt_setting(draw: Draw, study: Study) -> Wrong:
     holder = table_at(study, table)
     wrong = f"{name[:-1]}" if name[-1] != "s" else f"{name}s"
     holder[wrong] = holder.pop(name)
-    return Wrong(study, f"{table}.{wrong}", True)
+    return Wrong(study, f"{table}.{wrong}", True, other=key)
 
 
 @breaking(ANY)

@@ -53,7 +53,14 @@ def fitting_searches(draw: Draw, study: Study, frame: Frame, *, finite: bool) ->
     if len(schedules) > 1:
         search["optimizer.schedule.name"]["choices"] = schedules
         _drop_unmet(search, "optimizer.schedule.name")
+    if frame.optimizer is UserOptimizerTable and _is_drawn_by_some(search, "optimizer.warmth"):
+        study["optimizer"].setdefault("warmth", 1.0)  # for those that do not draw it
     return search
+
+
+def _is_drawn_by_some(search: Search, key: str) -> bool:
+    entry = search.get(key, {})
+    return "when" in search.get(entry.get("same_as", key), {})
 
 
 def possible_names(study: Study, search: Search, key: str) -> list[str]:
