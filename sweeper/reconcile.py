@@ -100,14 +100,14 @@ def mark_of(sessions: Iterable[Mapping[str, Any]]) -> str | None:
 def joined(
     config: StudyConfig,
     sessions: Sequence[Mapping[str, Any]],
-    data_digest: str | None,
+    digest: str | None,
     start: Mapping[str, str] | None,
     *,
     asks_start: bool = True,
 ) -> tuple[Change, ...]:
     """The session boundaries of going on after these; none for a new study.
 
-    `data_digest` is None where nobody read the data.
+    `digest` is that of the data, None where nobody read them.
 
     Raises:
         StudyError: it cannot go on under this study file, these data or this start.
@@ -121,15 +121,21 @@ def joined(
     mended = tuple(Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key))
     if not problems:
         problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
-    # one of a ledger that was migrated cannot be compared
-    known = [past["data_digest"] for past in sessions if past["data_digest"] is not None]
-    if not problems and known and data_digest not in (None, known[0]):
+    known = data_digest(sessions)
+    if not problems and known is not None and digest not in (None, known):
         problems = [_other(config, "data", "the data")]
     if not problems and asks_start:
         problems = [*other_start(config, began["continued_from"], start)]
     if problems:
         raise StudyError(problems)
     return (*found.boundary, *mended)
+
+
+def data_digest(sessions: Sequence[Mapping[str, Any]]) -> str | None:
+    """The digest of a study's data; None where none of its sessions tells."""
+    # one of a ledger that was migrated cannot be compared
+    known = (past["data_digest"] for past in sessions if past["data_digest"] is not None)
+    return next(known, None)
 
 
 def _asks(key: str) -> bool:

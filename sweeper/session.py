@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import socket
@@ -29,6 +28,7 @@ from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import Forecast
+from sweeper.study_copy import copy_study
 
 # of what stands in the way of a new directory, what another name would not mend
 _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -113,12 +113,7 @@ def opened(
             if start is not None and not run_dir.started_from.exists():
                 with replacing(run_dir.started_from, run_dir.staging) as staged:
                     shutil.copyfile(start["path"], staged)
-            if not run_dir.study_file.exists():
-                with (
-                    fault_points(Step.COPY_STUDY),
-                    replacing(run_dir.study_file, run_dir.staging) as staged,
-                ):
-                    staged.write_text(_as_run(config), encoding="utf-8")
+            copy_study(run_dir, config)
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
             mark = mark_of(ledger.sessions())
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
@@ -273,6 +268,7 @@ def _record(
     return {
         "run_id": run_id,
         "study": config.canonical(),
+        "study_file": str(config.source.path.absolute()),
         "data_digest": data_digest,
         "code": code_of(config),
         "continued_from": start,
@@ -284,16 +280,3 @@ def _record(
         "directory": str(Path.cwd()),
         "environment": dict(environment),
     }
-
-
-def _as_run(config: StudyConfig) -> str:
-    """The text of the study file, under the settings that were given on the command line."""
-    given = [f"# --set {key}={_value(config, key)}\n" for key in config.source.overridden]
-    return "".join([*given, config.source.text])
-
-
-def _value(config: StudyConfig, key: str) -> str:
-    value: Any = config.canonical()
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return json.dumps(value)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.kept_model import WHOSE, whose
+from sweeper.programs.preparation_note import note_of
 from sweeper.programs.program import at_its_best, only_model, restored
 from sweeper.programs.saved_file import content_of
 from sweeper.programs.saved_state import tensors_of
@@ -34,8 +35,11 @@ class RunStore:
     run_dir: RunDir
     config: StudyConfig
     programs: Programs
+    data_digest: str
 
-    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
+    def keep_model(
+        self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
+    ) -> None:
         """Write the models of a trial as Equinox serialises leaves, and as saved models.
 
         One a member; the first is what readers are pointed to.
@@ -58,32 +62,22 @@ class RunStore:
             with replacing(model, self.run_dir.staging) as staged:
                 eqx.tree_serialise_leaves(staged, program.model(restored(state)))
             saved = self.run_dir.saved(spec.number, member)
-            record = {"has_optimizer": settings.saves}
+            its = whose(row, member, self.data_digest)
+            record = {"has_optimizer": settings.saves, WHOSE: its}
             content = content_of(tensors_of(program, settings, state), record)
             with replacing(saved, self.run_dir.staging) as staged:
                 staged.write_bytes(content)
 
     def note_preparation(self, data: Dataset, spec: DataSpec) -> None:
-        """Write what a model has to be told of its data, for whoever exports one."""
-        if self.run_dir.preparation.exists():
+        """Write what a model has to be told of its data, unless just that is there."""
+        text = note_of(data, spec)
+        if _is_written(self.run_dir.preparation, text):
             return
-        folds = {"scale": data.fold_scale.tolist(), "shift": data.fold_shift.tolist()}
-        record = {
-            "spec": asdict(spec),
-            "feature_names": data.feature_names,
-            "class_names": data.class_names,
-            "targets": [one.name for one in data.columns if one.role == "target"],
-            "rows": {"train": data.train_rows, "val": data.val_rows, "test": len(data.x_test)},
-            "digest": data.digest,
-            "one_logit": data.one_logit,
-            "transform": data.transform,
-            "folds": folds,
-        }
         with (
             fault_points(Step.NOTE_PREPARATION),
             replacing(self.run_dir.preparation, self.run_dir.staging) as staged,
         ):
-            staged.write_text(json.dumps(record), encoding="utf-8")
+            staged.write_text(text, encoding="utf-8")
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:
         """Remove every checkpoint and model that is not named."""
@@ -132,6 +126,13 @@ class Published:
         path = self.run_dir.model(row["trial_number"])
         kept = str(path.relative_to(self.run_dir.root)) if path.exists() else None
         return {**row, "model_path": kept}
+
+
+def _is_written(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False
 
 
 def _keep_only(directory: Path, names: set[str]) -> None:

@@ -156,7 +156,7 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
     spec = data_spec(config, data)
     programs = Programs(spec)
     program = programs.exact(config.filled({}))
-    store = RunStore(session.run_dir, config, programs)
+    store = RunStore(session.run_dir, config, programs, data.digest)
     store.note_preparation(data, spec)
     return Parts(
         config=config,

@@ -112,7 +112,8 @@ class Sweep:
         for trial in sorted(best & ended.keys()):
             file = checkpoints[trial]
             with fault_points(Step.KEEP_MODEL):
-                parts.store.keep_model(state.running[trial].spec, file, digests[file])
+                spec = state.running[trial].spec
+                parts.store.keep_model(spec, file, digests[file], ended[trial])
         live = {n: file for n, file in checkpoints.items() if n not in ended}
         closing = Closing(
             metrics=parts.metrics,

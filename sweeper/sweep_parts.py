@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sweeper.config import StudyConfig
 from sweeper.executors.executor import Executor
@@ -18,8 +18,10 @@ from sweeper.trial import TrialSpec
 class Store(Protocol):
     """The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
 
-    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
-        """Save the weights of a trial from the checkpoint of its last round."""
+    def keep_model(
+        self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
+    ) -> None:
+        """Save the weights of a trial from the checkpoint of its last round; it ends with `row`."""
         ...
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:

@@ -73,10 +73,15 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
 
 def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
     """The study that has these settings, as the published tables tell them; it is in `file`."""
+    return parse(study_text(settings), file)
+
+
+def study_text(settings: Mapping[str, Any]) -> str:
+    """The text of a study file with these settings."""
     links = {setting: {"same_as": of} for setting, of in settings.get("same_as", {}).items()}
     search = {**settings["search"], **links}
     written = {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}
-    return parse(toml_text(written), file)
+    return toml_text(written)
 
 
 def _row(results: Results, number: int | None) -> Mapping[str, Any]:

@@ -109,7 +109,9 @@ class Tossing(BasePruner):
 class NoStore:
     """No files at all."""
 
-    def keep_model(self, spec: TrialSpec, checkpoint: str, digest: str) -> None:
+    def keep_model(
+        self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
+    ) -> None:
         """Nothing to keep."""
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:

@@ -31,7 +31,7 @@ LAYERS = (
     {"config"},
     {"scheduler", "study", "ledger", "results"},
     {"progress", "trial_file", "saved_code", "ended"},
-    {"models", "data", "reconcile", "backup"},
+    {"models", "data", "reconcile", "backup", "study_copy"},
     {"templates"},
     {"authoring"},
     {"programs"},

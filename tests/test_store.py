@@ -21,7 +21,8 @@ def test_files_that_another_has_removed_meanwhile_are_gone(tmp_path: Path) -> No
     run_dir = RunDir(tmp_path)
     run_dir.make()
     config = parse(DIGITS, Path("study.toml"))
-    store = RunStore(run_dir, config, Programs(data_spec(config, prepare(config))))
+    data = prepare(config)
+    store = RunStore(run_dir, config, Programs(data_spec(config, data)), data.digest)
     names = [f"{index}.safetensors" for index in range(FILES)]
     for name in names:
         (run_dir.checkpoints / name).touch()

@@ -101,7 +101,7 @@ class Keeping:
     def __init__(self) -> None:
         self.kept: set[int] = set()
 
-    def keep_model(self, spec: Any, checkpoint: str, digest: str) -> None:
+    def keep_model(self, spec: Any, checkpoint: str, digest: str, row: Any) -> None:
         self.kept.add(spec.number)
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:

@@ -101,7 +101,9 @@ def test_models_that_are_damaged_or_gone_are_found(
     saved.write_bytes(saved.read_bytes()[:-1])
     assert f"models/{saved.name}" in found(run_dir)
     (damage, *_) = verify(run_dir).damage
-    assert damage.mend.endswith(f"python -m sweeper trial {run_dir.root} 3")
+    assert f"python -m sweeper trial {run_dir.root} 3, and run the file" in damage.mend
+    assert damage.mend.startswith("all else of the study stands; ")
+    assert damage.mend.endswith(f"{ended.run_dir.root}-trial-3/models")
 
 
 def test_a_damaged_checkpoint_is_found_and_its_trials_are_trained_again(

@@ -58,7 +58,7 @@ def _watch(run_dir: RunDir, standing: Status) -> None:
 def verify(
     directory: RunDirectory,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write anew what the ledger tells: tables, status.")
+        bool, typer.Option("--repair", help="Write anew what ledger and data tell.")
     ] = False,
     restore: Annotated[
         bool,
@@ -75,11 +75,10 @@ def verify(
     from sweeper import verification
 
     done = verification.restore_ledger(run_dir) if restore else None
-    if repair:
-        verification.repair(run_dir)
+    left = verification.repair(run_dir) if repair else ()
     found = verification.verify(run_dir)
-    if done is not None and not as_json:
-        print_shown(done)
+    if not as_json and (done is not None or left):
+        print_shown(*(() if done is None else (done,)), *left)
     if as_json:
         print_json({"run_dir": str(directory), **asdict(found)})
     else:

@@ -42,6 +42,15 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
     return parse(text, path, overrides)
 
 
+def is_toml(path: Path) -> bool:
+    """Whether the file at `path` can be read, and is TOML, if no study."""
+    try:
+        tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def _check_file(path: Path) -> None:
     """Refuse what cannot be read more than once, or not at all; a pipe would be waited for."""
     there = path.stat()

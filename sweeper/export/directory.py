@@ -11,17 +11,23 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
+from sweeper import backup
 from sweeper.config import StudyConfig
-from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.errors import LedgerError, Problem, SetupError, StudyError
 from sweeper.export.card import model_card
 from sweeper.export.script import load_script, preprocess
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.saved_file import MODEL_FILE, content_of, read_saved
+from sweeper.programs.kept_model import WHOSE, data_of, misfits, whose
+from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
+from sweeper.reconcile import data_digest
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
 from sweeper.saved_code import Code, texts_of
@@ -47,7 +53,10 @@ def export(directory: Path, number: int | None, member: int, output: Path) -> in
     if not path.is_file():
         raise StudyError(_not_kept(config, run_dir, number, member))
     kept = read_saved(path)
-    record = {**kept.record, **_record(config, run_dir, row, member)}
+    data = _data(config, run_dir, kept, config.members[member].fold)
+    _refuse_another(run_dir, kept, row, member, data["digest"])
+    told = {name: value for name, value in kept.record.items() if name != WHOSE}
+    record = {**told, **_record(config, row, member), "data": data}
     content = content_of(kept.tensors, record, kept.record["versions"])
     staged = output.with_name(f".{output.name}.{os.getpid()}")
     try:
@@ -85,10 +94,29 @@ def _texts(
     }
 
 
-def _record(
-    config: StudyConfig, run_dir: RunDir, row: Mapping[str, Any], member: int
-) -> dict[str, Any]:
-    """What the saved model says besides its weights."""
+def _refuse_another(
+    run_dir: RunDir, kept: SavedFile, row: Mapping[str, Any], member: int, data_digest: str
+) -> None:
+    """Refuse a model that is not that of the trial of `row`, or not the same in both of its files.
+
+    Raises:
+        SetupError: it says which file, and what it is.
+    """
+    number = row["trial_number"]
+    root = quote(str(run_dir.root))
+    mend = f"put its own there, or train it again: python -m sweeper trial {root} {number}"
+    beside = run_dir.model(number, member)
+    found = [*misfits(kept, beside, whose(row, member, data_digest))]
+    if not beside.exists():
+        found.append((beside.name, "it is not there"))
+    if found:
+        raise SetupError(
+            Problem(str(run_dir.models / name), "", what, mend) for name, what in found
+        )
+
+
+def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[str, Any]:
+    """What the saved model says besides its weights and its data."""
     its = config.members[member]
     told = {name: value for name, value in row.items() if isinstance(value, bool | int | float)}
     return {
@@ -103,20 +131,37 @@ def _record(
         "settings": _plain(trial_tables(config, row)),
         "base_dir": str(config.base_dir.absolute()),
         "code": asdict(Code.of(config)),
-        "data": _data(config, run_dir, its.fold),
     }
 
 
-def _data(config: StudyConfig, run_dir: RunDir, fold: int) -> dict[str, Any]:
+def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> dict[str, Any]:
+    """What a kept model has to be told of the data that it was trained on."""
     try:
-        data = json.loads(run_dir.preparation.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        found = f"cannot be read ({error})"
-        mend = f"python -m sweeper run {config.source.path} writes it again"
-        raise SetupError(Problem(str(run_dir.preparation), "", found, mend)) from error
+        data = read_note(run_dir.preparation, data_of(kept) or _data_digest(run_dir))
+    except NoteError as error:
+        mend = (
+            f"write it anew: python -m sweeper verify {quote(str(run_dir.root))} --repair; "
+            f"so does the next run of {_as_given(config.source.path)} there"
+        )
+        raise SetupError(Problem(str(run_dir.preparation), "", str(error), mend)) from error
     folds = data.pop("folds")
     scaled = {name: values[fold] for name, values in folds.items() if values}
     return {**data, "fold": scaled or None}
+
+
+def _data_digest(run_dir: RunDir) -> str | None:
+    """The digest of the study's data; None where the ledger is not there, or in use."""
+    try:
+        with closing(backup.read(run_dir)) as ledger:
+            return data_digest(ledger.sessions())
+    except LedgerError:
+        return None
+
+
+def _as_given(file: Path) -> str:
+    """The path of a study file, from here where that is shorter."""
+    here = Path.cwd()
+    return quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
 
 
 def _not_kept(config: StudyConfig, run_dir: RunDir, number: int, member: int) -> Problem:

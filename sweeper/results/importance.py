@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -13,6 +14,16 @@ from sweeper.results.replace import swapped
 from sweeper.rundir import RunDir
 
 _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
+
+
+def is_importance(path: Path) -> bool:
+    """Whether the file at `path` can be read, and has its columns."""
+    try:
+        table = parquet.read_table(path)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+    return table.schema.names == _SCHEMA.names
 
 
 def write_importance(

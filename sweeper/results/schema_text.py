@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sweeper.config import StudyConfig
 from sweeper.results.replace import swapped
 from sweeper.results.schema import columns_of_tables
 from sweeper.rundir import RunDir
 
-_HEAD = """\
-# The tables of the study {study}
+_FIRST = "# The tables of the study "
+_HEAD = (
+    _FIRST
+    + """\
+{study}
 
 Seconds end in `_s`, bytes in `_bytes`, times (UTC) in `_at`. null, never NaN. What is marked d is
 the same however often a study was interrupted, and with any number of threads or workers.
 """
+)
 
 
 def write_schema_text(run_dir: RunDir, config: StudyConfig) -> None:
@@ -20,6 +26,14 @@ def write_schema_text(run_dir: RunDir, config: StudyConfig) -> None:
     content = _text(config).encode()
     if not run_dir.schema.exists() or run_dir.schema.read_bytes() != content:
         swapped(run_dir.schema, run_dir.staging, content)
+
+
+def is_schema_text(path: Path) -> bool:
+    """Whether the file at `path` can be read, and is such a text."""
+    try:
+        return path.read_text(encoding="utf-8").startswith(_FIRST)
+    except (OSError, ValueError):
+        return False
 
 
 def _text(config: StudyConfig) -> str:

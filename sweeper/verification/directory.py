@@ -7,25 +7,22 @@ be what it tells; that is a view, which `repair` writes anew.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from tempfile import TemporaryDirectory
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from sweeper import backup
 from sweeper.config import StudyConfig
-from sweeper.errors import LedgerError, Problem, SetupError, SweeperError
+from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import LaneFile
-from sweeper.programs.saved_file import read_saved
-from sweeper.programs.saved_state import MODEL
 from sweeper.programs.tensors import CheckpointError
+from sweeper.reconcile import data_digest
 from sweeper.results.compare import Difference, differences
+from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
 from sweeper.results.status import is_published, read_status, write_status
 from sweeper.resume import restore
@@ -36,25 +33,11 @@ from sweeper.state import SweepState
 from sweeper.store import Published
 from sweeper.study.options import n_proposals
 from sweeper.trial_file import study_of
+from sweeper.verification.beside import damaged_beside, repair_beside
+from sweeper.verification.damage import Damage, written_anew
+from sweeper.verification.models import damaged_model, models
 
-_REPAIR = "write it anew: python -m sweeper verify {root} --repair"
 _RUN = "go on with the study: its trials are trained again from where it is needed"
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Something in `file`, named from the run directory, that is not what it should be.
-
-    `is_view` where the ledger tells all that was in it.
-    """
-
-    file: str
-    found: str
-    mend: str
-    is_view: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.found}; {self.mend}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +66,10 @@ def verify(run_dir: RunDir) -> Verified:
             return _verified(run_dir, ledger)
 
 
-def repair(run_dir: RunDir) -> None:
-    """Write every view of the ledger anew: tables, metrics and status.
+def repair(run_dir: RunDir) -> tuple[str, ...]:
+    """Write every view of the ledger anew, tables, metrics and status, and what is beside them.
+
+    Gives what could not be written, and why, in words.
 
     Raises:
         LedgerError: it is damaged itself.
@@ -102,6 +87,7 @@ def repair(run_dir: RunDir) -> None:
         is_over = not state.running and not state.waiting and len(state.ended) >= n_trials
         doing = "finished" if is_over else "interrupted"
         write_status(run_dir, standing.status(state, time.time(), doing))
+        return repair_beside(run_dir, config, ledger, state)
 
 
 def restore_ledger(run_dir: RunDir) -> str:
@@ -130,7 +116,17 @@ def _check_there(run_dir: RunDir) -> None:
 def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
     """The study as it was asked for last, and the name of that session."""
     last = ledger.sessions()[-1]
-    return study_of(last["study"], run_dir.study_file), last["run_id"]
+    return study_of(last["study"], _study_file(run_dir, last)), last["run_id"]
+
+
+def _study_file(run_dir: RunDir, session: Mapping[str, Any]) -> Path:
+    """The study file of a session, beside which its data and its code are found."""
+    if "study_file" in session:
+        return Path(session["study_file"])
+    try:  # those of earlier versions do not say, but tables do
+        return Path(listed(run_dir).study["study_file"])
+    except Exception:  # a table that is damaged, in whatever way
+        return run_dir.study_file
 
 
 def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
@@ -138,20 +134,24 @@ def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
         return Verified((f"{run_dir.ledger.name}: no study has begun",), ())
     config, _ = _study(run_dir, ledger)
     state = restore(ledger, config).state
-    models = [*_models(run_dir, config, state)]
+    sessions = ledger.sessions()
+    found, digest = models(run_dir, config, sessions, state.ended), data_digest(sessions)
     looked_at = (
         f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} trials that have ended, "
         f"{len(state.running)} that have not",
         f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
-        f"{run_dir.models.name}/: {len(models)} models",
+        f"{run_dir.models.name}/: {len(found)} models",
         f"{run_dir.trials.name}, {run_dir.buckets.name}, {run_dir.metrics.name}/, "
-        f"{run_dir.status.name}",
+        f"{run_dir.status.name}, {run_dir.importance.name}",
+        f"{run_dir.preparation.name}, {run_dir.schema.name}, {run_dir.study_file.name}",
     )
     damage = (
         *_damaged_checkpoints(run_dir, state),
-        *(found for model in models for found in _damaged_model(run_dir, *model)),
+        *(one for model in found for one in damaged_model(run_dir, config, model, digest)),
         *_damaged_views(run_dir, config, ledger),
         *_damaged_status(run_dir),
+        # of a session that was struck before its first round some are not there yet
+        *(damaged_beside(run_dir, ledger) if state.rounds else ()),
     )
     return Verified(looked_at, damage)
 
@@ -165,51 +165,8 @@ def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]
             yield Damage(f"{run_dir.checkpoints.name}/{name}", found, _RUN)
 
 
-def _models(run_dir: RunDir, config: StudyConfig, state: SweepState) -> Iterator[tuple[int, int]]:
-    """Trial and member of every model that has to be kept."""
-    for number in state.ended.best_with({}):
-        yield from ((number, member) for member in range(len(config.members)))
-
-
-def _damaged_model(run_dir: RunDir, number: int, member: int) -> Iterator[Damage]:
-    mend = f"train it again: python -m sweeper trial {quote(str(run_dir.root))} {number}"
-    saved, model = run_dir.saved(number, member), run_dir.model(number, member)
-    for path in (path for path in (saved, model) if not path.exists()):
-        yield Damage(f"{run_dir.models.name}/{path.name}", "it is not there", mend)
-    if not saved.exists():
-        return
-    try:
-        file = read_saved(saved)
-    except SweeperError as error:
-        found = error.problems[0].found
-        yield Damage(f"{run_dir.models.name}/{saved.name}", found, mend)
-        return
-    if model.exists():
-        tensors = [leaf for name, leaf in file.tensors.items() if name.startswith(f"{MODEL}/")]
-        if not _holds(model, tensors):
-            found = f"its arrays are not those of {saved.name}"
-            yield Damage(f"{run_dir.models.name}/{model.name}", found, mend)
-
-
-def _holds(model: Path, tensors: list[NDArray[np.generic]]) -> bool:
-    """Whether a file of Equinox holds these arrays, in any order."""
-    arrays: list[NDArray[np.generic]] = []
-    size = model.stat().st_size
-    try:
-        with model.open("rb") as file:
-            while file.tell() < size:
-                arrays.append(np.load(file, allow_pickle=False))
-    except Exception:  # NumPy reads a header as Python text: where it is damaged, it is any
-        return False
-    return sorted(map(_bits, arrays)) == sorted(map(_bits, tensors))
-
-
-def _bits(array: NDArray[np.generic]) -> tuple[str, tuple[int, ...], bytes]:
-    return array.dtype.str, array.shape, array.tobytes()
-
-
 def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
-    mend = _REPAIR.format(root=quote(str(run_dir.root)))
+    mend = written_anew(run_dir)
     is_all = is_published(run_dir)
     with _written_anew(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "metrics"):
@@ -234,5 +191,5 @@ def _damaged_status(run_dir: RunDir) -> Iterator[Damage]:
     try:
         read_status(run_dir)
     except SetupError as error:
-        mend = _REPAIR.format(root=quote(str(run_dir.root)))
-        yield Damage(run_dir.status.name, error.problems[0].found, mend, is_view=True)
+        found = error.problems[0].found
+        yield Damage(run_dir.status.name, found, written_anew(run_dir), is_view=True)

@@ -1,0 +1,90 @@
+"""Whose a model in a run directory is, said in its file: that of another trial is told from it.
+
+What is said follows from the study alone, so that equal runs write equal files. Files of earlier
+versions say nothing, and are taken for what their names say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.programs.saved_file import SavedFile
+from sweeper.programs.saved_state import MODEL
+
+# where the record of a kept model says it; what `export` writes has all of that in plain words
+WHOSE = "whose"
+
+
+def whose(row: Mapping[str, Any], member: int, data_digest: str | None) -> dict[str, Any]:
+    """What a model says of its trial, of which `row` is what the ledger or trials.parquet tells.
+
+    `data_digest` is that of the study's data, None where nobody knows it.
+    """
+    came_to = [json.loads(row["params_json"]), row["seed"], row["epochs_done"], row["value"]]
+    text = json.dumps(came_to, sort_keys=True)
+    return {
+        "trial": row["trial_number"],
+        "member": member,
+        "data": data_digest,
+        "result": blake2b(text.encode(), digest_size=16).hexdigest(),
+    }
+
+
+def data_of(file: SavedFile) -> str | None:
+    """The digest of the data that a kept model was trained on; None where it does not say."""
+    return file.record.get(WHOSE, {}).get("data")
+
+
+def misfits(
+    file: SavedFile, beside: Path, expected: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Each file of a kept model that is not what it should be, by name, and what it is instead.
+
+    `beside` is the same model as Equinox writes leaves, if it is there, `expected` what `whose`
+    gives of the trial that both are named for.
+    """
+    saved = beside.with_suffix(".safetensors").name
+    if found := _another(file.record.get(WHOSE), expected):
+        yield saved, found
+    tensors = [leaf for name, leaf in file.tensors.items() if name.startswith(f"{MODEL}/")]
+    if beside.exists() and not _holds(beside, tensors):
+        yield beside.name, f"its arrays are not those of {saved}"
+
+
+def _another(said: Mapping[str, Any] | None, expected: Mapping[str, Any]) -> str:
+    """What a model is that is not the expected one; empty where it is, or does not say."""
+    if said is None:
+        return ""
+    if said["trial"] != expected["trial"]:
+        return f"it is the model of trial {said['trial']}, not of trial {expected['trial']}"
+    if said["member"] != expected["member"]:
+        return f"it is the model of member {said['member']}, not of member {expected['member']}"
+    if None not in (said["data"], expected["data"]) and said["data"] != expected["data"]:
+        return f"it is of a trial {said['trial']} that was trained on other data"
+    if said["result"] != expected["result"]:
+        return f"it is of another study's trial {said['trial']}"
+    return ""
+
+
+def _holds(model: Path, tensors: list[NDArray[np.generic]]) -> bool:
+    """Whether a file of Equinox holds these arrays, in any order."""
+    arrays: list[NDArray[np.generic]] = []
+    size = model.stat().st_size
+    try:
+        with model.open("rb") as file:
+            while file.tell() < size:
+                arrays.append(np.load(file, allow_pickle=False))
+    except Exception:  # NumPy reads a header as Python text: where it is damaged, it is any
+        return False
+    return sorted(map(_bits, arrays)) == sorted(map(_bits, tensors))
+
+
+def _bits(array: NDArray[np.generic]) -> tuple[str, tuple[int, ...], bytes]:
+    return array.dtype.str, array.shape, array.tobytes()

@@ -1,0 +1,53 @@
+"""`study.toml` in a run directory: the study file as first run, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sweeper.config import StudyConfig, is_toml
+from sweeper.faults import Step, fault_points
+from sweeper.results.replace import replacing
+from sweeper.rundir import RunDir
+from sweeper.trial_file import study_text
+
+_AGAIN = "# Written again from the ledger: the study as it was first run, with all its settings.\n"
+
+
+def copy_study(run_dir: RunDir, config: StudyConfig) -> None:
+    """Write it, unless it is there and can be read."""
+    if study_copy_fault(run_dir):
+        with fault_points(Step.COPY_STUDY):
+            _write(run_dir, _as_run(config))
+
+
+def restore_copy(run_dir: RunDir, settings: Mapping[str, Any]) -> None:
+    """Write it again, of the settings that the ledger tells, unless it is there and can be read."""
+    if study_copy_fault(run_dir):
+        _write(run_dir, _AGAIN + study_text(settings))
+
+
+def study_copy_fault(run_dir: RunDir) -> str:
+    """What is wrong with it; empty where nothing is."""
+    if not run_dir.study_file.exists():
+        return "it is not there"
+    return "" if is_toml(run_dir.study_file) else "it cannot be read"
+
+
+def _write(run_dir: RunDir, text: str) -> None:
+    with replacing(run_dir.study_file, run_dir.staging) as staged:
+        staged.write_text(text, encoding="utf-8")
+
+
+def _as_run(config: StudyConfig) -> str:
+    """The text of the study file, under the settings that were given on the command line."""
+    given = [f"# --set {key}={_value(config, key)}\n" for key in config.source.overridden]
+    return "".join([*given, config.source.text])
+
+
+def _value(config: StudyConfig, key: str) -> str:
+    value: Any = config.canonical()
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return json.dumps(value)

@@ -1,0 +1,152 @@
+"""Files beside the tables that are damaged, gone or another study's are named, and written anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import sweeper
+from sweeper.errors import SetupError
+from sweeper.export import export
+from sweeper.rundir import RunDir
+from sweeper.verification import repair, verify
+from tests.command_line import STUDY, CommandLine
+from tests.in_process import study_in, trained
+
+NAMES = ("preparation.json", "importance.parquet", "SCHEMA.md", "study.toml")
+GONE, UNREADABLE = "it is not there", "it cannot be read"
+CSV = (
+    "data={source='csv', path='wine.csv', target='target', split={val=0.2, test=0.1}}",
+    "study.n_trials=2",
+)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A study that has ended."""
+    return trained(study_in(tmp_path_factory.mktemp("ended"), STUDY)).run_dir
+
+
+@pytest.fixture
+def copied(ended: RunDir, tmp_path: Path) -> RunDir:
+    """A copy of the study, to be damaged."""
+    shutil.copytree(ended.root, tmp_path / "run")
+    return RunDir(tmp_path / "run")
+
+
+def found(run_dir: RunDir) -> dict[str, str]:
+    """What is damaged, by file."""
+    return {damage.file: damage.found for damage in verify(run_dir).damage}
+
+
+def run_again(run_dir: RunDir) -> None:
+    """Go on with a study that has ended."""
+    trained(study_in(run_dir.root.parent, STUDY))
+
+
+def damaged(run_dir: RunDir, name: str) -> None:
+    """Cut a file short, in the middle of a letter, a word or a page."""
+    path = run_dir.root / name
+    path.write_bytes(b"{\xff" + path.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize("mended", [repair, run_again])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_damaged_is_named_and_written_anew(
+    name: str, mended: Callable[[RunDir], object], ended: RunDir, copied: RunDir
+) -> None:
+    damaged(copied, name)
+    (damage,) = verify(copied).damage
+    assert damage.file == name
+    assert damage.found.startswith(UNREADABLE)
+    assert f"python -m sweeper verify {copied.root} --repair" in damage.mend
+    mended(copied)
+    assert found(copied) == {}
+    if name in ("preparation.json", "SCHEMA.md"):
+        assert (copied.root / name).read_bytes() == (ended.root / name).read_bytes()
+    if name == "importance.parquet":
+        columns = ["metric", "parameter", "importance"]
+        one, two = (pd.read_parquet(each.importance)[columns] for each in (copied, ended))
+        pd.testing.assert_frame_equal(one, two)
+
+
+@pytest.mark.parametrize("mended", [repair, run_again])
+def test_what_is_gone_is_named_and_written_anew(
+    mended: Callable[[RunDir], object], copied: RunDir
+) -> None:
+    names = ("preparation.json", "SCHEMA.md", "study.toml")
+    for name in names:
+        (copied.root / name).unlink()
+    assert found(copied) == dict.fromkeys(names, GONE)
+    mended(copied)
+    assert found(copied) == {}
+
+
+def test_the_study_is_written_again_as_the_ledger_tells_it(copied: RunDir) -> None:
+    before = sweeper.load_study(copied.study_file, [f"results.dir={copied.root}"]).canonical()
+    copied.study_file.unlink()
+    repair(copied)
+    text = copied.study_file.read_text(encoding="utf-8")
+    assert text.startswith("# Written again from the ledger: ")
+    again = sweeper.load_study(copied.study_file, [f"results.dir={copied.root}"])
+    assert again.canonical() == before
+
+
+@pytest.mark.parametrize("mended", [repair, run_again])
+def test_what_a_model_is_told_of_its_data_is_of_the_studys_own(
+    mended: Callable[[RunDir], object], ended: RunDir, copied: RunDir, tmp_path: Path
+) -> None:
+    other = trained(study_in(tmp_path / "other", STUDY, "study.seed=4", "study.n_trials=1"))
+    shutil.copy(other.run_dir.preparation, copied.preparation)
+    assert found(copied) == {"preparation.json": "it is of other data than the study's"}
+    with pytest.raises(SetupError, match="it is of other data than the study's; write it anew: "):
+        export(copied.root, None, 0, tmp_path / "best")
+    mended(copied)
+    assert copied.preparation.read_bytes() == ended.preparation.read_bytes()
+    export(copied.root, None, 0, tmp_path / "best")
+
+
+def test_a_number_in_it_that_has_changed_is_found(copied: RunDir) -> None:
+    note = json.loads(copied.preparation.read_bytes())
+    note["spec"]["train_rows"] += 1
+    copied.preparation.write_text(json.dumps(note), encoding="utf-8")
+    assert found(copied) == {"preparation.json": "it is not what was written"}
+    copied.preparation.write_text("[]", encoding="utf-8")
+    assert found(copied) == {"preparation.json": "it cannot be read (it is no JSON object)"}
+
+
+def test_the_commands_name_what_mends_it_and_what_stands_in_its_way(
+    command: CommandLine,
+) -> None:
+    table = pd.DataFrame({"a": range(60), "b": [row % 7 for row in range(60)]})
+    table["target"] = ["yes" if row % 3 else "no" for row in range(60)]
+    table.to_csv(command.directory / "wine.csv", index=False)
+    command.write()
+    sets = [part for one in CSV for part in ("--set", one)]
+    assert command("run", "study.toml", *sets).returncode == 0
+    run_dir = command.run_dir
+    run_dir.preparation.write_text("{\n", encoding="utf-8")
+    done = command("export", "runs/wine")
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 3
+    assert "write it anew: python -m sweeper verify runs/wine --repair; so does the next" in told
+    assert "run of study.toml there" in told
+
+    (command.directory / "wine.csv").rename(command.directory / "away.csv")
+    done = command("verify", "runs/wine", "--repair")
+    told = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    assert told.startswith("preparation.json was not written anew: study.toml")
+    assert "no file 'wine.csv' in" in told
+
+    (command.directory / "away.csv").rename(command.directory / "wine.csv")
+    run_dir.trials.unlink()  # the ledger tells of the study file, too
+    done = command("verify", "runs/wine", "--repair")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "whole")
+    study_file = str(command.directory / "study.toml")
+    assert sweeper.open_results(run_dir.root).study["study_file"] == study_file
