@@ -148,6 +148,7 @@ def test_of_the_log_of_a_ledger(flips: int, tmp_path: Path) -> None:
     Ledger.create(path).close()
     kept.mkdir()
     with closing(Ledger.open(path)) as ledger:
+        ledger.add_session({"run_id": "a"})
         write_rounds(ledger, 8)
         for file in (path, Path(f"{path}-wal")):
             shutil.copy(file, kept)

@@ -54,6 +54,7 @@ def test_a_changed_row_is_found_when_the_ledger_is_opened(row: str, tmp_path: Pa
 def test_a_round_is_closed_once(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger.create(path)
+    ledger.add_session({"run_id": "a"})
     write_rounds(ledger, 2)
     late = {0: {"trial_number": 0, "value": 1.0}}
     with pytest.raises(sqlite3.IntegrityError):

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from sweeper.errors import DamagedLedgerError, LedgerError, Problem
+from sweeper.ledger.agreement import disagreement
 
 SCHEMA_VERSION = 2
 MEND = "put back a copy of it, or start over with --fresh"
@@ -22,7 +23,7 @@ def check(db: sqlite3.Connection, name: str) -> int:
         DamagedLedgerError: with the row, or with what SQLite says.
         LedgerError: a later version of sweeper wrote it.
         sqlite3.DatabaseError: SQLite cannot read it.
-        ValueError, TypeError, KeyError: what says its version is no longer JSON.
+        ValueError, TypeError, KeyError: what says its version, or a plan, is no longer JSON.
     """
     # SQLite sees a row that its page no longer counts; it does not see a flipped bit in a value
     (said,) = _rows(db, "PRAGMA quick_check(1)")[0]
@@ -47,6 +48,8 @@ def check(db: sqlite3.Connection, name: str) -> int:
         chain = chained(chain, digest, brought.get(number, ()))
         if number != expected or digest != digest_of(number, body) or chain != told:
             raise _damaged_row(name, "closing", number)
+    if missing := disagreement(db):
+        raise damaged(name, missing)
     return version
 
 

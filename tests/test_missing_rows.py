@@ -1,0 +1,129 @@
+"""Rows that were removed from a ledger are missed when it is opened, whatever the table."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sweeper.errors import DamagedLedgerError
+from sweeper.ledger import Closing, Ledger
+from sweeper.ledger.agreement import disagreement
+from sweeper.trial import Memory
+from sweeper.verification import restore_ledger, verify
+from tests.crashes import Study
+from tests.test_ledger import write_rounds
+
+LAST = "rowid = (SELECT max(rowid) FROM {table})"
+FIRST = "rowid = (SELECT min(rowid) FROM {table})"
+# what is removed, and what the ledger of the ended study is then told to lack
+REMOVED = {
+    f"trial WHERE {LAST}": "row 4 of table trial is missing",
+    f"trial WHERE {FIRST}": "row 0 of table trial is missing",
+    "trial": "row 0 of table trial is missing",
+    f"round WHERE {LAST}": "of table round is missing",
+    f"round WHERE {FIRST}": "row 1 of table round is missing",
+    "round": "of table round is missing",
+    f"closing WHERE {LAST}": "of table closing is missing",
+    "closing": "of table closing is missing",
+    "session": "table session is empty, and there are 5 trials",
+    "ending": "is damaged",
+    "bucket": "is damaged",
+}
+
+# of a study that was struck: the round that is open, which adds no trial
+OPEN = f"round WHERE {LAST}"
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that has ended."""
+    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
+    study.run()
+    return study
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that was struck with a round open, and trials in training."""
+    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
+    assert study.crash("ledger.close:begin", 2)
+    Ledger.open(study.run_dir.ledger).close()
+    return study
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[[Study], Study]:
+    """A study like another, to be damaged."""
+
+    def copied(study: Study) -> Study:
+        copy = Study(tmp_path / "copy", study.program, study.strategy)
+        shutil.copytree(study.directory, copy.directory)
+        return copy
+
+    return copied
+
+
+def remove(path: Path, what: str) -> None:
+    """Remove rows from a ledger, as a user may with SQLite's own shell."""
+    table = what.partition(" ")[0]
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute(f"DELETE FROM {what.format(table=table)}").rowcount
+
+
+@pytest.mark.parametrize("what", REMOVED)
+def test_a_ledger_that_lacks_rows_is_refused(
+    what: str, ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(ended)
+    remove(study.run_dir.ledger, what)
+    (damage,) = verify(study.run_dir).damage
+    assert damage.file == "ledger.db"
+    assert REMOVED[what] in damage.found
+    assert "--restore-ledger" in damage.mend
+    with pytest.raises(DamagedLedgerError, match=REMOVED[what]):
+        study.run()
+    restore_ledger(study.run_dir)
+    assert verify(study.run_dir).damage == ()
+
+
+@pytest.mark.parametrize("what", [name for name in REMOVED if name not in ("ending", OPEN)])
+def test_so_is_one_of_a_study_that_was_struck(
+    what: str, halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(halfway)
+    assert verify(study.run_dir).damage == ()
+    remove(study.run_dir.ledger, what)
+    with pytest.raises(DamagedLedgerError):
+        study.run()
+
+
+def test_an_open_round_that_adds_no_trial_is_planned_anew(
+    ended: Study, halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(halfway)
+    remove(study.run_dir.ledger, OPEN)
+    study.run()
+    assert study.left() == ended.left()
+
+
+def test_to_look_for_them_takes_no_time(tmp_path: Path) -> None:
+    """100,000 trials: tens of milliseconds, where a machine has nothing else to do."""
+    with closing(Ledger.create(tmp_path / "ledger.db")) as ledger:
+        ledger.add_session({})
+        write_rounds(ledger, 2)
+        ledger.open_round(3, [], {}, Memory())
+        ledger.close_round(3, Closing((), 0.0, {}, {}), [], {})
+        numbers = [(number,) for number in range(2, 100_000)]
+        for table in ("trial", "ending"):
+            with ledger._transaction():
+                ledger._db.executemany(f"INSERT INTO {table} VALUES (?, 3, '{{}}', '')", numbers)
+        began = time.perf_counter()
+        assert disagreement(ledger._db) is None
+        took_s = time.perf_counter() - began
+        assert took_s < 1.0
