@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import socket
@@ -11,27 +10,22 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from sweeper import backup
 from sweeper.config import StudyConfig
 from sweeper.deaths import deaths_over, leaving_in_order
-from sweeper.errors import Problem, SetupError, StudyError, StudyHeldError, not_written
+from sweeper.directory import check_directory, clear_staging, make, move_aside
+from sweeper.errors import SetupError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
+from sweeper.lock import held
 from sweeper.reconcile import Change, code_of, departures, joined, mark_of
 from sweeper.results.replace import replacing
-from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import Forecast
 from sweeper.study_copy import copy_study
-
-# of what stands in the way of a new directory, what another name would not mend
-_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +77,11 @@ def opened(
     # what refuses a new study does so before a file of it is written, or an old one is moved
     foreseen = foresee(None) if fresh or not run_dir.ledger.exists() else None
     with _refusing(run_dir):
-        _make(config, run_dir)
         if fresh:
-            _move_aside(run_dir)
-            _make(config, run_dir)
+            move_aside(run_dir)
+        make(config, run_dir)
     with _refusing(run_dir), held(run_dir):
-        _clear(run_dir.staging)  # what a crash left half-written
+        clear_staging(run_dir)
         if not run_dir.ledger.exists():
             # A ledger appears with its tables or not at all: an empty one is always a damaged one.
             with (
@@ -136,55 +129,6 @@ def check(config: StudyConfig, data_digest: str | None) -> None:
             joined(config, ledger.sessions(), data_digest, None, asks_start=False)
 
 
-def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> None:
-    """Refuse a directory that cannot be written, or in which something stands that is not a study.
-
-    Raises:
-        SetupError: it, or what is to hold it, is no directory that this user may write to.
-        DamagedLedgerError: its ledger is gone, and the copy is there.
-        StudyError: it has files, but no ledger.
-    """
-    try:
-        place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
-    except OSError as error:  # a name that is longer than the system has names
-        told = f"{run_dir.root}: {error.strerror}"
-        raise SetupError(_unwritable(config, told)) from error
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise SetupError(_unwritable(config, run_dir.root))
-    if run_dir.ledger.exists() or not run_dir.root.exists():
-        return
-    if run_dir.backup.exists():
-        if not fresh:
-            backup.read(run_dir)
-        return
-    ours = {".staging", "metrics", "checkpoints", "models", "logs", run_dir.lock.name}
-    strange = sorted(path.name for path in run_dir.root.iterdir() if path.name not in ours)
-    if strange:
-        raise StudyError(
-            config.problem(
-                "results.dir",
-                f"{run_dir.root} holds {strange[0]!r} and no ledger",
-                "name a directory that is empty or does not exist yet",
-            )
-        )
-
-
-def _make(config: StudyConfig, run_dir: RunDir) -> None:
-    try:
-        with fault_points(Step.MAKE_DIRECTORY):
-            run_dir.make()
-    except OSError as error:
-        if error.errno in _OF_THE_MACHINE:
-            raise
-        told = f"{error.filename}: {error.strerror}"
-        raise SetupError(_unwritable(config, told)) from error
-
-
-def _clear(directory: Path) -> None:
-    for path in directory.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 @contextmanager
 def _refusing(run_dir: RunDir) -> Iterator[None]:
     """Say what the disk has against a file of the run directory."""
@@ -192,50 +136,6 @@ def _refusing(run_dir: RunDir) -> Iterator[None]:
         yield
     except OSError as error:
         raise SetupError(not_written(run_dir.root, error)) from error
-
-
-def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
-    mend = "name a directory that you may write to"
-    return config.problem("results.dir", f"cannot write to {place}", mend)
-
-
-@contextmanager
-def held(run_dir: RunDir) -> Iterator[None]:
-    """The lock of a run directory; the system lets go of it when the process ends, however.
-
-    Raises:
-        StudyHeldError: another process has it.
-    """
-    try:
-        with FileLock(run_dir.lock, timeout=0):
-            yield
-    except Timeout:
-        raise StudyHeldError(
-            Problem(
-                str(run_dir.root),
-                "",
-                f"another process runs this study{_owner(run_dir)}",
-                "wait for it, or end it",
-            )
-        ) from None
-
-
-def _owner(run_dir: RunDir) -> str:
-    try:
-        status = read_status(run_dir)
-    except SetupError:
-        return ""  # it has only just started
-    if status.state != "running":
-        return ""  # the same, and this is the status of the process before it
-    return f" (pid {status.pid} on {status.host})"
-
-
-def _move_aside(run_dir: RunDir) -> None:
-    """Rename the directory of a study for the time, in one step, while nobody else runs it."""
-    if run_dir.ledger.exists() or run_dir.backup.exists():
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-        with held(run_dir):
-            run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
 
 
 def _departures(

@@ -30,7 +30,7 @@ LAYERS = (
     },
     {"config"},
     {"scheduler", "study", "ledger", "results"},
-    {"progress", "trial_file", "saved_code", "ended"},
+    {"progress", "trial_file", "saved_code", "ended", "lock"},
     {"models", "data", "reconcile", "backup", "study_copy"},
     {"templates"},
     {"authoring"},
@@ -52,6 +52,7 @@ LAYERS = (
     {"predicting"},
     {
         "deaths",
+        "directory",
         "rows",
         "resume",
         "standing",
@@ -79,7 +80,7 @@ ROOMS = {"worker": "executors"}
 DOORS = {
     "distributed": {"executors"},
     "equinox": {"models", "programs", "store"},
-    "filelock": {"session"},
+    "filelock": {"lock"},
     "jax": {
         "models",
         "programs",

@@ -43,7 +43,7 @@ def refusing(name: str) -> Generator[None]:
 
 def _of_the_disk(name: str, error: sqlite3.Error) -> LedgerError | None:
     """What the machine has against the ledger `name`; None where the ledger itself is damaged."""
-    code = _code(error)
+    code = code_of(error)
     if code in _ERRNO:
         number = _ERRNO[code]
         said = OSError(number, f"{os.strerror(number)} (SQLite says: {error})")
@@ -54,7 +54,8 @@ def _of_the_disk(name: str, error: sqlite3.Error) -> LedgerError | None:
     return None
 
 
-def _code(error: sqlite3.Error) -> int:
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's number of an error, 0 where it is the file that is damaged."""
     extended = getattr(error, "sqlite_errorcode", 0)
     # a file that ends too early is damaged, whatever the disk
     return 0 if extended == sqlite3.SQLITE_IOERR_SHORT_READ else extended & 0xFF

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from sweeper.ledger.checking import check, damaged
-from sweeper.ledger.disk import refusing
+from sweeper.ledger.disk import code_of, refusing
 
 
 def opened(path: Path) -> tuple[sqlite3.Connection, int]:
@@ -39,6 +39,27 @@ def checked(path: Path) -> int:
         with closing(sqlite3.connect(address, uri=True)) as db:
             check(db, str(path))
             return int(db.execute("SELECT count(*) FROM closing").fetchone()[0])
+
+
+def is_held(path: Path) -> bool:
+    """Whether another process has the ledger at `path` open as the one that writes to it.
+
+    To be asked by whoever has the lock of its directory; nothing is left beside it.
+    """
+    if not path.is_file():
+        return False
+    log = Path(f"{path}-wal")
+    has_log = log.exists()
+    address = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
+            db.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.Error as error:  # what else is wrong with it says whoever opens it
+        if code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return True
+    if not has_log and log.exists() and log.stat().st_size == 0:
+        log.unlink()
+    return False
 
 
 def copied(db: sqlite3.Connection, path: Path) -> None:

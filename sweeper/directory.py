@@ -1,0 +1,158 @@
+"""A run directory before its study is opened: made, moved aside, or refused for what is there.
+
+What is not the study's, such as what Jupyter leaves in every directory, is left alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweeper import backup
+from sweeper.config import StudyConfig
+from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.faults import Step, fault_points
+from sweeper.lock import held
+from sweeper.rundir import RunDir
+
+# of what stands in the way of a new directory, what another name would not mend
+_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_MEND = "remove or rename it, then go on"
+
+
+def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> None:
+    """Refuse a directory that cannot be written, or in which something stands that is not a study.
+
+    Raises:
+        SetupError: it, or what is to hold it, is no directory that this user may write to, or
+            something else stands where a file of the study has to be.
+        DamagedLedgerError: its ledger is gone.
+        StudyError: it has files, but no ledger, and they are not those of a study.
+    """
+    try:
+        place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
+    except OSError as error:  # a name that is longer than the system has names
+        told = f"{run_dir.root}: {error.strerror}"
+        raise SetupError(_unwritable(config, told)) from error
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise SetupError(_unwritable(config, run_dir.root))
+    if not run_dir.root.exists():
+        return
+    # what is moved aside may hold anything but the lock
+    check_obstacles(run_dir, [run_dir.lock] if fresh and holds_study(run_dir) else None)
+    if run_dir.ledger.exists():
+        return
+    if holds_study(run_dir):
+        if not fresh:
+            backup.read(run_dir)
+        return
+    ours = {*(path.name for path in _directories(run_dir)), run_dir.lock.name, run_dir.stop.name}
+    strange = sorted(path.name for path in run_dir.root.iterdir() if path.name not in ours)
+    if strange:
+        raise StudyError(
+            config.problem(
+                "results.dir",
+                f"{run_dir.root} holds {strange[0]!r} and no ledger",
+                "name a directory that is empty or does not exist yet",
+            )
+        )
+
+
+def holds_study(run_dir: RunDir) -> bool:
+    """Whether a study has been run there, though its ledger may be gone."""
+    if run_dir.ledger.exists() or run_dir.backup.exists():
+        return True
+    left = (
+        run_dir.lock,
+        run_dir.status,
+        run_dir.schema,
+        run_dir.trials,
+        run_dir.buckets,
+        run_dir.importance,
+        run_dir.preparation,
+        run_dir.log,
+    )
+    return sum(path.is_file() for path in left) > 1  # one alone may be of anything
+
+
+def check_obstacles(run_dir: RunDir, files: Sequence[Path] | None = None) -> None:
+    """Refuse a directory in which something else stands where the study has its files.
+
+    Only these `files` of it are asked about, if any are named.
+
+    Raises:
+        SetupError: with each of them.
+    """
+    if found := [one for one in obstacles(run_dir) if files is None or one[0] in files]:
+        raise SetupError(Problem(str(path), "", what, _MEND) for path, what in found)
+
+
+def obstacles(run_dir: RunDir) -> list[tuple[Path, str]]:
+    """What stands where files and directories of the study have to be, and what it is."""
+    return [*_obstacles(run_dir)]
+
+
+def _obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
+    for path in _files(run_dir):
+        if path.is_dir():
+            yield path, "it is a directory, and a file of the study has to be there"
+        elif path.exists() and not path.is_file():
+            yield path, "it is a pipe or a device, and a file of the study has to be there"
+    for path in _directories(run_dir):
+        if os.path.lexists(path) and not path.is_dir():
+            kind = "file" if path.exists() else "link to nothing"
+            yield path, f"it is a {kind}, and a directory of the study has to be there"
+
+
+def _files(run_dir: RunDir) -> Iterator[Path]:
+    yield from (run_dir.lock, run_dir.ledger, run_dir.backup, run_dir.study_file, run_dir.status)
+    yield from (run_dir.stop, run_dir.trials, run_dir.buckets, run_dir.importance, run_dir.schema)
+    yield from (run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
+    yield from run_dir.metrics.glob("part-*.parquet")
+    yield from run_dir.models.glob("trial-*")
+    yield from run_dir.checkpoints.glob("*.safetensors")
+
+
+def _directories(run_dir: RunDir) -> tuple[Path, ...]:
+    at = run_dir
+    return at.staging, at.metrics, at.checkpoints, at.models, at.logs
+
+
+def make(config: StudyConfig, run_dir: RunDir) -> None:
+    """Create every directory of the run.
+
+    Raises:
+        SetupError: this user may not.
+        OSError: the disk does not take it.
+    """
+    try:
+        with fault_points(Step.MAKE_DIRECTORY):
+            run_dir.make()
+    except OSError as error:
+        if error.errno in _OF_THE_MACHINE:
+            raise
+        told = f"{error.filename}: {error.strerror}"
+        raise SetupError(_unwritable(config, told)) from error
+
+
+def clear_staging(run_dir: RunDir) -> None:
+    """Remove what a crash left half-written."""
+    for path in run_dir.staging.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def move_aside(run_dir: RunDir) -> None:
+    """Rename the directory of a study for the time, in one step, while nobody else runs it."""
+    if holds_study(run_dir):
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+        with held(run_dir):
+            run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
+
+
+def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
+    mend = "name a directory that you may write to"
+    return config.problem("results.dir", f"cannot write to {place}", mend)

@@ -1,0 +1,100 @@
+"""One process at a time has a run directory, also where the file of its lock was removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper import api, session
+from sweeper.errors import StudyHeldError
+from sweeper.ledger import Ledger, is_held
+from sweeper.lock import held
+from sweeper.results.status import read_status, write_status
+from sweeper.rundir import RunDir
+from sweeper.verification import repair, verify
+from tests.command_line import contents
+from tests.crashes import Study
+
+WHO = f"(pid {os.getpid()} on {socket.gethostname()})"
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that was struck with trials in training."""
+    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
+    assert study.crash("ledger.close:end", 1)
+    Ledger.open(study.run_dir.ledger).close()
+    return study
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, halfway: Study) -> RunDir:
+    """Its directory, copied; the file of its lock is empty."""
+    shutil.copytree(halfway.run_dir.root, tmp_path / "run")
+    return RunDir(tmp_path / "run")
+
+
+def test_who_has_it_is_told_before_a_status_is_written(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path)
+    for _ in range(2):
+        with held(run_dir):
+            for _ in range(2):  # who is refused takes nothing of it away
+                with pytest.raises(StudyHeldError) as refused, held(run_dir):
+                    pass
+                told = f"{tmp_path}: another process runs this study {WHO}; wait for it, or end it"
+                assert str(refused.value) == told
+        assert run_dir.lock.read_bytes() == b""
+
+
+def test_a_lock_that_says_nothing_leaves_the_status_to_tell(run_dir: RunDir) -> None:
+    status = replace(read_status(run_dir), state="running", pid=os.getppid())
+    write_status(run_dir, replace(status, host=socket.gethostname()))
+    with held(run_dir):
+        run_dir.lock.write_bytes(b"")  # as one of an earlier version
+        with pytest.raises(StudyHeldError, match=rf"pid {os.getppid()} on "), held(run_dir):
+            pass
+
+
+@pytest.mark.parametrize("doing", ["run", "run --fresh", "verify", "repair", "check"])
+def test_where_the_lock_was_removed_the_ledger_is_still_locked(
+    doing: str, halfway: Study, run_dir: RunDir
+) -> None:
+    config = Study(run_dir.root.parent, halfway.program, halfway.strategy).config
+    run_dir.staging.joinpath("data.npz").write_bytes(b"of the one that runs")
+    status = replace(read_status(run_dir), state="running", pid=os.getpid())
+    write_status(run_dir, replace(status, host=socket.gethostname()))
+    with held(run_dir), closing(Ledger.open(run_dir.ledger)):
+        run_dir.lock.unlink()
+        before = contents(run_dir.root)
+        with pytest.raises(StudyHeldError) as refused:
+            match doing:
+                case "verify":
+                    verify(run_dir)
+                case "repair":
+                    repair(run_dir)
+                case "check":
+                    session.check(config, None)
+                case _:
+                    api.run(config, fresh=doing == "run --fresh")
+        assert WHO in str(refused.value)
+        assert contents(run_dir.root) == before | {"ledger.lock": b""}
+    assert sweeper.run(config).state == "finished"
+
+
+def test_to_ask_leaves_nothing_beside_the_ledger(run_dir: RunDir) -> None:
+    before = contents(run_dir.root)
+    assert not is_held(run_dir.ledger)
+    assert contents(run_dir.root) == before
+    with closing(Ledger.open(run_dir.ledger)):
+        assert is_held(run_dir.ledger)
+    run_dir.ledger.write_bytes(b"no ledger")
+    assert not is_held(run_dir.ledger)
+    run_dir.ledger.unlink()
+    assert not is_held(run_dir.ledger)
