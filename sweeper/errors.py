@@ -18,6 +18,7 @@ from pathlib import Path
 
 _ROOM = "make room for it, then go on"
 _PERMISSION = "let this user write there, then go on"
+_IN_THE_WAY = "remove or rename what stands there, then go on"
 _GONE = "it was removed or renamed meanwhile: put it back, then go on"
 _MENDS = {
     errno.ENOSPC: _ROOM,
@@ -29,6 +30,9 @@ _MENDS = {
     errno.ENOENT: _GONE,
     errno.ENOTDIR: _GONE,
     errno.ESTALE: _GONE,
+    errno.EISDIR: _IN_THE_WAY,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTEMPTY: _IN_THE_WAY,
     # SQLite says so of disks that are read-only, too, and of limits on the size of files
     errno.EIO: "see how the disk is mounted, ulimit -f, and the system's log, then go on",
 }

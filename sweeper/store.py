@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,15 +80,15 @@ class RunStore:
             staged.write_text(text, encoding="utf-8")
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:
-        """Remove every checkpoint and model that is not named."""
+        """Remove every checkpoint and model that is not named; what else is there stays."""
         kept = {
             path(number, member).name
             for number in models
             for member in self._members
             for path in (self.run_dir.model, self.run_dir.saved)
         }
-        _keep_only(self.run_dir.checkpoints, checkpoints)
-        _keep_only(self.run_dir.models, kept)
+        _keep_only(self.run_dir.checkpoints.glob("*.safetensors"), checkpoints)
+        _keep_only(self.run_dir.models.glob("trial-*"), kept)
 
     @property
     def _members(self) -> range:
@@ -135,7 +135,7 @@ def _is_written(path: Path, text: str) -> bool:
         return False
 
 
-def _keep_only(directory: Path, names: set[str]) -> None:
-    for path in directory.iterdir():
+def _keep_only(files: Iterable[Path], names: set[str]) -> None:
+    for path in files:
         if path.name not in names:
             path.unlink(missing_ok=True)  # who cleans up there, too, may have been sooner

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import LedgerError, SetupError, StudyHeldError
+from sweeper.lock import held
 from sweeper.results.compare import Difference
 from sweeper.rundir import RunDir
-from sweeper.session import held
 from sweeper.verification import repair, verify
 from tests.command_line import CommandLine
 from tests.crashes import Study

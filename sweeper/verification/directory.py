@@ -16,8 +16,10 @@ from typing import Any
 
 from sweeper import backup
 from sweeper.config import StudyConfig
+from sweeper.directory import check_obstacles, holds_study, obstacles
 from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
+from sweeper.lock import held
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.tensors import CheckpointError
 from sweeper.reconcile import data_digest
@@ -27,7 +29,6 @@ from sweeper.results.publish import Publisher
 from sweeper.results.status import is_published, read_status, write_status
 from sweeper.resume import restore
 from sweeper.rundir import RunDir
-from sweeper.session import held
 from sweeper.standing import Standing
 from sweeper.state import SweepState
 from sweeper.store import Published
@@ -56,6 +57,9 @@ def verify(run_dir: RunDir) -> Verified:
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
+    if found := obstacles(run_dir):
+        mend = "remove or rename it, then verify again"
+        return Verified((), tuple(Damage(_name(run_dir, at), what, mend) for at, what in found))
     with held(run_dir):
         try:
             ledger = backup.read(run_dir)
@@ -73,13 +77,14 @@ def repair(run_dir: RunDir) -> tuple[str, ...]:
 
     Raises:
         LedgerError: it is damaged itself.
-        SetupError: no study has been run there.
+        SetupError: no study has been run there, or something stands where its files have to be.
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
+    check_obstacles(run_dir)
     with held(run_dir), closing(backup.read(run_dir)) as ledger:
         config, run_id = _study(run_dir, ledger)
-        for path in (run_dir.trials, run_dir.buckets, *run_dir.metrics.glob("*")):
+        for path in (run_dir.trials, run_dir.buckets, *run_dir.metrics.glob("part-*.parquet")):
             path.unlink(missing_ok=True)
         Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
         state, n_trials = restore(ledger, config).state, n_proposals(config)
@@ -96,10 +101,11 @@ def restore_ledger(run_dir: RunDir) -> str:
     Raises:
         StudyError: the ledger is whole.
         DamagedLedgerError: no copy is.
-        SetupError: no study has been run there.
+        SetupError: no study has been run there, or something stands where its files have to be.
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
+    check_obstacles(run_dir)
     with held(run_dir):
         rounds = backup.put_back(run_dir)
     repair(run_dir)
@@ -108,7 +114,7 @@ def restore_ledger(run_dir: RunDir) -> str:
 
 
 def _check_there(run_dir: RunDir) -> None:
-    if not run_dir.ledger.exists() and not run_dir.backup.exists():
+    if not holds_study(run_dir):
         found, mend = "no study has been run here", "name the run directory of one"
         raise SetupError(Problem(str(run_dir.root), "", found, mend))
 
@@ -170,11 +176,26 @@ def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iter
     is_all = is_published(run_dir)
     with _written_anew(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "metrics"):
+            if view == "metrics" and (strange := [*_strange_parts(run_dir)]):
+                yield from strange  # it cannot be read with them in it
+                continue
             found = differences(getattr(run_dir, view), getattr(anew, view))
             if found is Difference.BEHIND and not is_all:
                 continue  # of a session that was killed: the next one publishes the rest
             if found is not None:
                 yield Damage(getattr(run_dir, view).name, found.value, mend, is_view=True)
+
+
+def _strange_parts(run_dir: RunDir) -> Iterator[Damage]:
+    """What readers of metrics/ would take for a part of it; they skip what is hidden."""
+    for path in sorted(run_dir.metrics.glob("[!._]*")):
+        if not path.match("part-*.parquet"):
+            found = "it is none of the study's, and readers of metrics/ take it for a part"
+            yield Damage(_name(run_dir, path), found, "remove or rename it")
+
+
+def _name(run_dir: RunDir, path: Path) -> str:
+    return str(path.relative_to(run_dir.root))
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+"""What stands in a run directory beside or instead of the study's files: left alone, or named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.errors import DamagedLedgerError, SetupError, StudyError
+from sweeper.verification import repair, restore_ledger, verify
+from tests.crashes import Study
+
+DIRECTORY = "it is a directory, and a file of the study has to be there"
+OTHERWISE = "and a directory of the study has to be there"
+FILES = (
+    "ledger.lock",
+    "ledger.db",
+    "ledger.backup.db",
+    "study.toml",
+    "status.json",
+    "stop",
+    "trials.parquet",
+    "buckets.parquet",
+    "SCHEMA.md",
+    "metrics/part-000000-000000.parquet",
+    "models/trial-000009.eqx",
+)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that has ended."""
+    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
+    study.run()
+    return study
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that was struck with trials in training."""
+    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
+    assert study.crash("ledger.close:end", 1)
+    return study
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[[Study], Study]:
+    """A study like another, to be harmed."""
+
+    def copied(study: Study) -> Study:
+        copy = Study(tmp_path / "copy", study.program, study.strategy)
+        shutil.copytree(study.directory, copy.directory)
+        return copy
+
+    return copied
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_directory_in_the_place_of_a_file_is_named(
+    name: str, ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(ended)
+    path = study.run_dir.root / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    assert_named(study, name, DIRECTORY)
+    path.rmdir()
+    if not name.startswith("ledger"):
+        repair(study.run_dir)
+        assert verify(study.run_dir).damage == ()
+
+
+@pytest.mark.parametrize("name", [".staging", "metrics", "checkpoints", "models", "logs"])
+@pytest.mark.parametrize("kind", ["file", "link to nothing"])
+def test_what_is_no_directory_in_the_place_of_one_is_named(
+    kind: str, name: str, ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(ended)
+    path = study.run_dir.root / name
+    shutil.rmtree(path)
+    path.touch() if kind == "file" else path.symlink_to("nowhere")
+    assert_named(study, name, f"it is a {kind}, {OTHERWISE}")
+
+
+def assert_named(study: Study, name: str, found: str) -> None:
+    """By every command, which changes nothing."""
+    before = sorted(study.run_dir.root.rglob("*"))
+    (damage,) = verify(study.run_dir).damage
+    assert str(damage) == f"{name}: {found}; remove or rename it, then verify again"
+    for act in (study.run, lambda: repair(study.run_dir), lambda: restore_ledger(study.run_dir)):
+        with pytest.raises(SetupError) as refused:
+            act()
+        told = f"{study.run_dir.root / name}: {found}; remove or rename it, then go on"
+        assert str(refused.value) == told
+    assert sorted(study.run_dir.root.rglob("*")) == before
+
+
+def test_what_others_leave_there_is_left_alone(
+    ended: Study, halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    """Jupyter makes such a directory wherever a file is looked at."""
+    study = copied(halfway)
+    places = ("metrics", "models", "checkpoints", "logs", ".staging", ".")
+    for name in places:
+        (study.run_dir.root / name / ".ipynb_checkpoints").mkdir()
+    notes = [study.run_dir.models / "notes.md", study.run_dir.checkpoints / "notes.md"]
+    for path in notes:
+        path.write_text("mine", encoding="utf-8")
+    study.run()
+    assert verify(study.run_dir).damage == ()
+    repair(study.run_dir)
+    assert verify(study.run_dir).damage == ()
+    for path in notes:
+        assert path.read_text(encoding="utf-8") == "mine"
+        path.unlink()
+    for name in places:
+        if name != ".staging":  # which is emptied
+            (study.run_dir.root / name / ".ipynb_checkpoints").rmdir()
+    assert study.left() == ended.left()
+
+
+@pytest.mark.parametrize("name", ["notes.md", "part.parquet", "old"])
+def test_what_readers_of_metrics_take_for_a_part_is_named(
+    name: str, ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(ended).run_dir
+    path = run_dir.metrics / name
+    path.mkdir() if name == "old" else path.write_text("mine", encoding="utf-8")
+    for _ in range(2):
+        (damage,) = verify(run_dir).damage
+        assert damage.file == f"metrics/{name}"
+        assert damage.mend == "remove or rename it"
+        repair(run_dir)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("gone", ["ledger.db *.backup.db", "ledger.*"])
+def test_where_ledger_and_copy_are_gone_fresh_moves_the_rest_aside(
+    gone: str, ended: Study, halfway: Study, copied: Callable[[Study], Study], tmp_path: Path
+) -> None:
+    for one in (ended, halfway):
+        study = copied(one)
+        for path in [path for name in gone.split() for path in study.run_dir.root.glob(name)]:
+            path.unlink()
+        (damage,) = verify(study.run_dir).damage
+        mend = "put back a copy of it, or start over with --fresh"
+        assert str(damage) == f"ledger.db: it is gone; {mend}"
+        with pytest.raises(DamagedLedgerError, match=f"it is gone; {mend}"):
+            study.run()
+        assert sweeper.run(study.config, fresh=True).state == "finished"
+        assert study.left() == ended.left()
+        (aside,) = study.directory.glob("run.*")
+        assert (aside / "SCHEMA.md").exists()
+        shutil.rmtree(study.directory)
+
+
+def test_fresh_moves_nothing_aside_that_is_of_no_study(
+    ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    study = copied(ended)
+    shutil.rmtree(study.run_dir.root)
+    study.run_dir.root.mkdir()
+    (study.run_dir.root / "SCHEMA.md").write_text("of something else", encoding="utf-8")
+    with pytest.raises(StudyError, match=r"holds 'SCHEMA\.md' and no ledger"):
+        sweeper.run(study.config, fresh=True)
+    (study.run_dir.root / "SCHEMA.md").unlink()
+    study.run_dir.stop.touch()  # of whoever asked a study to stop that had never begun
+    assert sweeper.run(study.config, fresh=True).state == "finished"
+    assert study.left() == ended.left()
+    assert [path.name for path in study.directory.glob("run*")] == ["run"]
+    assert not study.run_dir.stop.exists()
