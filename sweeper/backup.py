@@ -17,6 +17,7 @@ from shlex import quote
 from sweeper.errors import DamagedLedgerError, LedgerError, Problem, StudyError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger, checked
+from sweeper.origins import strangeness
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 
@@ -101,6 +102,7 @@ def put_back(run_dir: RunDir) -> int:
     Raises:
         StudyError: the ledger is whole.
         DamagedLedgerError: so is no copy.
+        LedgerError: the copy is of another study.
     """
     try:
         Ledger.read(run_dir.ledger).close()
@@ -110,6 +112,10 @@ def put_back(run_dir: RunDir) -> int:
         found = "the ledger is whole: there is nothing to put back"
         raise StudyError(Problem(str(run_dir.ledger), "--restore-ledger", found, ""))
     rounds = checked(run_dir.backup)
+    if strange := strangeness(run_dir):
+        found, mend = f"it is of another study: {strange}", "put back this study's own copy"
+        problem = Problem(str(run_dir.backup), "", found, f"{mend}, or start over with --fresh")
+        raise LedgerError(problem)
     is_kept = run_dir.ledger.exists()
     for end in ("", "-wal", "-shm"):  # what was not yet in the damaged one is no part of the copy
         beside, kept = (Path(f"{path}{end}") for path in (run_dir.ledger, run_dir.damaged))
@@ -124,12 +130,12 @@ def put_back(run_dir: RunDir) -> int:
 
 @contextmanager
 def _naming_copy(run_dir: RunDir) -> Iterator[None]:
-    """Say of a ledger that is damaged how its copy is put back, if that is whole."""
+    """Say of a ledger that is damaged how its copy is put back, if that is whole and its own."""
     try:
         yield
     except DamagedLedgerError as error:
         rounds = _rounds(run_dir)
-        if rounds is None:
+        if rounds is None or strangeness(run_dir):
             raise
         mend = (
             f"put back {run_dir.backup.name}, which ends with round {rounds}: "

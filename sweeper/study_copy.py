@@ -12,6 +12,7 @@ from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 from sweeper.trial_file import study_text
 
+OVERRIDE = "# --set "  # a line that tells of a setting which the command line gave
 _AGAIN = "# Written again from the ledger: the study as it was first run, with all its settings.\n"
 
 
@@ -42,7 +43,7 @@ def _write(run_dir: RunDir, text: str) -> None:
 
 def _as_run(config: StudyConfig) -> str:
     """The text of the study file, under the settings that were given on the command line."""
-    given = [f"# --set {key}={_value(config, key)}\n" for key in config.source.overridden]
+    given = [f"{OVERRIDE}{key}={_value(config, key)}\n" for key in config.source.overridden]
     return "".join([*given, config.source.text])
 
 

@@ -31,9 +31,9 @@ LAYERS = (
     {"config"},
     {"scheduler", "study", "ledger", "results"},
     {"progress", "trial_file", "saved_code", "ended", "lock"},
-    {"models", "data", "reconcile", "backup", "study_copy"},
-    {"templates"},
-    {"authoring"},
+    {"models", "data", "reconcile", "study_copy"},
+    {"templates", "origins"},
+    {"authoring", "backup"},
     {"programs"},
     {"executors"},
     {

@@ -1,7 +1,17 @@
 """The truth of a study; the only importer of sqlite3."""
 
-from sweeper.ledger.file import checked, is_held
+from sweeper.ledger.file import Remains, checked, is_held, remains
 from sweeper.ledger.ledger import Ledger
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound
 
-__all__ = ["BucketRecord", "ClosedRound", "Closing", "Ledger", "OpenRound", "checked", "is_held"]
+__all__ = [
+    "BucketRecord",
+    "ClosedRound",
+    "Closing",
+    "Ledger",
+    "OpenRound",
+    "Remains",
+    "checked",
+    "is_held",
+    "remains",
+]

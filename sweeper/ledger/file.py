@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sweeper.ledger.checking import check, damaged
+from sweeper.ledger.checking import check, damaged, digest_of
 from sweeper.ledger.disk import code_of, refusing
 
 
@@ -82,6 +85,28 @@ def in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
     with closing(db):
         db.backup(copy)
     return copy
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What can be read of a file that may be no ledger any more: its sessions, by number."""
+
+    sessions: Mapping[int, Mapping[str, Any]]
+    n_ended: int
+
+
+def remains(path: Path) -> Remains:
+    """What is left of the ledger at `path`, which nobody has open; nothing is written."""
+    sessions: dict[int, Mapping[str, Any]] = {}
+    n_ended = 0
+    # as it lies there: what its log holds is no part of it
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as db:
+        for number, body, digest in db.execute("SELECT session, body, digest FROM session"):
+            if digest_of(number, body) == digest:
+                sessions[number] = json.loads(body)
+        ((n_ended,),) = db.execute("SELECT count(*) FROM ending")
+    return Remains(sessions, n_ended)
 
 
 @contextmanager

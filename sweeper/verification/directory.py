@@ -101,6 +101,7 @@ def restore_ledger(run_dir: RunDir) -> str:
     Raises:
         StudyError: the ledger is whole.
         DamagedLedgerError: no copy is.
+        LedgerError: the copy is of another study.
         SetupError: no study has been run there, or something stands where its files have to be.
         StudyHeldError: another process runs it.
     """

@@ -1,0 +1,115 @@
+"""A copy of a ledger is put back in the directory of its own study alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.errors import DamagedLedgerError, LedgerError
+from sweeper.origins import strangeness
+from sweeper.rundir import RunDir
+from sweeper.verification import restore_ledger, verify
+from tests.command_line import contents
+from tests.crashes import PROGRAMS, Study
+from tests.test_missing_rows import remove
+
+PUBLISHED = ("trials.parquet", "status.json")
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that has ended, in two sessions."""
+    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
+    assert study.crash("ledger.close:end", 2)
+    study.run()
+    return study
+
+
+@pytest.fixture(scope="module")
+def other(ended: Study, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """The same study by another seed."""
+    path = tmp_path_factory.mktemp("other") / "run"
+    overrides = ["study.seed=9", f"results.dir={path}", "execution.strategy=padded"]
+    sweeper.run(sweeper.load_study(ended.directory / "study.toml", overrides))
+    return RunDir(path)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, ended: Study) -> RunDir:
+    """The directory of the first one, copied."""
+    shutil.copytree(ended.run_dir.root, tmp_path / "run")
+    return RunDir(tmp_path / "run")
+
+
+HARMS: dict[str, Callable[[RunDir], None]] = {
+    "a row is gone": lambda run_dir: remove(run_dir.ledger, "trial"),
+    "it is cut off": lambda run_dir: run_dir.ledger.write_bytes(run_dir.ledger.read_bytes()[:9000]),
+    "it is empty": lambda run_dir: run_dir.ledger.write_bytes(b""),
+    "it is gone": lambda run_dir: run_dir.ledger.unlink(),
+}
+
+
+@pytest.mark.parametrize("what", HARMS)
+@pytest.mark.parametrize("gone", [(), PUBLISHED, (*PUBLISHED, "study.toml")])
+def test_one_of_another_study_is_not(
+    gone: tuple[str, ...], what: str, run_dir: RunDir, other: RunDir
+) -> None:
+    shutil.copy(other.backup, run_dir.backup)
+    HARMS[what](run_dir)
+    for name in gone:
+        (run_dir.root / name).unlink()
+    is_readable = what == "a row is gone"
+    if len(gone) == 3 and not is_readable:  # nothing is left to tell
+        assert strangeness(run_dir) is None
+        return
+    told = "what can be read of ledger.db tells another study"
+    if not is_readable:
+        told = "its study.seed is 9, and that of study.toml 2"
+        if not gone:
+            told = "trials.parquet tells another study"
+    before = contents(run_dir.root)
+    mend = "put back this study's own copy, or start over with --fresh"
+    with pytest.raises(LedgerError) as refused:
+        restore_ledger(run_dir)
+    assert str(refused.value) == f"{run_dir.backup}: it is of another study: {told}; {mend}"
+    assert contents(run_dir.root) == before
+    (damage,) = verify(run_dir).damage  # nor is it named as the mend
+    assert damage.mend == "put back a copy of it, or start over with --fresh"
+
+
+@pytest.mark.parametrize("what", HARMS)
+@pytest.mark.parametrize("gone", [(), PUBLISHED, (*PUBLISHED, "study.toml")])
+def test_its_own_is(gone: tuple[str, ...], what: str, run_dir: RunDir, ended: Study) -> None:
+    HARMS[what](run_dir)
+    for name in gone:
+        (run_dir.root / name).unlink()
+    restore_ledger(run_dir)
+    assert verify(run_dir).damage == ()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_study_file_alone_tells_no_study_from_itself(program: str, tmp_path: Path) -> None:
+    study = Study(tmp_path / "study", program, "padded")
+    assert study.crash("ledger.close:end", 2)
+    run_dir = study.run_dir
+    for path in (run_dir.trials, run_dir.status):
+        path.unlink()
+    run_dir.ledger.write_bytes(b"")
+    assert strangeness(run_dir) is None
+    with pytest.raises(DamagedLedgerError, match="--restore-ledger"):
+        study.run()
+
+
+def test_an_old_copy_in_which_no_trial_had_ended_is_believed(tmp_path: Path) -> None:
+    study = Study(tmp_path / "study", "supervised", "padded")
+    assert study.crash("ledger.close:end", 2)
+    shutil.copy(study.run_dir.backup, tmp_path)
+    study.run()  # in which all of them do
+    shutil.copy(tmp_path / "ledger.backup.db", study.run_dir.backup)
+    study.run_dir.ledger.write_bytes(b"")
+    study.run_dir.status.unlink()
+    assert strangeness(study.run_dir) is None
