@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
+import pyarrow as pa
+
 from sweeper.config import load
 from sweeper.errors import SweeperError
 from sweeper.ledger import Remains, remains
@@ -45,7 +47,7 @@ def _published(run_dir: RunDir) -> Iterator[str]:
         table = read_light(run_dir.trials, ["run_id"])
         if table is not None and len(table):
             yield from texts(table["run_id"])[0]
-    except (OSError, ValueError, TypeError, KeyError, NotImplementedError):
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError):
         return  # it cannot be read, and tells nothing
 
 
