@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
-import pyarrow as pa
-
 from sweeper.config import load
 from sweeper.errors import SweeperError
 from sweeper.ledger import Remains, remains
 from sweeper.reconcile import reconcile
-from sweeper.results.light import read_light, texts
+from sweeper.results.light import readable, texts
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study_copy import OVERRIDE
@@ -43,12 +41,9 @@ def strangeness(run_dir: RunDir) -> str | None:
 
 def _published(run_dir: RunDir) -> Iterator[str]:
     """The sessions that the published rows are from."""
-    try:
-        table = read_light(run_dir.trials, ["run_id"])
-        if table is not None and len(table):
-            yield from texts(table["run_id"])[0]
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError):
-        return  # it cannot be read, and tells nothing
+    table = readable(run_dir.trials, ["run_id"])
+    if table is not None and len(table) and "run_id" in table.column_names:
+        yield from texts(table["run_id"])[0]
 
 
 def _last(run_dir: RunDir) -> str | None:

@@ -39,6 +39,14 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
         return file.read(columns=wanted, use_threads=False)
 
 
+def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
+    """As `read_light`; None also where the file is damaged."""
+    try:
+        return read_light(path, columns)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
 def said_of_study(table: pa.Table) -> dict[str, Any]:
     """What a published table says of its study, such as the search space; empty if it does not."""
     return json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
