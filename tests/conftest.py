@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.command_line import CommandLine
+from tests.crashes import Study
 
 # how long an example takes is the machine's matter
 settings.register_profile("suite", deadline=None)
@@ -28,3 +30,31 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def command(tmp_path: Path, compile_cache: Path) -> CommandLine:
     """The program, started in an empty directory."""
     return CommandLine(tmp_path, compile_cache)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that has ended."""
+    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
+    study.run()
+    return study
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that was struck with trials in training."""
+    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
+    assert study.crash("ledger.close:end", 1)
+    return study
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[[Study], Study]:
+    """A study like another, to be damaged."""
+
+    def copied(study: Study) -> Study:
+        copy = Study(tmp_path / "copy", study.program, study.strategy)
+        shutil.copytree(study.directory, copy.directory)
+        return copy
+
+    return copied

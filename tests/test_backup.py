@@ -48,18 +48,6 @@ def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return study
 
 
-@pytest.fixture
-def copied(tmp_path: Path) -> Callable[[Study], Study]:
-    """A study like another, to be damaged."""
-
-    def copied(study: Study) -> Study:
-        copy = Study(tmp_path / "copy", study.program, study.strategy)
-        shutil.copytree(study.directory, copy.directory)
-        return copy
-
-    return copied
-
-
 @pytest.fixture(autouse=True)
 def _off() -> Iterator[None]:
     yield

@@ -30,34 +30,6 @@ FILES = (
 )
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that has ended."""
-    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
-    study.run()
-    return study
-
-
-@pytest.fixture(scope="module")
-def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that was struck with trials in training."""
-    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
-    assert study.crash("ledger.close:end", 1)
-    return study
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Callable[[Study], Study]:
-    """A study like another, to be harmed."""
-
-    def copied(study: Study) -> Study:
-        copy = Study(tmp_path / "copy", study.program, study.strategy)
-        shutil.copytree(study.directory, copy.directory)
-        return copy
-
-    return copied
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_a_directory_in_the_place_of_a_file_is_named(
     name: str, ended: Study, copied: Callable[[Study], Study]

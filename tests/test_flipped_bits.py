@@ -28,34 +28,6 @@ TABLES = ("meta", "session", "round", "closing", "trial", "ending", "bucket")
 HOW_MANY = [FEW, pytest.param(FLIPS, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that has ended."""
-    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
-    study.run()
-    return study
-
-
-@pytest.fixture(scope="module")
-def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that was struck with trials in training."""
-    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
-    assert study.crash("ledger.close:end", 1)
-    return study
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Callable[[Study], Study]:
-    """A study like another, to be damaged."""
-
-    def copied(study: Study) -> Study:
-        copy = Study(tmp_path / "copy", study.program, study.strategy)
-        shutil.copytree(study.directory, copy.directory)
-        return copy
-
-    return copied
-
-
 def flipped(path: Path, count: int) -> Iterator[None]:
     """`path` with one bit flipped, `count` times another; then as it was."""
     content, chance = path.read_bytes(), random.Random(path.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -41,32 +40,12 @@ OPEN = f"round WHERE {LAST}"
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that has ended."""
-    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
-    study.run()
-    return study
-
-
-@pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A study that was struck with a round open, and trials in training."""
     study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
     assert study.crash("ledger.close:begin", 2)
     Ledger.open(study.run_dir.ledger).close()
     return study
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Callable[[Study], Study]:
-    """A study like another, to be damaged."""
-
-    def copied(study: Study) -> Study:
-        copy = Study(tmp_path / "copy", study.program, study.strategy)
-        shutil.copytree(study.directory, copy.directory)
-        return copy
-
-    return copied
 
 
 def remove(path: Path, what: str) -> None:

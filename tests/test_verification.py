@@ -18,34 +18,6 @@ from tests.command_line import CommandLine
 from tests.crashes import Study
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that has ended."""
-    study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
-    study.run()
-    return study
-
-
-@pytest.fixture(scope="module")
-def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that was struck with trials in training."""
-    study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
-    assert study.crash("ledger.close:end", 1)
-    return study
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Callable[[Study], Study]:
-    """A study like another, to be damaged."""
-
-    def copied(study: Study) -> Study:
-        copy = Study(tmp_path / "copy", study.program, study.strategy)
-        shutil.copytree(study.directory, copy.directory)
-        return copy
-
-    return copied
-
-
 def found(run_dir: RunDir) -> dict[str, str]:
     """What is damaged, by file."""
     return {damage.file: damage.found for damage in verify(run_dir).damage}
