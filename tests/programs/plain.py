@@ -70,10 +70,18 @@ def linears_of(model: Any) -> list[eqx.nn.Linear]:
 
     def linear(layer: eqx.nn.Linear) -> eqx.nn.Linear:
         leaves = jnp.asarray(layer.weight), jnp.asarray(layer.bias)
-        new = eqx.nn.Linear(leaves[0].shape[1], leaves[0].shape[0], key=jax.random.key(0))
-        return eqx.tree_at(lambda linear: (linear.weight, linear.bias), new, leaves)
+        return eqx.tree_at(both_arrays, empty_linear(*leaves[0].shape[::-1]), leaves)
 
     return [linear(each) for each in model.layers]
+
+
+def both_arrays(linear: eqx.nn.Linear) -> Any:
+    return linear.weight, linear.bias
+
+
+def empty_linear(in_size: int, out_size: int) -> eqx.nn.Linear:
+    """Without numbers: to draw those of each shape would compile a program each."""
+    return eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=jax.random.key(0))
 
 
 def weights_only(net: Net) -> Any:
