@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -284,16 +284,28 @@ def agree_in_leaves(
                 assert error <= RELATIVE, f"{name}.{leaf}: {error}"
 
 
-def test_a_lane_is_the_trial_in_plain_equinox(tmp_path: Path) -> None:
-    """Three architectures: each in a class of its own, and all in one padded class."""
+@pytest.mark.parametrize(
+    ("shapes", "alone", "together"),
+    [
+        (("deep trunk", "wide head"), ("vmap",), ("map",)),
+        pytest.param(
+            tuple(SHAPES), ("map", "vmap", "map"), ("map", "vmap"), marks=pytest.mark.slow
+        ),
+    ],
+    ids=["two", "three"],
+)
+def test_a_lane_is_the_trial_in_plain_equinox(
+    shapes: Sequence[str], alone: Sequence[str], together: Sequence[str], tmp_path: Path
+) -> None:
+    """Architectures in classes of their own, and all of them in one padded class."""
     study = turns(tmp_path)
-    specs = [trial(5 + n, **shape) for n, shape in enumerate(SHAPES.values())]
+    specs = [trial(5 + n, **SHAPES[shape]) for n, shape in enumerate(shapes)]
     expected = [plain(study, one) for one in specs]
 
-    for one, its, lane_loop in zip(specs, expected, ("map", "vmap", "map"), strict=True):
+    for one, its, lane_loop in zip(specs, expected, alone, strict=False):
         companion = replace(one, number=1, params={**one.params, "lr_fit": 2e-3})
         agree(study, study.train([companion, one], lane_loop=lane_loop), one, its)
-    for lane_loop in ("map", "vmap"):
+    for lane_loop in together:
         outcome = study.train(specs, lane_loop=lane_loop, padded_to=ROOM)
         for one, its in zip(specs, expected, strict=True):
             agree(study, outcome, one, its)
