@@ -95,7 +95,7 @@ def refuse_all(path: Path, breakage: Breakage, count: int) -> None:
     assert refused >= count
 
 
-@pytest.mark.parametrize(("of", "count"), [(studies, 40), (turns, 10), (games, 10)])
+@pytest.mark.parametrize(("of", "count"), [(studies, 16), (turns, 5), (games, 5)])
 def test_valid_studies_are_planned(
     of: Callable[[], SearchStrategy[Study]], count: int, here: Path
 ) -> None:

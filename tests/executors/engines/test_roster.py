@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SetupError
+from sweeper.executors.engines import roster
 from sweeper.executors.engines.engine import (
     BusyError,
     EngineGoneError,
@@ -289,6 +290,7 @@ def test_one_whose_engine_is_gone_for_a_moment_takes_part_later(
     assert not events
 
 
-def test_a_cluster_of_nobody_is_refused(opened: Open) -> None:
+def test_a_cluster_of_nobody_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "_GATHER_S", 0.5)
     with pytest.raises(SetupError, match="cluster: it has no workers; start some, then go on"):
         opened()
