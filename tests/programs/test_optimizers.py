@@ -59,25 +59,39 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[], list[optax.GradientTransformation]
 }
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * case.startswith("clip")) for case in OPTIMIZERS],
-)
-def test_an_optimizer_is_that_of_optax(case: str, bench: Callable[..., Bench]) -> None:
+# each in one way to train a bucket, by turns; the other is for the slow tests
+IN_WAYS = [
+    pytest.param(
+        case,
+        way,
+        marks=[pytest.mark.slow] * (case.startswith("clip") or [*WAYS][index % 2] != way),
+    )
+    for index, case in enumerate(OPTIMIZERS)
+    for way in WAYS
+]
+
+
+@pytest.mark.parametrize(("case", "way"), IN_WAYS)
+def test_an_optimizer_is_that_of_optax(case: str, way: str, bench: Callable[..., Bench]) -> None:
     table, direction = OPTIMIZERS[case]
     study = bench(*FEW, f"optimizer={{{table},lr=1e-3}}")
     companion = spec(1, **{**DECAYED.params, "lr": 2e-3})
 
     optimizer = decoupled(*direction(), net=plain.first_net(study, DECAYED))
     expected = plain.train(study, DECAYED, optimizer, loss)
-    for way, how in WAYS.items():
-        curve = study.curves([companion, DECAYED], **how)[5]
-        np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE, err_msg=way)
+    curve = study.curves([companion, DECAYED], **WAYS[way])[5]
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
 @pytest.mark.parametrize(
-    ("factored", "written"), [(8, "min_dim_size_to_factor=8,"), (128, "")], ids=["8", "128"]
+    ("factored", "written", "lane_loop"),
+    [
+        (8, "min_dim_size_to_factor=8,", "vmap"),
+        (128, "", "map"),
+        pytest.param(8, "min_dim_size_to_factor=8,", "map", marks=pytest.mark.slow),
+        pytest.param(128, "", "vmap", marks=pytest.mark.slow),
+    ],
+    ids=["8-vmap", "128-map", "8-map", "128-vmap"],
 )
 def test_adafactor_sees_the_arrays_of_the_model(
     factored: int, written: str, lane_loop: str, bench: Callable[..., Bench]
@@ -203,7 +217,7 @@ def scaled(*, lr, b1, cap, sign=False):
 """
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+@pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
 def test_an_optimizer_may_be_the_users_own(lane_loop: str, tmp_path: Path) -> None:
     """It is given its keys, floats traced, and sees the arrays of the model."""
     (tmp_path / "own_optimizers.py").write_text(OWN, encoding="utf-8")

@@ -203,7 +203,7 @@ def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        {"lane_loop": "map"},
+        pytest.param({"lane_loop": "map"}, marks=pytest.mark.slow),
         {"lane_loop": "vmap"},
         pytest.param({"switched": True}, marks=pytest.mark.slow),
     ],

@@ -148,7 +148,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
     return np.array(rows)
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+@pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
 def test_a_lane_is_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) -> None:
     companion = spec(1, **{**TRIAL.params, "lr": 2e-3})
 

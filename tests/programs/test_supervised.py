@@ -18,7 +18,7 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.randomness import words
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
-from tests.programs.plain import compiled_hastily
+from tests.programs.plain import both_arrays, compiled_hastily, empty_linear
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 
@@ -50,9 +50,8 @@ def plain_curve(bench: Bench, trial: TrialSpec, replicate: int = 0) -> NDArray[n
             return self.linears[-1](x)
 
     def linear(weight, bias):
-        layer = eqx.nn.Linear(weight.shape[1], weight.shape[0], key=jax.random.key(0))
         leaves = jnp.asarray(weight), jnp.asarray(bias)
-        return eqx.tree_at(lambda linear: (linear.weight, linear.bias), layer, leaves)
+        return eqx.tree_at(both_arrays, empty_linear(*weight.shape[::-1]), leaves)
 
     norms = [eqx.nn.LayerNorm(table.width) for _ in range(table.depth * table.layer_norm)]
     net = Net([linear(*pair) for pair in weights], norms)
@@ -130,16 +129,28 @@ TRIALS = {
 }
 
 
-@pytest.mark.parametrize("case", TRIALS)
-def test_a_lane_is_the_trial_in_plain_equinox(case: str, bench: Callable[..., Bench]) -> None:
+# each case in one way to loop over lanes, by turns; the other is for the slow tests
+LOOPS = ("map", "vmap")
+
+
+@pytest.mark.parametrize(
+    ("case", "lane_loop"),
+    [
+        pytest.param(case, loop, marks=[pytest.mark.slow] * (LOOPS[index % 2] != loop))
+        for index, case in enumerate(TRIALS)
+        for loop in LOOPS
+    ],
+)
+def test_a_lane_is_the_trial_in_plain_equinox(
+    case: str, lane_loop: str, bench: Callable[..., Bench]
+) -> None:
     overrides, trial = TRIALS[case]
     study = bench(*overrides)
     companion = spec(1, **{**trial.params, "lr": 2e-3})
 
     expected = plain_curve(study, trial)
-    for lane_loop in ("map", "vmap"):
-        curve = study.curves([companion, trial], lane_loop=lane_loop)[trial.number]
-        np.testing.assert_allclose(curve, expected, rtol=RELATIVE, err_msg=lane_loop)
+    curve = study.curves([companion, trial], lane_loop=lane_loop)[trial.number]
+    np.testing.assert_allclose(curve, expected, rtol=RELATIVE)
 
 
 def some(study: Bench, numbers: range) -> list[TrialSpec]:
