@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -112,7 +112,18 @@ def test_every_step_stands_in_the_code_once() -> None:
     assert len(INSTANTS) == 2 * len(Step) >= 25
 
 
-def test_a_crash_at_each_instant_one_after_the_other(tmp_path: Path) -> None:
+# of each step one instant, before it or after it by turns
+_ONE_EACH = tuple(f"{step}:{('begin', 'end')[index % 2]}" for index, step in enumerate(Step))
+
+
+@pytest.mark.parametrize(
+    "instants",
+    [_ONE_EACH, pytest.param(INSTANTS, marks=pytest.mark.slow)],
+    ids=["one of each step", "all"],
+)
+def test_a_crash_at_each_instant_one_after_the_other(
+    instants: Sequence[str], tmp_path: Path
+) -> None:
     """Each session goes on where the one before was struck; a study that ends is begun anew."""
     unbroken = Study(tmp_path / "unbroken", "supervised", "padded")
     passed = unbroken.instants()
@@ -121,7 +132,7 @@ def test_a_crash_at_each_instant_one_after_the_other(tmp_path: Path) -> None:
     }
     expected, ended = unbroken.left(), 0
     struck = Study(tmp_path / "0", "supervised", "padded")
-    for instant in INSTANTS:
+    for instant in instants:
         while instant in passed and not struck.crash(instant):
             assert struck.left() == expected
             ended += 1
