@@ -160,8 +160,9 @@ def long_golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 @pytest.mark.parametrize(
     ("strategy", "place"),
     [
-        ("exact", "two threads"),
-        ("padded", "two workers"),
+        ("padded", "two threads"),
+        pytest.param("padded", "two workers", marks=pytest.mark.slow),
+        pytest.param("exact", "two threads", marks=pytest.mark.slow),
         pytest.param("exact", "two workers", marks=pytest.mark.slow),
         pytest.param("auto", "two threads", marks=pytest.mark.slow),
         pytest.param("process", "two workers", marks=pytest.mark.slow),
@@ -180,8 +181,9 @@ def test_no_place_changes_a_row(
 @pytest.mark.parametrize(
     ("strategy", "place"),
     [
-        ("exact", "two workers"),
-        ("padded", "two threads"),
+        ("padded", "two workers"),
+        pytest.param("padded", "two threads", marks=pytest.mark.slow),
+        pytest.param("exact", "two workers", marks=pytest.mark.slow),
         pytest.param("auto", "two threads", marks=pytest.mark.slow),
         pytest.param("process", "two workers", marks=pytest.mark.slow),
         pytest.param("exact", "one thread", marks=pytest.mark.slow),
