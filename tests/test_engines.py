@@ -134,7 +134,7 @@ def test_a_lost_worker_gives_its_bucket_to_another(study: OnCluster, expected: s
 def test_a_killed_program_leaves_nothing_behind_and_goes_on(
     study: OnCluster, expected: str
 ) -> None:
-    with study.started(fault=study.hold) as process:
+    with study.started("execution.workers=1", fault=study.hold) as process:
         until(study.held.exists)
         process.kill()
         process.wait()
@@ -144,13 +144,13 @@ def test_a_killed_program_leaves_nothing_behind_and_goes_on(
 
 
 def test_ctrl_c_ends_it_at_the_round_and_twice_at_once(study: OnCluster) -> None:
-    with study.started(fault=study.hold) as process:
+    with study.started("execution.workers=1", fault=study.hold) as process:
         until(study.held.exists)
         process.send_signal(signal.SIGINT)
         said = let_go(study, process)
         assert process.returncode == 130, said
     until(lambda: not study.cluster.trainers())
-    with study.started(fault=study.hold) as process:
+    with study.started("execution.workers=1", fault=study.hold) as process:
         until(study.held.exists)
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)

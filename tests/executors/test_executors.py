@@ -34,6 +34,9 @@ SIDES = {
 }
 # Ray takes its time to start, and its package is large
 RAY = pytest.param("ray", marks=pytest.mark.slow)
+# what a worker of this machine does, one of a cluster does by the same code
+DASK = pytest.param("dask", marks=pytest.mark.slow)
+FEW = pytest.mark.parametrize("side", ["inline", "process", DASK, RAY], indirect=True)
 # places that can die, and are replaced
 MORTAL = ["process", "dask", RAY]
 Open = Callable[..., Fleet]
@@ -104,6 +107,7 @@ def by_bucket(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
     return {outcome.bucket.bucket: outcome for outcome in outcomes}
 
 
+@FEW
 def test_each_work_has_one_outcome_with_its_lanes(executor: Fleet, events: list[Event]) -> None:
     works = [work(0, 0, 1, 2), work(1, 3), work(2, 4, 5)]
 
@@ -116,6 +120,7 @@ def test_each_work_has_one_outcome_with_its_lanes(executor: Fleet, events: list[
     assert sum(isinstance(event, BucketFinished) for event in events) == 3
 
 
+@FEW
 def test_a_program_that_raises_fails_its_own_bucket(executor: Fleet) -> None:
     bad = TrialSpec(7, {"depth": 1, "width": 8, "lr": 1e-3, "nonsense": 1}, {}, 0)
     broken = Work(1, work(0, 7).bucket, work(0, 7).program, (bad,), {})
@@ -171,7 +176,7 @@ def test_a_killed_worker_is_replaced_and_its_bucket_trained_again(
     assert again[0].place.worker_pid != victim.worker_pid
 
 
-@pytest.mark.parametrize("side", MORTAL, indirect=True)
+@pytest.mark.parametrize("side", ["process", DASK, RAY], indirect=True)
 @pytest.mark.parametrize(
     "instant",
     [
@@ -199,7 +204,7 @@ def test_a_worker_killed_at_any_instant_is_replaced(
     assert lane.curve.values.tobytes() == expected.curve.values.tobytes()
 
 
-@pytest.mark.parametrize("side", MORTAL, indirect=True)
+@pytest.mark.parametrize("side", ["process", DASK, RAY], indirect=True)
 def test_workers_that_cannot_start_end_the_study_and_blame_no_trial(
     executor: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +219,7 @@ def test_workers_that_cannot_start_end_the_study_and_blame_no_trial(
     assert next(executor.train([work(0, 0)])).lanes[0].attempts == 1
 
 
+@FEW
 def test_one_program_is_compiled_for_all_buckets_of_a_class(executor: Fleet, side: str) -> None:
     if side != "inline":
         outcomes = list(executor.train([work(n, n) for n in range(8)]))
