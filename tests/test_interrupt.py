@@ -19,7 +19,7 @@ from tests.processes import ROOT, descendants, finish, start
 
 STUDY = ROOT / "studies" / "digits.toml"
 SETTINGS = (
-    "study.n_trials=4",
+    "study.n_trials=2",
     "train.epochs=4",
     "schedule.round_epochs=2",
     "search.model.depth.high=1",

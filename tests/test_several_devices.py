@@ -19,12 +19,12 @@ from tests.processes import finish, kill, start
 FOUR = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
 DEVICES = {f"cpu:{index}" for index in range(4)}
 BUCKETS = (
-    "study.n_trials=64",
+    "study.n_trials=24",
     "study.sampler={name='random'}",
-    "schedule.parallel=64",
+    "schedule.parallel=24",
     "schedule.round_epochs=1",
     "execution.threads=4",
-    "search.model.width={type='int', low=4, high=32, base=2}",
+    "search.model.width={type='int', low=4, high=8, base=2}",
     "execution.strategy=exact",
 )
 
