@@ -25,13 +25,14 @@ from tests.in_process import study_in, trained
 from tests.processes import finish, kill, start
 from tests.small_studies import PARTS, bent
 
+EPOCHS = 20
 STUDY = bent(
     PARTS,
     "study.n_trials=5",
     "study.sampler.name=random",
     "data.split={val=0.2,test=0.1}",
     "model.c={input='a',kind='python',function='heads:build',layers=1}",
-    "train.epochs=40",
+    f"train.epochs={EPOCHS}",
     "train.metrics=['r2']",
     "train.phases.fit={epochs=2,loss='data',trains=['a','b']}",
     "search={}",
@@ -41,8 +42,8 @@ STUDY = bent(
     "execution={strategy='exact',threads=1,workers=0}",
     "results.keep_models=2",
 )
-# two rounds of two trials are one of 40 epochs: the second pair is in the middle after 30 rounds
-MIDDLE = 30
+# a pair of trials takes ten rounds of two epochs: the second is in the middle after 15
+MIDDLE = 15
 HEADS = """\
 import equinox as eqx
 def build(in_size, out_size, key, layers):
@@ -107,7 +108,7 @@ def test_a_trial_is_run_again_bit_for_bit(results: Results, tmp_path: Path) -> N
 
     again = trained(load(first.parent / "again.toml", [f"results.dir={tmp_path / 'again'}"]))
 
-    assert len(values(again, 3)) == 5 * 40
+    assert len(values(again, 3)) == 5 * EPOCHS
     assert values(again, 3) == values(results, 3)
 
 

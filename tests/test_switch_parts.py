@@ -38,6 +38,7 @@ STUDIES = {
         COUPLED,
         *SWITCHED,
         "train.epochs=3",
+        "model.generator.depth=0",
         "search={model={critic={width={type='int',low=4,high=8,step=4}}}}",
         "search.optimizer.generator.lr={type='categorical',choices=[1e-3,1e-4]}",
     ),

@@ -141,8 +141,18 @@ def test_phases_may_be_of_any_length_in_each_lane(tmp_path: Path) -> None:
         np.testing.assert_allclose(together[one.number], alone, rtol=RELATIVE)
 
 
-@pytest.mark.parametrize("switching", ["cond", pytest.param("flag", marks=pytest.mark.slow)])
-def test_the_best_average_is_kept_and_a_trial_ends_early(switching: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("switching", "way"),
+    [
+        ("cond", "padded"),
+        pytest.param("cond", "exact", marks=pytest.mark.slow),
+        pytest.param("flag", "exact", marks=pytest.mark.slow),
+        pytest.param("flag", "padded", marks=pytest.mark.slow),
+    ],
+)
+def test_the_best_average_is_kept_and_a_trial_ends_early(
+    switching: str, way: str, tmp_path: Path
+) -> None:
     """Kept is the epoch that the study judges best, ended by another loss."""
     study = turns(
         tmp_path,
@@ -161,9 +171,8 @@ def test_the_best_average_is_kept_and_a_trial_ends_early(switching: str, tmp_pat
     kept = int(np.argmin(expected.curve[:last, 3]))
     assert kept + 1 < last < EPOCHS
 
-    for how in WAYS.values():
-        outcome = study.train([trial(6)], **how)
-        (lane,) = outcome.lanes
-        assert lane.ended
-        np.testing.assert_allclose(lane.curve.values, expected.curve[:last], rtol=RELATIVE)
-        agree_in_leaves(study, outcome, trial(6), expected.nets[kept])
+    outcome = study.train([trial(6)], **WAYS[way])
+    (lane,) = outcome.lanes
+    assert lane.ended
+    np.testing.assert_allclose(lane.curve.values, expected.curve[:last], rtol=RELATIVE)
+    agree_in_leaves(study, outcome, trial(6), expected.nets[kept])
