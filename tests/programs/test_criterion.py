@@ -87,7 +87,13 @@ def two_targets(bench: Callable[..., Bench], tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize(
-    "how", [{"lane_loop": "map"}, {"lane_loop": "vmap"}, {"padded_to": (24, 3)}], ids=str
+    "how",
+    [
+        pytest.param({"lane_loop": "map"}, marks=pytest.mark.slow),
+        {"lane_loop": "vmap"},
+        {"padded_to": (24, 3)},
+    ],
+    ids=str,
 )
 def test_each_target_counts_the_same_and_is_told_in_its_own_unit(
     two_targets: Bench, how: dict[str, object]
@@ -114,7 +120,7 @@ def test_each_target_counts_the_same_and_is_told_in_its_own_unit(
 @pytest.mark.parametrize(
     ("loss", "weights", "how"),
     [
-        ("cross_entropy", "balanced", {"lane_loop": "map"}),
+        pytest.param("cross_entropy", "balanced", {"lane_loop": "map"}, marks=pytest.mark.slow),
         ("cross_entropy", {"3": 4.0, "0": 0.5}, {"lane_loop": "vmap"}),
         ("binary_cross_entropy", "balanced", {"lane_loop": "vmap"}),
         ("binary_cross_entropy", {"malignant": 4.0}, {"padded_to": (24, 3)}),

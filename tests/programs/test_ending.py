@@ -52,7 +52,7 @@ def on_test_part(net: plain.Net, study: Bench) -> float:
     return float(loss(jax.vmap(net)(jnp.asarray(study.data.x_test)), study.data.y_test))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param("exact", marks=pytest.mark.slow), "padded"])
 def test_the_average_of_the_weights_is_what_is_measured_and_saved(
     way: str, bench: Callable[..., Bench]
 ) -> None:
@@ -70,8 +70,15 @@ def test_the_average_of_the_weights_is_what_is_measured_and_saved(
     np.testing.assert_allclose(curves[1], plain.train(study, other, ADAM, loss).rows, rtol=RELATIVE)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("ema", [None, 0.8])
+@pytest.mark.parametrize(
+    ("ema", "way"),
+    [
+        (None, "exact"),
+        (0.8, "padded"),
+        pytest.param(None, "padded", marks=pytest.mark.slow),
+        pytest.param(0.8, "exact", marks=pytest.mark.slow),
+    ],
+)
 def test_the_best_epochs_weights_are_saved_and_tested(
     ema: float | None, way: str, bench: Callable[..., Bench]
 ) -> None:
@@ -90,7 +97,7 @@ def test_the_best_epochs_weights_are_saved_and_tested(
     assert lane.test == pytest.approx([on_test_part(expected.nets[best], study)], rel=RELATIVE)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["exact", pytest.param("padded", marks=pytest.mark.slow)])
 def test_a_trial_ends_when_its_patience_does(way: str, bench: Callable[..., Bench]) -> None:
     search = "search.train.early_stop.patience={type='int',low=1,high=20}"
     study = bench(*OVERFITTING, search)
@@ -143,7 +150,7 @@ def test_another_metric_may_end_a_trial(bench: Callable[..., Bench]) -> None:
     assert len(scores) - 1 - int(np.argmax(scores)) == 3
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param("exact", marks=pytest.mark.slow), "padded"])
 def test_rounds_change_no_bit_of_what_is_remembered(way: str, bench: Callable[..., Bench]) -> None:
     study = bench(*OVERFITTING, STOP, "train.ema=0.5")
     trials = [spec(n, **{**TRIAL.params, "lr": lr}) for n, lr in ((1, 1e-2), (2, 1e-4))]

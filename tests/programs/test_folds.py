@@ -75,7 +75,7 @@ def plain_losses(
     return np.array(found)
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+@pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
 def test_each_fold_of_diabetes_is_a_plain_run_on_the_split_of_scikit_learn(
     lane_loop: str, bench: Callable[..., Bench]
 ) -> None:
