@@ -180,7 +180,9 @@ TURNS = bent(PARTS.replace("lr = 1e-3\n", ""), "optimizer.lr=3e-3", "train.warmu
     ("text", "defaults"),
     [
         (SUPERVISED, {"train.huber_delta": 1.0, "optimizer.schedule.end": 0.0}),
-        (bent(TURNS, *TWO_TRIALS), {"train.phases.fit.lr": 3e-3}),
+        pytest.param(
+            bent(TURNS, *TWO_TRIALS), {"train.phases.fit.lr": 3e-3}, marks=pytest.mark.slow
+        ),
     ],
     ids=["supervised", "alternating"],
 )

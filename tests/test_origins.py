@@ -91,7 +91,13 @@ def test_its_own_is(gone: tuple[str, ...], what: str, run_dir: RunDir, ended: St
     assert verify(run_dir).damage == ()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, marks=[pytest.mark.slow] * (program != "supervised"))
+        for program in PROGRAMS
+    ],
+)
 def test_the_study_file_alone_tells_no_study_from_itself(program: str, tmp_path: Path) -> None:
     study = Study(tmp_path / "study", program, "padded")
     assert study.crash("ledger.close:end", 2)
