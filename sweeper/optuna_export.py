@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweeper.config.recorded import study_of
 from sweeper.config.study import N_PARAMETERS
 from sweeper.results.listing import curves_of_all, listed
 from sweeper.rundir import RunDir
-from sweeper.study.foreign import frozen_trials, with_gaps, write_study
-from sweeper.trial_file import study_of
+from sweeper.study.foreign import frozen_trials, with_gaps
+from sweeper.study.stored import write_study
 
 
 def export_optuna(run_dir: RunDir, url: str, name: str | None) -> tuple[str, int]:

@@ -18,17 +18,13 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.exceptions import DuplicatedStudyError, StorageInternalError
-from optuna.storages import BaseStorage, RDBStorage
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, create_trial
-from sqlalchemy.exc import SQLAlchemyError
 
 from sweeper.config import StudyConfig
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
 from sweeper.config.study import N_PARAMETERS
-from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.ranking import value_columns
-from sweeper.study.stored import write_trials
 
 Row = Mapping[str, Any]
 Curve = Mapping[int, float]
@@ -95,34 +91,6 @@ def blank_study(config: StudyConfig, storage: BaseStorage, name: str) -> optuna.
     metrics = [*config.study.objectives]
     storage.set_study_system_attr(study._study_id, "study:metric_names", metrics)
     return study
-
-
-def write_study(
-    config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str | None
-) -> str:
-    """Write a study of these trials to the database at `url`; gives the name that it has there.
-
-    Raises:
-        StudyError: there is such a study.
-        SetupError: the database cannot be written.
-    """
-    name = name or config.study.name
-    try:
-        storage = RDBStorage(url)
-        study = blank_study(config, storage, name)
-        try:
-            write_trials(storage, study._study_id, trials)
-        except BaseException:
-            storage.delete_study(study._study_id)
-            raise
-    except DuplicatedStudyError:
-        mend = "give this one another name with --name, or write to another file"
-        raise StudyError(Problem(url, "", f"it has a study '{name}' already", mend)) from None
-    except (StorageInternalError, SQLAlchemyError, ImportError, ValueError) as error:
-        told = str(error).partition("\n")[0]
-        mend = "write a URL that Optuna takes, such as sqlite:///study.db"
-        raise SetupError(Problem(url, "", f"cannot be written: {told}", mend)) from error
-    return name
 
 
 def _distribution(entry: SearchEntry) -> BaseDistribution:

@@ -7,12 +7,46 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import distribution_to_json
+from optuna.exceptions import DuplicatedStudyError, StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial
 from sqlalchemy import orm
+from sqlalchemy.exc import SQLAlchemyError
+
+from sweeper.config import StudyConfig
+from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.study.foreign import blank_study
 
 _Rows = list[dict[str, Any]]
+
+
+def write_study(
+    config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str | None
+) -> str:
+    """Write a study of these trials to the database at `url`; gives the name that it has there.
+
+    Raises:
+        StudyError: there is such a study.
+        SetupError: the database cannot be written.
+    """
+    name = name or config.study.name
+    try:
+        storage = RDBStorage(url)
+        study = blank_study(config, storage, name)
+        try:
+            write_trials(storage, study._study_id, trials)
+        except BaseException:
+            storage.delete_study(study._study_id)
+            raise
+    except DuplicatedStudyError:
+        mend = "give this one another name with --name, or write to another file"
+        raise StudyError(Problem(url, "", f"it has a study '{name}' already", mend)) from None
+    except (StorageInternalError, SQLAlchemyError, ImportError, ValueError) as error:
+        told = str(error).partition("\n")[0]
+        mend = "write a URL that Optuna takes, such as sqlite:///study.db"
+        raise SetupError(Problem(url, "", f"cannot be written: {told}", mend)) from error
+    return name
 
 
 def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial]) -> None:
