@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from sweeper.config import load
+from sweeper.config.recorded import study_of
 from sweeper.errors import SweeperError
 from sweeper.ledger import Remains, remains
 from sweeper.reconcile import reconcile
-from sweeper.results.light import readable, texts
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study_copy import OVERRIDE
-from sweeper.trial_file import study_of
 
 
 def strangeness(run_dir: RunDir) -> str | None:
@@ -41,6 +40,9 @@ def strangeness(run_dir: RunDir) -> str | None:
 
 def _published(run_dir: RunDir) -> Iterator[str]:
     """The sessions that the published rows are from."""
+    # Arrow takes long to import, and a study that starts asks nothing of it here
+    from sweeper.results.light import readable, texts
+
     table = readable(run_dir.trials, ["run_id"])
     if table is not None and len(table) and "run_id" in table.column_names:
         yield from texts(table["run_id"])[0]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.recorded import study_of
 from sweeper.errors import Problem, StudyError, SweeperError
-from sweeper.trial_file import study_of
 from sweeper.user_source import source_digests
 
 # Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.

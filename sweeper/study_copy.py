@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeper.config import StudyConfig, is_toml
+from sweeper.config.recorded import study_text
 from sweeper.faults import Step, fault_points
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
-from sweeper.trial_file import study_text
 
 OVERRIDE = "# --set "  # a line that tells of a setting which the command line gave
 _AGAIN = "# Written again from the ledger: the study as it was first run, with all its settings.\n"

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeper.config import StudyConfig, parse
+from sweeper.config import StudyConfig
 from sweeper.config.alternating import AlternatingTable
+from sweeper.config.recorded import study_of
 from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.writing import toml_text
@@ -69,19 +70,6 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
     row = _row(results, number)
     file = Path(results.study["study_file"])
     return study_of(results.study["settings"], file), row
-
-
-def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
-    """The study that has these settings, as the published tables tell them; it is in `file`."""
-    return parse(study_text(settings), file)
-
-
-def study_text(settings: Mapping[str, Any]) -> str:
-    """The text of a study file with these settings."""
-    links = {setting: {"same_as": of} for setting, of in settings.get("same_as", {}).items()}
-    search = {**settings["search"], **links}
-    written = {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}
-    return toml_text(written)
 
 
 def _row(results: Results, number: int | None) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from sweeper import backup
 from sweeper.config import StudyConfig
+from sweeper.config.recorded import study_of
 from sweeper.directory import check_obstacles, holds_study, obstacles
 from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
@@ -33,7 +34,6 @@ from sweeper.standing import Standing
 from sweeper.state import SweepState
 from sweeper.store import Published
 from sweeper.study.options import n_proposals
-from sweeper.trial_file import study_of
 from sweeper.verification.beside import damaged_beside, repair_beside
 from sweeper.verification.damage import Damage, written_anew
 from sweeper.verification.models import damaged_model, models

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.recorded import study_of
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, StudyError
 from sweeper.ranking import value_columns
 from sweeper.results.listing import Row, listed
 from sweeper.rundir import RunDir
-from sweeper.trial_file import study_of
 
 _ERRORS_APART = 2.0  # standard errors of a difference, within which it may be chance
 

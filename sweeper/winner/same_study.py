@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeper import backup
+from sweeper.config.recorded import study_of
 from sweeper.config.source import Source
 from sweeper.data.ahead import preparing
 from sweeper.errors import DataError, StudyError
 from sweeper.reconcile import joined
 from sweeper.results.listing import listed
 from sweeper.rundir import RunDir
-from sweeper.trial_file import study_of
 
 _MEND = "put it back, or start the study over: python -m sweeper run {file} --fresh"
 
