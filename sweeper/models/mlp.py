@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, DTypeLike, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 AnyArray = Array | np.ndarray
@@ -99,8 +99,16 @@ def linear(
     return jnp.asarray(x) @ layer.weight.T + layer.bias
 
 
+class Norm(NamedTuple):
+    """The parameters of a LayerNorm, as `normalised` takes them beside Equinox's own."""
+
+    weight: Float[Array, " width"]
+    bias: Float[Array, " width"]
+    eps: float = 1e-5  # Equinox's
+
+
 def normalised(
-    norm: eqx.nn.LayerNorm,
+    norm: eqx.nn.LayerNorm | Norm,
     x: Float[Array, "*batch width"],
     real: Bool[Array, " width"] | None = None,
 ) -> Float[Array, "*batch width"]:
@@ -122,17 +130,29 @@ def dropped(
     layer: int,
     dropout: Float[AnyArray, ""] | float,
 ) -> Float[Array, "*batch width"]:
-    """`x` with units left out with probability `dropout`, and the others scaled up.
+    """`x` with units left out with probability `dropout`, and the others scaled up."""
+    kept = kept_units(keys, layer, dropout, x.shape[-1], x.dtype)
+    return jnp.where(kept, x / (1 - dropout), 0)
+
+
+def kept_units(
+    keys: PRNGKeyArray,
+    layer: int | Int[Array, ""],
+    dropout: Float[AnyArray, ""] | float,
+    width: int,
+    dtype: DTypeLike,
+) -> Bool[Array, "*batch width"]:
+    """The units of a layer that are not left out, by the key of each example.
 
     Each example draws one number a unit, and the first of them are the same however many there
     are: the draws of a layer do not depend on how wide a program it is trained in.
     """
 
     def draw(key: PRNGKeyArray) -> Float[Array, " width"]:
-        return jax.random.uniform(jax.random.fold_in(key, layer), x.shape[-1:], x.dtype)
+        return jax.random.uniform(jax.random.fold_in(key, layer), (width,), dtype)
 
     drawn = draw(keys) if keys.ndim == 0 else jax.vmap(draw)(keys)
-    return jnp.where(drawn < dropout, 0, x / (1 - dropout))
+    return drawn >= dropout
 
 
 @dataclass(frozen=True, slots=True)

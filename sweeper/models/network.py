@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.model import MlpTable
+from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, spread, spread_by_depth
+from sweeper.models.layer_loop import LayerLoop, Told
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, Activation, AnyArray, MlpShape
 from sweeper.models.padded_mlp import PaddedMLP
 
@@ -130,7 +132,8 @@ class Network(Protocol):
 class MlpNetwork:
     """An MLP of one shape, or of every shape within it where it is `padded`.
 
-    Where there are several `activations`, a lane is told which is its own.
+    Where there are several `activations`, a lane is told which is its own. `looped` says that the
+    layers of a padded one are a loop, which pays where lanes run one by one.
     """
 
     shape: MlpShape
@@ -139,6 +142,7 @@ class MlpNetwork:
     padded: bool
     dtype: str
     decay: Decay = DEFAULT
+    looped: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -186,6 +190,10 @@ class MlpNetwork:
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
     ) -> Float[Array, "batch out"]:
+        if self.padded and self.looped:
+            loop = LayerLoop(self.shape, self.activations, self.has_dropout)
+            told = Told(**traced, keys=keys, dropout=dropout)
+            return layer_loop.outputs(loop, jnp.asarray(parameters), jnp.asarray(x), told)
         model: Any = self.called(parameters, traced)
         return model(x, keys=keys, dropout=dropout, activation=self._activation(traced))
 

@@ -63,14 +63,15 @@ class Programs:
         return self._switches[class_id]
 
     def _of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
+        looped = program_class.lane_loop == "map"
         if isinstance(settings.train, AlternatingTable):
             compiled_in = json.loads(program_class.settings)
             lengths = (key for key in settings.train.lengths)
             traced = (key for key in lengths if isinstance(compiled_in.get(f"train.{key}"), list))
-            parts = self._parts(settings, sizes_in(program_class.padded_parts))
+            parts = self._parts(settings, sizes_in(program_class.padded_parts), looped=looped)
             return Alternating(settings, self._data, parts, frozenset(traced))
         if isinstance(settings.train, CoupledTable):
-            parts = self._parts(settings, sizes_in(program_class.padded_parts))
+            parts = self._parts(settings, sizes_in(program_class.padded_parts), looped=looped)
             return Coupled(settings, self._data, parts)
         if isinstance(settings.train, OwnProgramTable):
             return self.exact(settings)
@@ -129,7 +130,9 @@ class Programs:
         branches = branch_classes(program_class)
         return Switch(tuple(map(self.of_class, branches, settings)), tuple(settings), branch_of)
 
-    def _parts(self, settings: Settings, padded_to: Sizes = ()) -> PartNetworks:
+    def _parts(
+        self, settings: Settings, padded_to: Sizes = (), *, looped: bool = False
+    ) -> PartNetworks:
         """The networks of a model of parts, each of the sizes that its neighbours tell."""
         room = {name: (width, depth) for name, width, depth in padded_to}
         model = settings.model
@@ -146,7 +149,7 @@ class Programs:
             its = settings.of_part(name)
             if name in room and isinstance(its.model, MlpTable):
                 activations = (its.model.activation,)
-                network = _mlp_network(its, its.model, data, activations, room[name])
+                network = _mlp_network(its, its.model, data, activations, room[name], looped)
             else:
                 network = self._exact_network(its, data)
             networks.append((name, network))
@@ -168,7 +171,8 @@ class Programs:
         traced = isinstance(compiled_in, list)
         activations = compiled_in if traced else (model.activation,)
         size = program_class.padded_width, program_class.padded_depth
-        return _mlp_network(settings, model, self._data, activations, size)
+        looped = program_class.lane_loop == "map"
+        return _mlp_network(settings, model, self._data, activations, size, looped)
 
     def _user_network(self, settings: Settings, model: PythonTable, data: DataSpec) -> UserNetwork:
         """The same one for trials of one structure, for it keeps what it has traced."""
@@ -190,6 +194,7 @@ def _mlp_network(
     data: DataSpec,
     activations: Sequence[str],
     padded_to: tuple[int | None, int | None] = (None, None),
+    looped: bool = False,
 ) -> MlpNetwork:
     width, depth = padded_to
     return MlpNetwork(
@@ -205,4 +210,5 @@ def _mlp_network(
         padded=width is not None,
         dtype=data.dtype,
         decay=Decay.of(settings.sole_optimizer.decay, settings.base_dir),
+        looped=looped,
     )

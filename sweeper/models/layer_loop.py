@@ -1,0 +1,210 @@
+"""The outputs of a padded MLP whose hidden layers are a loop that ends at the lane's own depth.
+
+They are those of `PaddedMLP` where lanes run one by one. The layers after the first are compiled
+once instead of one by one, absent ones take no time, and gradients are written to their place in
+the vector. A loop of unknown length has no gradient in JAX, so it is written out here: what passes
+through `outputs` can be differentiated once, backward, as programs do. Functions of the user's own
+that may do more are given the model itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from sweeper.models.mlp import (
+    ACTIVATIONS,
+    OTHER_THAN_ZERO,
+    AnyArray,
+    MlpShape,
+    Norm,
+    kept_units,
+    normalised,
+)
+
+Vector = Float[Array, " parameters"]
+Units = Float[Array, "batch width"]
+Mask = Bool[Array, "batch width"]
+
+
+class Told(NamedTuple):
+    """What a lane's outputs depend on beside its parameters; they have no gradient by it.
+
+    `activation` is the place of its own among several; `keys`, one an example, are given in
+    training alone.
+    """
+
+    width: Int[AnyArray, ""]
+    depth: Int[AnyArray, ""]
+    activation: Int[AnyArray, ""] | None = None
+    keys: PRNGKeyArray | None = None
+    dropout: Float[AnyArray, ""] | float = 0.0
+
+
+class _Passed(NamedTuple):
+    """What a hidden layer was passed, and the sums of its units; of several layers, stacked."""
+
+    x: Float[Array, "*layers batch before"]
+    sums: Float[Array, "*layers batch width"]
+    kept: Bool[Array, "*layers batch width"] | None
+
+
+@dataclass(frozen=True)
+class LayerLoop:
+    """An MLP of `shape` as a vector: where its arrays begin, and what its layers do.
+
+    Layers are counted from 0; the arrays of a hidden one may be asked for by a traced number.
+    """
+
+    shape: MlpShape
+    activations: tuple[str, ...]
+    has_dropout: bool
+
+    def weight_at(self, layer: Any) -> Any:
+        """Where the weights of a layer begin; those of layer `depth` are the last."""
+        later = self.shape.width * (self.shape.in_size + (layer - 1) * self.shape.width)
+        return 0 if isinstance(layer, int) and layer == 0 else later
+
+    def bias_at(self, layer: Any) -> Any:
+        """Where the biases of a layer begin: after all weights."""
+        all_weights = self.weight_at(self.shape.depth) + self.shape.out_size * self.shape.width
+        return all_weights + layer * self.shape.width
+
+    def norm_at(self, layer: Any) -> Any:
+        """Where scale and shift of a layer's LayerNorm begin: after all biases."""
+        return self.bias_at(self.shape.depth) + self.shape.out_size + 2 * layer * self.shape.width
+
+    def weight(self, vector: Vector, layer: Any, before: int) -> Float[Array, "width before"]:
+        """The weights of a hidden layer that is passed `before` numbers."""
+        width = self.shape.width
+        return _part(vector, self.weight_at(layer), width * before).reshape(width, before)
+
+    def last(self, vector: Vector) -> tuple[Float[Array, "out width"], Float[Array, " out"]]:
+        """Weights and biases of the last layer."""
+        out, width, depth = self.shape.out_size, self.shape.width, self.shape.depth
+        weight = _part(vector, self.weight_at(depth), out * width).reshape(out, width)
+        return weight, _part(vector, self.bias_at(depth), out)
+
+    def norm(self, vector: Vector, layer: Any) -> Float[Array, " two_widths"] | None:
+        """Scale and shift of a layer's LayerNorm, one after the other, if it has one."""
+        if not self.shape.layer_norm:
+            return None
+        return _part(vector, self.norm_at(layer), 2 * self.shape.width)
+
+    def passed(self, vector: Vector, layer: Any, x: Array, told: Told) -> _Passed:
+        """What a hidden layer sums up of `x`, and which of its units dropout keeps."""
+        bias = _part(vector, self.bias_at(layer), self.shape.width)
+        sums = x @ self.weight(vector, layer, x.shape[-1]).T + bias
+        if told.keys is None or not self.has_dropout:
+            return _Passed(x, sums, None)
+        kept = kept_units(told.keys, layer, told.dropout, self.shape.width, x.dtype)
+        return _Passed(x, sums, kept)
+
+    def activated(self, norm: Array | None, sums: Units, kept: Mask | None, told: Told) -> Units:
+        """What a hidden layer gives, of the sums of its units."""
+        real = jnp.arange(self.shape.width) < told.width
+        x = sums if norm is None else normalised(self._halves(norm), sums, real)
+        functions = [ACTIVATIONS[name] for name in self.activations]
+        if told.activation is None:
+            x = functions[0](x)
+        else:
+            x = lax.switch(told.activation, functions, x)
+        if OTHER_THAN_ZERO & set(self.activations):
+            x = jnp.where(real, x, 0)
+        return x if kept is None else jnp.where(kept, x / (1 - told.dropout), 0)
+
+    def _halves(self, norm: Array) -> Norm:
+        return Norm(norm[: self.shape.width], norm[self.shape.width :])
+
+    def backward(
+        self, vector: Vector, layer: Any, at: _Passed, told: Told, change: Units, found: Vector
+    ) -> tuple[Units, Vector]:
+        """From the gradient by what a hidden layer gives to that by its sums.
+
+        Also `found`, the gradient by the parameters, with those of this layer.
+        """
+
+        def given(norm: Array | None, sums: Units) -> Units:
+            return self.activated(norm, sums, at.kept, told)
+
+        by_norm, by_sums = jax.vjp(given, self.norm(vector, layer), at.sums)[1](change)
+        found = _put(found, by_sums.T @ at.x, self.weight_at(layer))
+        found = _put(found, jnp.sum(by_sums, axis=0), self.bias_at(layer))
+        return by_sums, found if by_norm is None else _put(found, by_norm, self.norm_at(layer))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def outputs(
+    loop: LayerLoop, vector: Vector, x: Float[Array, "batch in"], told: Told
+) -> Float[Array, "batch out"]:
+    """The outputs for each example."""
+
+    def layer(index: Array, x: Units) -> Units:
+        at = loop.passed(vector, index, x, told)
+        return loop.activated(loop.norm(vector, index), at.sums, at.kept, told)
+
+    x = layer(0, x)  # type: ignore[arg-type]
+    if loop.shape.depth > 1:
+        x = lax.fori_loop(1, told.depth, layer, x)
+    weight, bias = loop.last(vector)
+    return x @ weight.T + bias
+
+
+def _forward(loop: LayerLoop, vector: Vector, x: Array, told: Told) -> tuple[Array, Any]:
+    def given(layer: Any, at: _Passed) -> Units:
+        return loop.activated(loop.norm(vector, layer), at.sums, at.kept, told)
+
+    def hidden(index: Array, carry: tuple[Units, _Passed]) -> tuple[Units, _Passed]:
+        at = loop.passed(vector, index, carry[0], told)
+        # the first layer is not among them
+        stacked = jax.tree.map(lambda all, own: all.at[index - 1].set(own), carry[1], at)
+        return given(index, at), stacked
+
+    first = loop.passed(vector, 0, x, told)
+    x, n_others = given(0, first), loop.shape.depth - 1
+    others = None
+    if n_others:
+        blank = jax.tree.map(
+            lambda part: jnp.zeros((n_others, *part.shape), part.dtype), first._replace(x=x)
+        )
+        x, others = lax.fori_loop(1, told.depth, hidden, (x, blank))
+    weight, bias = loop.last(vector)
+    return x @ weight.T + bias, (vector, told, first, others, x)
+
+
+def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array, None]:
+    vector, told, first, others, x = saved
+    depth = loop.shape.depth
+    # zeros that XLA sees become a pad, which takes longer than all that is written into them
+    found = lax.optimization_barrier(jnp.zeros_like(vector))
+    found = _put(found, change.T @ x, loop.weight_at(depth))
+    found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
+    change = change @ loop.last(vector)[0]
+
+    def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
+        layer = told.depth - 1 - index
+        at = jax.tree.map(lambda part: part[layer - 1], others)
+        by_sums, found = loop.backward(vector, layer, at, told, *carry)
+        return by_sums @ loop.weight(vector, layer, loop.shape.width), found
+
+    if others is not None:
+        change, found = lax.fori_loop(0, told.depth - 1, hidden, (change, found))
+    by_sums, found = loop.backward(vector, 0, first, told, change, found)
+    return found, by_sums @ loop.weight(vector, 0, first.x.shape[-1]), None
+
+
+outputs.defvjp(_forward, _backward)
+
+
+def _part(vector: Vector, start: Any, size: int) -> Array:
+    return lax.dynamic_slice(vector, (start,), (size,))
+
+
+def _put(vector: Vector, part: Array, start: Any) -> Vector:
+    return lax.dynamic_update_slice(vector, part.ravel(), (start,))

@@ -1,0 +1,87 @@
+"""Hidden layers in a loop give what they give one after the other, and the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from sweeper.models.mlp import MlpShape
+from sweeper.models.network import MlpNetwork
+
+RELATIVE = 1e-12  # float64: sums of the same numbers in another order
+IN_SIZE, OUT_SIZE, WIDTH, BATCH = 5, 3, 8, 6
+
+
+def both(
+    network: MlpNetwork, traced: Mapping[str, int], dropout: float
+) -> list[tuple[Array, tuple[Array, Array]]]:
+    """Outputs, and gradients by parameters and by inputs, of one layer after the other and looped.
+
+    The parameters are those of a lane within the class: everything else is zero.
+    """
+    rng = np.random.default_rng(7)
+    own = replace(network.shape, width=traced["width"], depth=traced["depth"])
+    vector = np.zeros(network.n_parameters)
+    for part in own.within(network.shape, vector):
+        part[...] = rng.normal(size=part.shape)
+    x = jnp.asarray(rng.normal(size=(BATCH, IN_SIZE)))
+    towards = rng.normal(size=(BATCH, OUT_SIZE))
+    keys = jax.random.split(jax.random.key(3), BATCH) if dropout else None
+
+    def taken(looped: bool) -> tuple[Array, tuple[Array, Array]]:
+        its = replace(network, looped=looped)
+
+        def score(vector: Array, x: Array) -> tuple[Array, Array]:
+            outputs = its.outputs(vector, x, traced, keys, dropout)
+            return jnp.sum(outputs * towards), outputs
+
+        gradient = jax.jit(jax.grad(score, argnums=(0, 1), has_aux=True))
+        found, outputs = gradient(jnp.asarray(vector), x)
+        return outputs, found
+
+    return [taken(False), taken(True)]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("activations", "layer_norm", "dropout"),
+    [
+        (("relu",), False, 0.0),
+        (("sigmoid",), True, 0.0),
+        (("tanh", "gelu", "sigmoid"), True, 0.3),
+    ],
+)
+def test_the_loop_gives_what_layers_give(
+    activations: tuple[str, ...], layer_norm: bool, dropout: float, depth: int
+) -> None:
+    with jax.enable_x64(True):
+        shape = MlpShape(IN_SIZE, OUT_SIZE, WIDTH, 4, layer_norm)
+        network = MlpNetwork(shape, activations, bool(dropout), padded=True, dtype="float64")
+        told = {"activation": 1} if len(activations) > 1 else {}
+
+        one_by_one, looped = both(network, {"width": 5, "depth": depth, **told}, dropout)
+
+        for own, its in zip(jax.tree.leaves(looped), jax.tree.leaves(one_by_one), strict=True):
+            np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=RELATIVE)
+        # neither width nor depth that a lane has not: exactly nothing
+        kept = np.zeros(network.n_parameters)
+        for part in replace(shape, width=5, depth=depth).within(shape, kept):
+            part[...] = 1
+        assert not np.any(np.asarray(looped[1][0])[kept == 0])
+
+
+def test_a_class_of_one_hidden_layer_has_no_loop() -> None:
+    with jax.enable_x64(True):
+        shape = MlpShape(IN_SIZE, OUT_SIZE, WIDTH, 1, True)
+        network = MlpNetwork(shape, ("relu",), True, padded=True, dtype="float64")
+
+        one_by_one, looped = both(network, {"width": WIDTH, "depth": 1}, 0.3)
+
+        for own, its in zip(jax.tree.leaves(looped), jax.tree.leaves(one_by_one), strict=True):
+            np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=RELATIVE)
