@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeper.scheduler.lattice import TIE_S, cut, intervals
+from sweeper.scheduler.lattice import TIE_S, cut, filled, intervals
 from sweeper.trial import Scalar
 
 Sizes = tuple[tuple[str, int, int], ...]
@@ -92,6 +92,20 @@ def largest(several: Iterable[Sizes]) -> Sizes:
     )
 
 
+def room_of(several: Iterable[Sizes]) -> Sizes:
+    """What a class for all of them is padded to, each part as wide as `filled` has it.
+
+    One alone is not padded.
+    """
+    different = {*several}
+    if len(different) == 1:
+        return different.pop()
+    return tuple(
+        (name, filled(width) if depth else width, depth)
+        for name, width, depth in largest(different)
+    )
+
+
 def parts_lattice(
     cells: Sequence[PartsCell], compile_s: CompileSeconds, lane_s: LaneSeconds
 ) -> tuple[PartsClass, ...]:
@@ -117,7 +131,7 @@ def parts_lattice(
 def _class_of(
     cells: Sequence[PartsCell], compile_s: CompileSeconds, lane_s: LaneSeconds
 ) -> PartsClass:
-    sizes = largest(cell.sizes for cell in cells)
+    sizes = room_of(cell.sizes for cell in cells)
     return PartsClass(
         sizes=sizes,
         trials=sum(cell.trials for cell in cells),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.scheduler.lattice import Cell, LatticeClass, lattice, place
+from sweeper.scheduler.lattice import Cell, LatticeClass, filled, lattice, place
 
 WIDTHS = (8, 16, 24, 32, 64, 128)
 DEPTHS = (0, 1, 2, 3, 5)
@@ -213,9 +213,25 @@ def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
     assert len(found) == 512
     assert sum(known.trials for known in found) == 1000
     assert sum(known.structures for known in found) == 1000
-    assert all(known.widths[1] == known.width for known in found)
+    for known in found:
+        top = known.widths[1]
+        assert known.width == (top if known.structures == 1 else filled(top))
     assert [found[place(w, 1, found, proportional_s)].width - w for w in (1, 999, 1000)] == [
-        1,
+        7,
         0,
         0,
     ]
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 4))
+def test_a_padded_class_is_as_wide_as_whole_vectors(one: int, other: int, depth: int) -> None:
+    """An odd width takes nearly twice as long; a class of one shape alone has that shape."""
+    cells = [Cell(one, depth, 1.0), Cell(other, depth, 1.0)]
+
+    together = lattice(cells, lambda width, depth: 1e6, lambda width, padded, depth: width)
+    alone = lattice(cells[:1], lambda width, depth: 1e6, lambda width, padded, depth: width)
+
+    widest = max(one, other)
+    if one != other:
+        assert together[0].width % 8 == 0 and widest <= together[0].width < widest + 8
+    assert alone[0].width == one

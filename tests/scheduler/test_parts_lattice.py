@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sweeper.scheduler.parts_lattice import (
     PartsCell,
     Sizes,
-    largest,
     parts_lattice,
+    room_of,
     shown,
     sizes_in,
 )
@@ -56,7 +56,7 @@ def test_no_cut_of_the_order_is_cheaper(found: list[PartsCell]) -> None:
     def price(cut: tuple[int, ...]) -> float:
         bounds = (0, *cut, len(ordered))
         blocks = [ordered[a:b] for a, b in pairwise(bounds)]
-        rooms = [largest(cell.sizes for cell in block) for block in blocks]
+        rooms = [room_of(cell.sizes for cell in block) for block in blocks]
         return sum(
             compile_s(room) + sum(cell.trials * lane_s(room, cell.sizes) for cell in block)
             for room, block in zip(rooms, blocks, strict=True)
