@@ -134,7 +134,7 @@ class LayerLoop:
             return self.activated(norm, sums, at.kept, told)
 
         by_norm, by_sums = jax.vjp(given, self.norm(vector, layer), at.sums)[1](change)
-        found = _put(found, by_sums.T @ at.x, self.weight_at(layer))
+        found = _put(found, _outer(by_sums, at.x), self.weight_at(layer))
         found = _put(found, jnp.sum(by_sums, axis=0), self.bias_at(layer))
         return by_sums, found if by_norm is None else _put(found, by_norm, self.norm_at(layer))
 
@@ -183,7 +183,7 @@ def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array
     depth = loop.shape.depth
     # zeros that XLA sees become a pad, which takes longer than all that is written into them
     found = lax.optimization_barrier(jnp.zeros_like(vector))
-    found = _put(found, change.T @ x, loop.weight_at(depth))
+    found = _put(found, _outer(change, x), loop.weight_at(depth))
     found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
     change = change @ loop.last(vector)[0]
 
@@ -204,6 +204,12 @@ outputs.defvjp(_forward, _backward)
 
 def _part(vector: Vector, start: Any, size: int) -> Array:
     return lax.dynamic_slice(vector, (start,), (size,))
+
+
+def _outer(change: Units, x: Array) -> Array:
+    """The gradient by the weights of a layer that is passed `x`, of that by what it gives."""
+    # transposed first: a product that has to transpose its left side takes up to a sixth longer
+    return lax.optimization_barrier(change.T) @ x
 
 
 def _put(vector: Vector, part: Array, start: Any) -> Vector:
