@@ -19,7 +19,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts, hints
 from sweeper.config.optimizers import decays_of
 from sweeper.config.own_program import OwnProgramTable
-from sweeper.data.ahead import preparing
+from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
@@ -225,9 +225,32 @@ def run(
     Raises:
         SweeperError: the study cannot start, with what to mend.
     """
+    with preparing(config) as prepared:
+        return run_prepared(
+            config,
+            prepared,
+            fresh=fresh,
+            plan_file=plan_file,
+            continue_from=continue_from,
+            observer=observer,
+            stop=stop,
+        )
+
+
+def run_prepared(
+    config: StudyConfig,
+    prepared: Prepared,
+    *,
+    fresh: bool = False,
+    plan_file: Path | None = None,
+    continue_from: Path | None = None,
+    observer: Observer | None = None,
+    stop: threading.Event | None = None,
+) -> Status:
+    """As `run`, for who began to prepare the data before."""
     tell = observer or (lambda event: None)
     options.check(config)
-    with preparing(config) as prepared, ExitStack() as stack:
+    with ExitStack() as stack:
         # JAX, while another process prepares the data
         import jax
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.console import console_on
+from sweeper.data.ahead import preparing
 from sweeper.deaths import note_left
 from sweeper.interrupts import INTERRUPTED, interruptible
 from sweeper.live import QuietView, View, view_for
@@ -35,16 +36,18 @@ def trained(
         SweeperError: it cannot start.
     """
     view: View = QuietView() if quiet else view_for(console_on(sys.stderr))
-    with view:
-        from sweeper import api  # takes seconds, so the view shows already
+    from sweeper import api
 
+    # before the view, for a process with threads cannot be forked
+    with preparing(config) as prepared, view:
         leave = partial(note_left, RunDir(config.run_dir))
         with (
             interruptible(view.say, leave) as stop,
             logged(view, log_file, log_level) as observer,
         ):
-            return api.run(
+            return api.run_prepared(
                 config,
+                prepared,
                 fresh=fresh,
                 plan_file=plan_file,
                 continue_from=continue_from,

@@ -1,4 +1,4 @@
-"""Prepares a study's data in a process of its own, while this one imports JAX.
+"""Prepares a study's data in a fork of this process, while this one imports JAX.
 
 What reads tables takes about as long to import as JAX does. Prepared arrays are also kept in the
 cache directory, by everything that they depend on, so that a later start imports none of it.
@@ -7,17 +7,19 @@ cache directory, by everything that they depend on, so that a later start import
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import pickle
-import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -62,19 +64,29 @@ def preparing(config: StudyConfig) -> Iterator[Prepared]:
     kept = _kept_at(config)
     if kept is not None and kept.exists():
         yield Prepared(config, True, lambda: _load(kept, config))
-    elif "sklearn" in sys.modules or (os.cpu_count() or 1) < 2 or (scratch := _scratch()) is None:
+    elif not _may_fork() or (scratch := _scratch()) is None:
         yield Prepared(config, False, lambda: _prepared_here(config, kept))
     else:
         with scratch as directory:
             staged = Path(directory) / "data.npz"
-            child = _start(config, staged)
+            child, answer = _start(config, staged)
             try:
-                yield Prepared(config, False, lambda: _await(child, config, staged, kept))
+                yield Prepared(config, False, lambda: _await(child, answer, config, staged, kept))
             finally:
                 child.kill()
-                child.wait()
-                assert child.stdout is not None
-                child.stdout.close()
+                child.join()
+                answer.close()
+
+
+def _may_fork() -> bool:
+    """Whether a fork of this process would prepare data sooner, and can go on at all.
+
+    Threads do not go with it, and it would wait for ever for locks that they hold: of JAX, of a
+    caller's own, and of what other systems than Linux start by themselves.
+    """
+    is_alone = sys.platform == "linux" and threading.active_count() == 1
+    is_slow_here = "sklearn" not in sys.modules and "jax" not in sys.modules
+    return is_alone and is_slow_here and (os.cpu_count() or 1) > 1
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str] | None:
@@ -85,49 +97,41 @@ def _scratch() -> tempfile.TemporaryDirectory[str] | None:
         return None
 
 
-def _start(config: StudyConfig, path: Path) -> subprocess.Popen[bytes]:
-    """A process that prepares the data into `path`, or tells on its output why it cannot."""
-    command = [sys.executable, "-m", "sweeper.data.ahead", str(path), str(os.getpid())]
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        # in a group of its own, for a terminal sends Ctrl-C to every process of the parent's
-        process_group=0 if os.name == "posix" else None,
-    )
-    assert child.stdin is not None
-    with suppress(BrokenPipeError), child.stdin as pipe:
-        pickle.dump(config, pipe)
-    return child
+def _start(config: StudyConfig, path: Path) -> tuple[BaseProcess, Connection]:
+    """A process that prepares the data into `path`, and through what it tells why it cannot."""
+    # not a new interpreter: what is imported so far takes it half a second
+    forking = multiprocessing.get_context("fork")
+    answer, telling = forking.Pipe(duplex=False)
+    child = forking.Process(target=_prepare_into, args=(path, config, telling, os.getpid()))
+    child.start()
+    telling.close()  # else the end of the child would not end the answer
+    return child, answer
 
 
-def main() -> None:
+def _prepare_into(path: Path, config: StudyConfig, telling: Connection, parent: int) -> None:
     """What that process runs."""
-    die_with(int(sys.argv[2]))
-    # what a function of the user's own prints, also from below Python, is no answer of this process
-    answer = os.fdopen(os.dup(1), "wb")
+    os.setpgid(0, 0)  # a terminal sends Ctrl-C to every process of the parent's group
+    die_with(parent)
+    # what a function of the user's own prints, also from below Python, is no answer of a command
     os.dup2(2, 1)
     from sweeper.data.preparation import prepare
 
-    config: StudyConfig = pickle.load(sys.stdin.buffer)
     try:
-        prepare(config).save(Path(sys.argv[1]))
+        prepare(config).save(path)
     except SweeperError as error:
-        with answer:
-            pickle.dump(error, answer)
+        telling.send(error)
         sys.exit(error.exit_code)
     except OSError:  # no room for the arrays, or rows that cannot be read, which will show itself
         sys.exit(SetupError.exit_code)
 
 
 def _await(
-    child: subprocess.Popen[bytes], config: StudyConfig, staged: Path, kept: Path | None
+    child: BaseProcess, answer: Connection, config: StudyConfig, staged: Path, kept: Path | None
 ) -> Dataset:
-    assert child.stdout is not None
-    told = child.stdout.read()
-    if child.wait() and told:
-        raise pickle.loads(told)
-    if child.returncode:  # it died of something else, which will show itself here
+    with suppress(EOFError):  # prepared, or dead
+        raise answer.recv()
+    child.join()
+    if child.exitcode:  # it died of something else, which will show itself here
         return _prepared_here(config, kept)
     data = Dataset.load(staged)
     _keep(data, kept)
@@ -217,7 +221,3 @@ def _versions() -> list[str]:
     """The libraries and this package's own code for data, by version and by content."""
     code = [_digest(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
     return [*(version(library) for library in _LIBRARIES), *code]
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +14,6 @@ import pandas as pd
 import pytest
 
 from sweeper.config import StudyConfig, parse
-from sweeper.data import ahead
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.memory import physical_bytes
@@ -28,64 +29,90 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has not imported scikit-learn yet."""
-    monkeypatch.delitem(sys.modules, "sklearn")
-
-
 def csv_study(directory: Path, rows: str = ROWS) -> StudyConfig:
     (directory / "rows.csv").write_text(rows, encoding="utf-8")
     data = 'source="csv", path="rows.csv", target="y", split={val=0.2, test=0.1}'
     return parse(DIGITS, directory / "study.toml", [f"data={{{data}}}", "train.batch_size=8"])
 
 
-def test_another_process_prepares_the_same_data(elsewhere: None, tmp_path: Path) -> None:
-    config = csv_study(tmp_path)
-
-    with preparing(config) as prepared:
-        assert not prepared.is_kept
+# in a program that has imported neither JAX nor scikit-learn
+PREPARING = """
+import json, os, pickle, sys
+from sweeper.data import ahead
+from sweeper.errors import DataError
+config = pickle.load(sys.stdin.buffer)
+CHANGE
+with ahead.preparing(config) as prepared:
+    told = {"is_kept": prepared.is_kept}
+    try:
         data = prepared()
+        told |= {"digest": data.digest, "features": data.n_features}
+    except DataError as error:
+        told["error"] = str(error)
+told["here"] = "sklearn" in sys.modules
+json.dump(told, open("told.json", "w"))
+"""
 
-    assert data.digest == prepare(config).digest
+
+def prepared_elsewhere(config: StudyConfig, directory: Path, change: str = "") -> dict[str, object]:
+    """What came of preparing in another program, which may `change` something first."""
+    program = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PREPARING.replace("CHANGE", change)],
+        cwd=directory,
+        input=pickle.dumps(config),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert not program.stdout
+    return json.loads((directory / "told.json").read_text())
 
 
-def test_prepared_data_are_kept_until_the_file_changes(elsewhere: None, tmp_path: Path) -> None:
+def test_another_process_prepares_the_same_data_until_the_file_changes(tmp_path: Path) -> None:
     config = csv_study(tmp_path)
-    with preparing(config) as prepared:
-        first = prepared()
+    expected = {"digest": prepare(config).digest, "features": 2, "here": False}
 
-    with preparing(config) as again:
-        assert again.is_kept
-        assert again().digest == first.digest
+    assert prepared_elsewhere(config, tmp_path) == {"is_kept": False, **expected}
+    assert prepared_elsewhere(config, tmp_path) == {"is_kept": True, **expected}
     changed = csv_study(tmp_path, ROWS.replace("59,3,1", "59,3,0"))
-    with preparing(changed) as other:
-        assert not other.is_kept
-        assert other().digest != first.digest
+    other = prepared_elsewhere(changed, tmp_path)
+    assert not other["is_kept"] and not other["here"]
+    assert other["digest"] == prepare(changed).digest != expected["digest"]
 
 
-def test_what_is_wrong_is_told_as_it_would_be_here(elsewhere: None, tmp_path: Path) -> None:
+def test_what_is_wrong_is_told_as_it_would_be_here(tmp_path: Path) -> None:
     config = csv_study(tmp_path, ROWS.replace("59,3,1", "59,,1"))
     with pytest.raises(DataError) as here:
         prepare(config)
 
-    with pytest.raises(DataError) as there, preparing(config) as prepared:
-        prepared()
+    there = prepared_elsewhere(config, tmp_path)
 
-    assert str(there.value) == str(here.value)
+    assert there == {"is_kept": False, "error": str(here.value), "here": False}
 
 
-def test_a_child_that_dies_costs_time_and_nothing_else(
-    elsewhere: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dead(*_: object) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(9)"], stdout=-1)
-
+@pytest.mark.parametrize("death", ["os._exit(9)", "os.kill(os.getpid(), 9)", "1 / 0"])
+def test_a_child_that_dies_costs_time_and_nothing_else(death: str, tmp_path: Path) -> None:
     config = csv_study(tmp_path)
-    monkeypatch.setattr(ahead, "_start", dead)
 
-    with preparing(config) as prepared:
-        assert prepared().digest == prepare(config).digest
+    there = prepared_elsewhere(config, tmp_path, f"ahead._prepare_into = lambda *_: {death}")
+
+    assert there["here"]
+    assert there["digest"] == prepare(config).digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "import jax",
+    ],
+)
+def test_a_process_with_threads_or_jax_is_not_forked(change: str, tmp_path: Path) -> None:
+    config = csv_study(tmp_path)
+
+    there = prepared_elsewhere(config, tmp_path, change)
+
+    assert there["here"]
+    assert there["digest"] == prepare(config).digest
 
 
 def test_a_damaged_kept_file_is_prepared_again(tmp_path: Path) -> None:
@@ -173,24 +200,22 @@ def load():
 
 
 def test_rows_of_a_function_are_never_kept_and_what_it_prints_is_no_answer(
-    elsewhere: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     data = 'data={source="python", function="noisy:load", split={val=0.2, test=0.1}}'
     config = parse(DIGITS, tmp_path / "study.toml", [data, "train.batch_size=8"])
     module = tmp_path / "noisy.py"
     module.write_text(NOISY.replace("SECOND", "np.arange(60) % 2"), encoding="utf-8")
 
     for _ in range(2):
-        with preparing(config) as prepared:
-            assert not prepared.is_kept
-            assert prepared().n_features == 1
+        told = prepared_elsewhere(config, tmp_path)
+        assert not told["is_kept"] and not told["here"]
+        assert told["features"] == 1
     assert (tmp_path / "calls.txt").read_text() == "called called "
 
     module.write_text(NOISY.replace("SECOND", "1 / 0"), encoding="utf-8")
-    with pytest.raises(DataError, match="division by zero"), preparing(config) as prepared:
-        prepared()
-    assert capfd.readouterr().out == ""
+    told = prepared_elsewhere(config, tmp_path)
+    assert "division by zero" in str(told["error"])
 
 
 def test_data_that_are_larger_than_the_share_are_refused(tmp_path: Path) -> None:
