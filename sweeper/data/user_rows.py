@@ -22,13 +22,8 @@ from sweeper.errors import DataError, Problem
 from sweeper.user_code import RAISED, Function, LoadError, load_function, told
 
 _KEY = "data.function"
-# by kind of array, as NumPy calls it
-_MISSING: Mapping[str, Any] = {
-    "f": np.nan,
-    "c": np.nan,
-    "M": np.datetime64("NaT"),
-    "m": np.timedelta64("NaT"),
-}
+# by kind of array, as NumPy calls it; a time has the unit of its array
+_MISSING: Mapping[str, Any] = {"f": np.nan, "c": np.nan, "M": "NaT", "m": "NaT"}
 
 
 def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
@@ -130,7 +125,7 @@ def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> ND
 def _unmasked(part: Any) -> NDArray[Any]:
     missing = _MISSING.get(part.dtype.kind)
     if missing is not None:
-        return part.filled(missing)
+        return part.filled(np.array(missing, part.dtype))
     # there are no missing integers, truth values or texts but among objects
     values = np.array(part.data, object)
     values[np.ma.getmaskarray(part)] = None
