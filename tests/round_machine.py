@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,9 @@ def study(overrides: Iterable[str] = ()) -> StudyConfig:
 
 def new_ledger() -> Ledger:
     """An empty ledger in memory; it outlives a `Crash`, as a file outlives a process."""
-    return Ledger.create(":memory:")
+    ledger = Ledger.create(":memory:")
+    weakref.finalize(ledger, ledger._db.close)  # nobody knows when it is needed no more
+    return ledger
 
 
 def formula(diverging: frozenset[int]) -> Callable[[TrialSpec, int], tuple[float, ...]]:

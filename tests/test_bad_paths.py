@@ -55,7 +55,7 @@ def test_a_path_of_no_file_is_refused(source: str, path: str, tmp_path: Path) ->
 def test_what_is_no_pattern_is_refused(tmp_path: Path) -> None:
     data = 'data={source = "parquet", path = "a**", target = "kind"}'
     (line,) = refusal(tmp_path, bent(STUDY, data))
-    assert line.endswith("'**' can only be an entire path component); write e.g. rows/*.parquet")
+    assert line.endswith("('**' stands for whole folders); write e.g. rows/*.parquet")
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "x/" * 3000, "a\\u0000b"])

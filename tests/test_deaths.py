@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -31,8 +32,9 @@ def run_dir(tmp_path: Path) -> RunDir:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.create(":memory:")
+def ledger() -> Iterator[Ledger]:
+    with closing(Ledger.create(":memory:")) as ledger:
+        yield ledger
 
 
 def started(ledger: Ledger, run_dir: RunDir, **who: object) -> int | None:

@@ -33,17 +33,24 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
     """
     if not set(name) & set("*?["):
         return [find_file(config, name, key, suffix)]
+    if any("**" in part and part != "**" for part in Path(name).parts):
+        # Python 3.13 takes it for a single star, those before it refuse it
+        raise _no_pattern(config, name, key, suffix, "'**' stands for whole folders")
     for folder in _folders(config):
         parent, pattern = _parted(folder, name)
         try:
             if files := sorted(path for path in parent.glob(pattern) if path.is_file()):
                 return files
         except ValueError as error:
-            found = f"'{name}' is no pattern of files ({error})"
-            raise DataError(config.problem(key, found, f"write e.g. rows/*{suffix}")) from error
+            raise _no_pattern(config, name, key, suffix, str(error)) from error
         except OSError:
             continue  # as `_is_file` has it
     raise _not_found(config, name, key, suffix)
+
+
+def _no_pattern(config: StudyConfig, name: str, key: str, suffix: str, why: str) -> DataError:
+    found = f"'{name}' is no pattern of files ({why})"
+    return DataError(config.problem(key, found, f"write e.g. rows/*{suffix}"))
 
 
 def _is_file(path: Path) -> bool:

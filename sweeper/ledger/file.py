@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sweeper.ledger.checking import check, damaged, digest_of
 from sweeper.ledger.disk import code_of, refusing
+
+
+class Closable(Protocol):
+    """A connection, or what has one."""
+
+    def close(self) -> None:
+        """Let go of the file."""
 
 
 def opened(path: Path) -> tuple[sqlite3.Connection, int]:
@@ -21,14 +28,22 @@ def opened(path: Path) -> tuple[sqlite3.Connection, int]:
         DamagedLedgerError: it is damaged or emptied.
         LedgerError: it is of a later version, or the disk does not let it be opened.
     """
-    with ExitStack() as stack, _refusing(path):
+    with _refusing(path):
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        stack.callback(connection.close)  # else the file would stay locked
-        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
-            connection.execute(f"PRAGMA {pragma}")
-        version = check(connection, str(path))
-        stack.pop_all()
-        return connection, version
+        with closed_on_error(connection):
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
+                connection.execute(f"PRAGMA {pragma}")
+            return connection, check(connection, str(path))
+
+
+@contextmanager
+def closed_on_error(connected: Closable) -> Generator[None]:
+    """Where an error leaves the block, close what nobody else knows: its file would stay locked."""
+    try:
+        yield
+    except BaseException:
+        connected.close()
+        raise
 
 
 def checked(path: Path) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 from sweeper.faults import Step, fault_points
 from sweeper.ledger.checking import SCHEMA_VERSION, chained, digest_of
 from sweeper.ledger.disk import SameFile, refusing
-from sweeper.ledger.file import copied, in_memory, opened
+from sweeper.ledger.file import closed_on_error, copied, in_memory, opened
 from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
@@ -62,7 +62,7 @@ class Ledger:
         with refusing(name):
             ledger = Ledger(sqlite3.connect(path, isolation_level=None), name)
         version = {"schema_version": SCHEMA_VERSION, "sweeper": installed("sweeper")}
-        with ledger._transaction():
+        with closed_on_error(ledger), ledger._transaction():
             for statement in filter(str.strip, _TABLES.split(";")):
                 ledger._db.execute(statement)
             ledger._insert("meta", {"key": "schema_version"}, version)
@@ -70,9 +70,7 @@ class Ledger:
 
     @staticmethod
     def open(path: Path, before: Callable[[Ledger], None] = lambda old: None) -> Ledger:
-        """The ledger at `path`, of which every row is checked; an earlier version is migrated.
-
-        That one is given to `before`, before it is.
+        """The ledger at `path`, every row checked; an earlier version is migrated after `before`.
 
         Raises:
             DamagedLedgerError: it is damaged or emptied.
@@ -81,9 +79,10 @@ class Ledger:
         connection, version = opened(path)
         ledger = Ledger(connection, str(path), path)
         if version < SCHEMA_VERSION:
-            before(ledger)
-            with ledger._transaction():
-                migrate(connection, version)
+            with closed_on_error(ledger):
+                before(ledger)
+                with ledger._transaction():
+                    migrate(connection, version)
         return ledger
 
     @staticmethod
@@ -97,7 +96,7 @@ class Ledger:
         if version == SCHEMA_VERSION:
             return Ledger(connection, str(path), path)
         ledger = Ledger(in_memory(connection), str(path))
-        with ledger._transaction():
+        with closed_on_error(ledger), ledger._transaction():
             migrate(ledger._db, version)
         return ledger
 
