@@ -11,7 +11,7 @@ from optuna.exceptions import DuplicatedStudyError, StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial
-from sqlalchemy import orm
+from sqlalchemy import orm, pool
 from sqlalchemy.exc import SQLAlchemyError
 
 from sweeper.config import StudyConfig
@@ -32,7 +32,7 @@ def write_study(
     """
     name = name or config.study.name
     try:
-        storage = RDBStorage(url)
+        storage = opened(url)
         study = blank_study(config, storage, name)
         try:
             write_trials(storage, study._study_id, trials)
@@ -47,6 +47,11 @@ def write_study(
         mend = "write a URL that Optuna takes, such as sqlite:///study.db"
         raise SetupError(Problem(url, "", f"cannot be written: {told}", mend)) from error
     return name
+
+
+def opened(url: str) -> RDBStorage:
+    """The database at `url`, whose connections are closed after each use."""
+    return RDBStorage(url, engine_kwargs={"poolclass": pool.NullPool})
 
 
 def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial]) -> None:
