@@ -27,6 +27,8 @@ from sweeper.scheduler.signature import short_hash
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 _DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
 _NOT_KEPT = re.compile(r"Error writing persistent compilation cache entry for '[^']+': (.*)", re.S)
+# without it parameters are copied at each step, for they are read in a loop and then changed
+_ON_CPU: dict[str, str | bool] = {"xla_cpu_copy_insertion_use_region_analysis": True}
 _WHOLE = ""  # the one program of a class without phases
 _log = logging.getLogger("sweeper")
 
@@ -166,7 +168,8 @@ def _compiled(
     else:
         function = segment(program, lane_loop)
     function.__name__ = function.__qualname__ = name
-    return jax.jit(function).lower(lanes, parts).compile()
+    options = _ON_CPU if devices[0].platform == "cpu" else None
+    return jax.jit(function).lower(lanes, parts).compile(compiler_options=options)
 
 
 def _memory_bytes(run: jax.stages.Compiled) -> int | None:
