@@ -1,10 +1,10 @@
-"""The outputs of a padded MLP whose hidden layers are a loop that ends at the lane's own depth.
+"""The outputs of an MLP whose hidden layers are a loop, which ends at the lane's own depth.
 
-They are those of `PaddedMLP` where lanes run one by one. The layers after the first are compiled
-once instead of one by one, absent ones take no time, and gradients are written to their place in
-the vector. A loop of unknown length has no gradient in JAX, so it is written out here: what passes
-through `outputs` can be differentiated once, backward, as programs do. Functions of the user's own
-that may do more are given the model itself.
+They are those of `MLP`, or of `PaddedMLP`, where lanes run one by one. The layers after the first
+are compiled once instead of one by one, absent ones take no time, and gradients are written to
+their place in the vector. A loop of unknown length has no gradient in JAX, so it is written out
+here: what passes through `outputs` can be differentiated once, backward, as programs do. Functions
+of the user's own that may do more are given the model itself.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Mask = Bool[Array, "batch width"]
 class Told(NamedTuple):
     """What a lane's outputs depend on beside its parameters; they have no gradient by it.
 
-    `activation` is the place of its own among several; `keys`, one an example, are given in
-    training alone.
+    `width` and `depth` are the lane's own where it is padded. `activation` is the place of its own
+    among several; `keys`, one an example, are given in training alone.
     """
 
-    width: Int[AnyArray, ""]
-    depth: Int[AnyArray, ""]
+    width: Int[AnyArray, ""] | None = None
+    depth: Int[AnyArray, ""] | None = None
     activation: Int[AnyArray, ""] | None = None
     keys: PRNGKeyArray | None = None
     dropout: Float[AnyArray, ""] | float = 0.0
@@ -65,6 +65,10 @@ class LayerLoop:
     shape: MlpShape
     activations: tuple[str, ...]
     has_dropout: bool
+
+    def depth(self, told: Told) -> Any:
+        """How many hidden layers a lane has."""
+        return self.shape.depth if told.depth is None else told.depth
 
     def weight_at(self, layer: Any) -> Any:
         """Where the weights of a layer begin; those of layer `depth` are the last."""
@@ -108,14 +112,14 @@ class LayerLoop:
 
     def activated(self, norm: Array | None, sums: Units, kept: Mask | None, told: Told) -> Units:
         """What a hidden layer gives, of the sums of its units."""
-        real = jnp.arange(self.shape.width) < told.width
+        real = None if told.width is None else jnp.arange(self.shape.width) < told.width
         x = sums if norm is None else normalised(self._halves(norm), sums, real)
         functions = [ACTIVATIONS[name] for name in self.activations]
         if told.activation is None:
             x = functions[0](x)
         else:
             x = lax.switch(told.activation, functions, x)
-        if OTHER_THAN_ZERO & set(self.activations):
+        if real is not None and OTHER_THAN_ZERO & set(self.activations):
             x = jnp.where(real, x, 0)
         return x if kept is None else jnp.where(kept, x / (1 - told.dropout), 0)
 
@@ -151,7 +155,7 @@ def outputs(
 
     x = layer(0, x)  # type: ignore[arg-type]
     if loop.shape.depth > 1:
-        x = lax.fori_loop(1, told.depth, layer, x)
+        x = lax.fori_loop(1, loop.depth(told), layer, x)
     weight, bias = loop.last(vector)
     return x @ weight.T + bias
 
@@ -163,7 +167,9 @@ def _forward(loop: LayerLoop, vector: Vector, x: Array, told: Told) -> tuple[Arr
     def hidden(index: Array, carry: tuple[Units, _Passed]) -> tuple[Units, _Passed]:
         at = loop.passed(vector, index, carry[0], told)
         # the first layer is not among them
-        stacked = jax.tree.map(lambda all, own: all.at[index - 1].set(own), carry[1], at)
+        stacked = jax.tree.map(
+            lambda all, own: lax.dynamic_update_index_in_dim(all, own, index - 1, 0), carry[1], at
+        )
         return given(index, at), stacked
 
     first = loop.passed(vector, 0, x, told)
@@ -173,7 +179,7 @@ def _forward(loop: LayerLoop, vector: Vector, x: Array, told: Told) -> tuple[Arr
         blank = jax.tree.map(
             lambda part: jnp.zeros((n_others, *part.shape), part.dtype), first._replace(x=x)
         )
-        x, others = lax.fori_loop(1, told.depth, hidden, (x, blank))
+        x, others = lax.fori_loop(1, loop.depth(told), hidden, (x, blank))
     weight, bias = loop.last(vector)
     return x @ weight.T + bias, (vector, told, first, others, x)
 
@@ -188,13 +194,15 @@ def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array
     change = change @ loop.last(vector)[0]
 
     def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
-        layer = told.depth - 1 - index
-        at = jax.tree.map(lambda part: part[layer - 1], others)
+        layer = loop.depth(told) - 1 - index
+        at = jax.tree.map(
+            lambda part: lax.dynamic_index_in_dim(part, layer - 1, keepdims=False), others
+        )
         by_sums, found = loop.backward(vector, layer, at, told, *carry)
         return by_sums @ loop.weight(vector, layer, loop.shape.width), found
 
     if others is not None:
-        change, found = lax.fori_loop(0, told.depth - 1, hidden, (change, found))
+        change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
     by_sums, found = loop.backward(vector, 0, first, told, change, found)
     return found, by_sums @ loop.weight(vector, 0, first.x.shape[-1]), None
 

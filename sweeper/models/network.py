@@ -52,7 +52,8 @@ def _split_forward(vector: Array, sizes: tuple[int, ...]) -> tuple[Sequence[Arra
 def _split_backward(sizes: tuple[int, ...], _: None, gradients: Sequence[Array]) -> tuple[Array]:
     # not concatenated, as the gradient of a split would be: with several threads XLA does that
     # element by element on a CPU, which takes longer than the whole step of a large network
-    vector = jnp.zeros(sum(sizes), gradients[0].dtype)
+    # zeros that XLA sees become a pad, which takes up to a third of the step of a large network
+    vector = lax.optimization_barrier(jnp.zeros(sum(sizes), gradients[0].dtype))
     starts = np.cumsum((0, *sizes[:-1]))
     for start, gradient in zip(starts, gradients, strict=True):
         vector = lax.dynamic_update_slice(vector, gradient, (start,))
@@ -132,8 +133,8 @@ class Network(Protocol):
 class MlpNetwork:
     """An MLP of one shape, or of every shape within it where it is `padded`.
 
-    Where there are several `activations`, a lane is told which is its own. `looped` says that the
-    layers of a padded one are a loop, which pays where lanes run one by one.
+    Where there are several `activations`, a lane is told which is its own. `looped` says that its
+    hidden layers are a loop, which pays where lanes run one by one.
     """
 
     shape: MlpShape
@@ -190,7 +191,7 @@ class MlpNetwork:
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
     ) -> Float[Array, "batch out"]:
-        if self.padded and self.looped:
+        if self.looped and self.shape.depth > 0:
             loop = LayerLoop(self.shape, self.activations, self.has_dropout)
             told = Told(**traced, keys=keys, dropout=dropout)
             return layer_loop.outputs(loop, jnp.asarray(parameters), jnp.asarray(x), told)

@@ -26,7 +26,8 @@ def both(
     The parameters are those of a lane within the class: everything else is zero.
     """
     rng = np.random.default_rng(7)
-    own = replace(network.shape, width=traced["width"], depth=traced["depth"])
+    size = {name: size for name, size in traced.items() if name in ("width", "depth")}
+    own = replace(network.shape, **size)
     vector = np.zeros(network.n_parameters)
     for part in own.within(network.shape, vector):
         part[...] = rng.normal(size=part.shape)
@@ -74,6 +75,25 @@ def test_the_loop_gives_what_layers_give(
         for part in replace(shape, width=5, depth=depth).within(shape, kept):
             part[...] = 1
         assert not np.any(np.asarray(looped[1][0])[kept == 0])
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("activations", "layer_norm", "dropout"),
+    [(("relu",), False, 0.0), (("sigmoid", "tanh"), True, 0.3)],
+)
+def test_so_it_does_for_networks_of_one_shape(
+    activations: tuple[str, ...], layer_norm: bool, dropout: float, depth: int
+) -> None:
+    with jax.enable_x64(True):
+        shape = MlpShape(IN_SIZE, OUT_SIZE, WIDTH, depth, layer_norm)
+        network = MlpNetwork(shape, activations, bool(dropout), padded=False, dtype="float64")
+        told = {"activation": 1} if len(activations) > 1 else {}
+
+        one_by_one, looped = both(network, told, dropout)
+
+        for own, its in zip(jax.tree.leaves(looped), jax.tree.leaves(one_by_one), strict=True):
+            np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=RELATIVE)
 
 
 def test_a_class_of_one_hidden_layer_has_no_loop() -> None:
