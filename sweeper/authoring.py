@@ -77,6 +77,10 @@ def _begun(
 
     guessed = guess(data, target)
     chosen = template or (Template.CSV if guessed.is_classes else Template.REGRESSION)
+    if chosen is Template.REGRESSION and guessed.is_text:
+        found = f"the target '{guessed.target}' is text, and no numbers to predict"
+        mend = "begin with `init csv`, for its classes, or name another with --target"
+        raise DataError(Problem(str(data), "", found, mend))
     text = filled_in(study_text(chosen, output), data, guessed, output)
     sizes = part_sizes(parse(text, output), guessed.rows)
     if sizes.train < 1:

@@ -94,7 +94,10 @@ def test_the_column_to_predict_is_guessed(
 ) -> None:
     path = tmp_path / "table.csv"
     pd.DataFrame(columns).to_csv(path, index=False)
-    expected = Guess("csv", target, because, is_classes, 60, 1, values=values, rarest=60 // values)
+    expected = replace(
+        Guess("csv", target, because, is_classes, 60, 1, values=values, rarest=60 // values),
+        is_text=columns[target] is NAMES,
+    )
     assert guess(path) == expected
     pd.DataFrame(columns).to_parquet(path.with_suffix(".parquet"))
     assert guess(path.with_suffix(".parquet")) == replace(expected, source="parquet")
@@ -269,6 +272,12 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             ("--data", "few.csv", "--target", "kin"),
             3,
             "few.csv: --target: no column 'kin'; did you mean 'kind'?\n",
+        ),
+        (
+            ("regression", "--data", "names.csv", "--target", "day"),
+            3,
+            "names.csv: the target 'day' is text, and no numbers to predict; "
+            "begin with `init csv`, for its classes, or name another with --target\n",
         ),
         (("--target", "kind"), 2, "--target: a column of no table; write --data FILE\n"),
         (

@@ -43,7 +43,8 @@ class Guess:
     `because` says how the target was found. `drop` are columns that a study cannot learn from,
     each with why; `features` is how many are left, and `has_gaps` tells of missing values in them.
     The target has so many different `values`, and the `rarest` is that of so many rows; `stray` is
-    what in it keeps it from being numbers, and where; empty where there is nothing.
+    what in it keeps it from being numbers, and where; empty where there is nothing. `is_text` says
+    that it is none even so.
     """
 
     source: str
@@ -57,6 +58,7 @@ class Guess:
     values: int = 0
     rarest: int = 0
     stray: str = ""
+    is_text: bool = False
 
 
 def guess(path: Path, target: str | None = None) -> Guess:
@@ -91,6 +93,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         stray=stray,
+        is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
     )
 
 
