@@ -10,6 +10,7 @@ from sweeper.backup import Backups
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts
 from sweeper.data.dataset import Dataset
+from sweeper.data.doubts import data_doubts
 from sweeper.data.naming import counted
 from sweeper.deaths import MOST
 from sweeper.errors import SetupError, not_written
@@ -65,7 +66,7 @@ class StudyRun:
             observer(Warned(_boundary(change)))
         if session.deaths:
             observer(Warned(_died(config, state.rounds + 1, session.deaths)))
-        for doubt in doubts(config):
+        for doubt in (*doubts(config), *data_doubts(data)):
             observer(Warned(doubt))
 
     def to_the_end(self, stop: threading.Event) -> Status:
