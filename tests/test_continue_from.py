@@ -19,6 +19,7 @@ from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.progress import Event, RoundClosed, Warned
 from sweeper.results.digest import deterministic_digest
 from sweeper.rundir import RunDir
+from sweeper.verification import verify
 from tests.command_line import STUDY, CommandLine
 
 FIRST = STUDY.replace("n_trials = 12", "n_trials = 2").replace("epochs = 4", "epochs = 3")
@@ -112,6 +113,24 @@ def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
     assert f"its trials start from {saved}, and the copy of that is gone" in str(gone.value)
     assert api.run(config, continue_from=directory / "copy" / MODEL_FILE).state == "finished"
     assert cut.started_from.read_bytes() == (directory / "copy" / MODEL_FILE).read_bytes()
+
+
+def test_verify_tells_of_a_damaged_copy_of_it(directory: Path, continued: RunDir) -> None:
+    whole, other = continued.started_from.read_bytes(), directory / "other" / MODEL_FILE
+    assert verify(continued).damage == ()
+    for content, found in (
+        (whole[:-1], "no saved model: "),
+        (other.read_bytes(), "it is another model"),
+        (None, "it is not there"),
+    ):
+        continued.started_from.unlink()
+        if content is not None:
+            continued.started_from.write_bytes(content)
+        (damage,) = verify(continued).damage
+        assert damage.file == continued.started_from.name
+        assert damage.found.startswith(found)
+        assert str(directory / "saved" / MODEL_FILE) in damage.mend
+        continued.started_from.write_bytes(whole)
 
 
 def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) -> None:

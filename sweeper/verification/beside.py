@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from sweeper.config import StudyConfig
 from sweeper.data.ahead import preparing
@@ -12,6 +13,7 @@ from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.saved_file import read_saved
 from sweeper.reconcile import data_digest
 from sweeper.results.importance import is_importance
 from sweeper.results.schema_text import is_schema_text, write_schema_text
@@ -22,12 +24,23 @@ from sweeper.study_copy import restore_copy, study_copy_fault
 from sweeper.verification.damage import Damage, written_anew
 
 
+def beside(run_dir: RunDir) -> list[Path]:
+    """The files that are looked at here."""
+    start = [run_dir.started_from] if run_dir.started_from.exists() else []
+    return [run_dir.preparation, run_dir.schema, run_dir.study_file, *start]
+
+
 def damaged_beside(run_dir: RunDir, ledger: Ledger) -> Iterator[Damage]:
     """What is wrong with the files that a session writes beside the tables, or with its notes."""
     mend = written_anew(run_dir)
     if found := _preparation_fault(run_dir, ledger):
         of_data = f"{mend}, which reads the study's data again; so does its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
+    if told := _start_fault(run_dir, ledger):
+        found, path = told
+        first = "remove it, and " if run_dir.started_from.exists() else ""
+        again = f"go on with the study with --continue-from {path}, or with a copy of that"
+        yield Damage(run_dir.started_from.name, found, f"{first}{again}")
     if found := study_copy_fault(run_dir):
         yield Damage(run_dir.study_file.name, found, mend, is_view=True)
     if not is_schema_text(run_dir.schema):
@@ -58,6 +71,20 @@ def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
     except NoteError as error:
         return str(error)
     return ""
+
+
+def _start_fault(run_dir: RunDir, ledger: Ledger) -> tuple[str, str] | None:
+    """What is wrong with the copy of the saved model that trials start from, and of which it is."""
+    start = ledger.sessions()[0].get("continued_from")
+    if start is None:
+        return None
+    if not run_dir.started_from.exists():
+        return "it is not there", start["path"]
+    try:
+        digest = read_saved(run_dir.started_from).digest
+    except SweeperError as error:
+        return error.problems[0].found, start["path"]
+    return None if digest == start["digest"] else ("it is another model", start["path"])
 
 
 def _prepare_again(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[str]:

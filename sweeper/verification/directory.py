@@ -34,7 +34,7 @@ from sweeper.standing import Standing
 from sweeper.state import SweepState
 from sweeper.store import Published
 from sweeper.study.options import n_proposals
-from sweeper.verification.beside import damaged_beside, repair_beside
+from sweeper.verification.beside import beside, damaged_beside, repair_beside
 from sweeper.verification.damage import Damage, written_anew
 from sweeper.verification.models import damaged_model, models
 
@@ -150,7 +150,7 @@ def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
         f"{run_dir.models.name}/: {len(found)} models",
         f"{run_dir.trials.name}, {run_dir.buckets.name}, {run_dir.metrics.name}/, "
         f"{run_dir.status.name}, {run_dir.importance.name}",
-        f"{run_dir.preparation.name}, {run_dir.schema.name}, {run_dir.study_file.name}",
+        ", ".join(path.name for path in beside(run_dir)),
     )
     damage = (
         *_damaged_checkpoints(run_dir, state),
