@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.replace import swapped
+from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir
 
 _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
@@ -33,7 +34,7 @@ def write_importance(
 
     They are of `n_trials` complete trials, after this many `rounds`.
     """
-    at = datetime.now(UTC)
+    at = time.time()
     rows = [
         {
             "round": rounds,
@@ -47,5 +48,5 @@ def write_importance(
         for param, importance in by_param.items()
     ]
     sink = pa.BufferOutputStream()
-    parquet.write_table(pa.Table.from_pylist(rows, _SCHEMA), sink)
+    parquet.write_table(rows_table(rows, _SCHEMA), sink)
     swapped(run_dir.importance, run_dir.staging, sink.getvalue().to_pybytes())

@@ -131,7 +131,7 @@ class Publisher:
             return published
         for part in parts:
             part.unlink()
-        self._write_once(self._metrics_schema.empty_table(), self._part(0, 0))
+        self._write_once(rows_table([], self._metrics_schema), self._part(0, 0))
         return 0
 
     def _is_own(self, part: Path) -> bool:

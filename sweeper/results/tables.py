@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sweeper.results.arrays import array_of, numbers, repeated
 from sweeper.results.columns import DOUBLE, STRING, TIME
 from sweeper.results.phases import PhaseOf
 from sweeper.trial import CurveBlock
@@ -32,7 +33,7 @@ def metrics_table(
 ) -> pa.Table:
     """One row a value of the curves, by round, trial, replicate, fold, epoch and metric."""
     tables = [_block_table(block, study, schema, folds, phase_of) for block in blocks]
-    return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+    return pa.concat_tables([rows_table([], schema), *tables]).combine_chunks()
 
 
 def n_values(block: CurveBlock) -> int:
@@ -44,7 +45,7 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     convert = _CONVERSIONS.get(kind)
     if convert is not None:
         values = [None if value is None else convert(value) for value in values]
-    return pa.array(values, kind)
+    return array_of(values, kind)
 
 
 def _finite(value: float) -> float | None:
@@ -68,7 +69,7 @@ def _block_table(
 ) -> pa.Table:
     curves = [curve for curve in block.curves if curve.values.size]
     if not curves:
-        return schema.empty_table()
+        return rows_table([], schema)
     parts = [(c, member, values) for c in curves for member, values in enumerate(c.by_member)]
     values = np.concatenate([values for _, _, values in parts])
     lengths = [len(values) for _, _, values in parts]
@@ -77,20 +78,24 @@ def _block_table(
     epochs = np.concatenate([np.arange(c.first_epoch, c.last_epoch + 1) for c, _, _ in parts])
     steps = epochs * np.repeat([curve.steps_per_epoch for curve, _, _ in parts], lengths)
     n_epochs, n_metrics = values.shape
+    phases = pa.nulls(values.size, STRING)
+    if phase_of is not None:
+        of_epochs = map(phase_of, trials.tolist(), epochs.tolist())
+        phases = array_of(np.repeat([*of_epochs], n_metrics).tolist(), STRING)
     columns = {
-        "study": pa.repeat(study, values.size),
+        "study": repeated([study], values.size),
         "trial_number": np.repeat(trials, n_metrics),
         "replicate": np.repeat(members // folds, n_metrics),
         "fold": np.repeat(members % folds, n_metrics),
         "epoch": np.repeat(epochs, n_metrics),
         "step": np.repeat(steps, n_metrics),
-        "metric": list(block.metrics) * n_epochs,
-        "phase": pa.nulls(values.size, STRING),
-        "value": pa.array(values.ravel(), mask=~np.isfinite(values).ravel()),
+        "metric": repeated(block.metrics, n_epochs),
+        "phase": phases,
+        "value": numbers(values.ravel(), DOUBLE, ~np.isfinite(values).ravel()),
         "elapsed_s": np.full(values.size, block.elapsed_s),
     }
-    if phase_of is not None:
-        phases = map(phase_of, trials.tolist(), epochs.tolist())
-        columns["phase"] = np.repeat([*phases], n_metrics)
-    arrays = [pa.array(columns[field.name], field.type) for field in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return pa.Table.from_arrays([_array(columns[f.name], f.type) for f in schema], schema=schema)
+
+
+def _array(column: pa.Array | np.ndarray, kind: pa.DataType) -> pa.Array:
+    return numbers(column, kind) if isinstance(column, np.ndarray) else column
