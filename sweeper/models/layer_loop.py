@@ -47,11 +47,14 @@ class Told(NamedTuple):
     dropout: Float[AnyArray, ""] | float = 0.0
 
 
-class _Passed(NamedTuple):
-    """What a hidden layer was passed, and the sums of its units; of several layers, stacked."""
+class _Given(NamedTuple):
+    """What a hidden layer gives, and the sums of its units; of several layers, stacked.
 
-    x: Float[Array, "*layers batch before"]
-    sums: Float[Array, "*layers batch width"]
+    There are no `sums` where the gradient by them can be told from what the layer gives.
+    """
+
+    x: Float[Array, "*layers batch width"]
+    sums: Float[Array, "*layers batch width"] | None
     kept: Bool[Array, "*layers batch width"] | None
 
 
@@ -101,14 +104,20 @@ class LayerLoop:
             return None
         return _part(vector, self.norm_at(layer), 2 * self.shape.width)
 
-    def passed(self, vector: Vector, layer: Any, x: Array, told: Told) -> _Passed:
-        """What a hidden layer sums up of `x`, and which of its units dropout keeps."""
+    def given(self, vector: Vector, layer: Any, x: Array, told: Told) -> _Given:
+        """What a hidden layer gives that is passed `x`, and what its gradient is told by."""
         bias = _part(vector, self.bias_at(layer), self.shape.width)
         sums = x @ self.weight(vector, layer, x.shape[-1]).T + bias
-        if told.keys is None or not self.has_dropout:
-            return _Passed(x, sums, None)
-        kept = kept_units(told.keys, layer, told.dropout, self.shape.width, x.dtype)
-        return _Passed(x, sums, kept)
+        kept = None
+        if told.keys is not None and self.has_dropout:
+            kept = kept_units(told.keys, layer, told.dropout, self.shape.width, x.dtype)
+        x = self.activated(self.norm(vector, layer), sums, kept, told)
+        return _Given(x, None if self._is_told_by_x else sums, kept)
+
+    @property
+    def _is_told_by_x(self) -> bool:
+        """Whether sums have the sign of what the layer gives, where this is not zero anyway."""
+        return self.activations == ("relu",) and not self.shape.layer_norm
 
     def activated(self, norm: Array | None, sums: Units, kept: Mask | None, told: Told) -> Units:
         """What a hidden layer gives, of the sums of its units."""
@@ -127,9 +136,16 @@ class LayerLoop:
         return Norm(norm[: self.shape.width], norm[self.shape.width :])
 
     def backward(
-        self, vector: Vector, layer: Any, at: _Passed, told: Told, change: Units, found: Vector
+        self,
+        vector: Vector,
+        layer: Any,
+        x: Array,
+        at: _Given,
+        told: Told,
+        change: Units,
+        found: Vector,
     ) -> tuple[Units, Vector]:
-        """From the gradient by what a hidden layer gives to that by its sums.
+        """From the gradient by what a hidden layer gives, passed `x`, to that by its sums.
 
         Also `found`, the gradient by the parameters, with those of this layer.
         """
@@ -137,8 +153,9 @@ class LayerLoop:
         def given(norm: Array | None, sums: Units) -> Units:
             return self.activated(norm, sums, at.kept, told)
 
-        by_norm, by_sums = jax.vjp(given, self.norm(vector, layer), at.sums)[1](change)
-        found = _put(found, _outer(by_sums, at.x), self.weight_at(layer))
+        sums = at.x if at.sums is None else at.sums
+        by_norm, by_sums = jax.vjp(given, self.norm(vector, layer), sums)[1](change)
+        found = _put(found, _outer(by_sums, x), self.weight_at(layer))
         found = _put(found, jnp.sum(by_sums, axis=0), self.bias_at(layer))
         return by_sums, found if by_norm is None else _put(found, by_norm, self.norm_at(layer))
 
@@ -150,8 +167,7 @@ def outputs(
     """The outputs for each example."""
 
     def layer(index: Array, x: Units) -> Units:
-        at = loop.passed(vector, index, x, told)
-        return loop.activated(loop.norm(vector, index), at.sums, at.kept, told)
+        return loop.given(vector, index, x, told).x
 
     x = layer(0, x)  # type: ignore[arg-type]
     if loop.shape.depth > 1:
@@ -161,50 +177,47 @@ def outputs(
 
 
 def _forward(loop: LayerLoop, vector: Vector, x: Array, told: Told) -> tuple[Array, Any]:
-    def given(layer: Any, at: _Passed) -> Units:
-        return loop.activated(loop.norm(vector, layer), at.sums, at.kept, told)
-
-    def hidden(index: Array, carry: tuple[Units, _Passed]) -> tuple[Units, _Passed]:
-        at = loop.passed(vector, index, carry[0], told)
+    def hidden(index: Array, carry: tuple[Units, _Given]) -> tuple[Units, _Given]:
+        at = loop.given(vector, index, carry[0], told)
         # the first layer is not among them
         stacked = jax.tree.map(
-            lambda all, own: lax.dynamic_update_index_in_dim(all, own, index - 1, 0), carry[1], at
+            lambda all, own: lax.dynamic_update_index_in_dim(all, own, index, 0), carry[1], at
         )
-        return given(index, at), stacked
+        return at.x, stacked
 
-    first = loop.passed(vector, 0, x, told)
-    x, n_others = given(0, first), loop.shape.depth - 1
-    others = None
-    if n_others:
-        blank = jax.tree.map(
-            lambda part: jnp.zeros((n_others, *part.shape), part.dtype), first._replace(x=x)
-        )
-        x, others = lax.fori_loop(1, loop.depth(told), hidden, (x, blank))
+    at = loop.given(vector, 0, x, told)
+    blank = jax.tree.map(lambda p: jnp.zeros((loop.shape.depth, *p.shape), p.dtype), at)
+    stacked = jax.tree.map(lambda all, own: all.at[0].set(own), blank, at)
+    last = at.x
+    if loop.shape.depth > 1:
+        last, stacked = lax.fori_loop(1, loop.depth(told), hidden, (last, stacked))
     weight, bias = loop.last(vector)
-    return x @ weight.T + bias, (vector, told, first, others, x)
+    return last @ weight.T + bias, (vector, told, x, stacked, last)
 
 
 def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array, None]:
-    vector, told, first, others, x = saved
+    vector, told, x, stacked, last = saved
     depth = loop.shape.depth
     # zeros that XLA sees become a pad, which takes longer than all that is written into them
     found = lax.optimization_barrier(jnp.zeros_like(vector))
-    found = _put(found, _outer(change, x), loop.weight_at(depth))
+    found = _put(found, _outer(change, last), loop.weight_at(depth))
     found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
     change = change @ loop.last(vector)[0]
 
+    def at(layer: Any) -> _Given:
+        return jax.tree.map(
+            lambda part: lax.dynamic_index_in_dim(part, layer, keepdims=False), stacked
+        )
+
     def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
         layer = loop.depth(told) - 1 - index
-        at = jax.tree.map(
-            lambda part: lax.dynamic_index_in_dim(part, layer - 1, keepdims=False), others
-        )
-        by_sums, found = loop.backward(vector, layer, at, told, *carry)
+        by_sums, found = loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
         return by_sums @ loop.weight(vector, layer, loop.shape.width), found
 
-    if others is not None:
+    if depth > 1:
         change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
-    by_sums, found = loop.backward(vector, 0, first, told, change, found)
-    return found, by_sums @ loop.weight(vector, 0, first.x.shape[-1]), None
+    by_sums, found = loop.backward(vector, 0, x, at(0), told, change, found)
+    return found, by_sums @ loop.weight(vector, 0, x.shape[-1]), None
 
 
 outputs.defvjp(_forward, _backward)
