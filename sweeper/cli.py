@@ -6,6 +6,7 @@ Progress and errors go to standard error, answers to standard output.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,11 @@ from sweeper.console import console_on, drop_unwritten, open_streams, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.interrupts import INTERRUPTED, Left, ignore_interrupts, leave_on_interrupt
+
+# Objects made since the last look for garbage among them, and how many looks at the youngest, and
+# then at the next older ones, precede one at those that are older still. Nearly all that imports
+# and traced programs make stays: with Python's own 700 a small study spends 6 % of its time here.
+_GARBAGE_AFTER = (50_000, 10, 10)
 
 # Each command and the module of `commands` that has it, in the order in which they are listed.
 COMMANDS = {
@@ -91,6 +97,7 @@ def _options(
 
 def main() -> NoReturn:
     """Run a command; a refusal ends the program with its message and its exit code."""
+    gc.set_threshold(*_GARBAGE_AFTER)
     open_streams()
     try:
         leave_on_interrupt()
