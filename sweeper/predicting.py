@@ -6,12 +6,14 @@ import csv
 import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from sweeper.data.dialect import USUAL, Dialect
 from sweeper.data.new_rows import read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import DataError, Problem, StudyError
@@ -40,7 +42,7 @@ def predicted(
         mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
         raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
     transform = Transform.from_dict(data["transform"])
-    found = read_rows(rows, transform, {*_aside(record)}, keep)
+    found = read_rows(rows, transform, {*_aside(record)}, keep, _dialect(record))
     frame = found.frame
     try:
         transform.of(frame, lambda doubt: warn(f"{rows.name}: {doubt}"))
@@ -66,6 +68,12 @@ def _aside(record: Mapping[str, Any]) -> Iterator[str]:
     yield from table.get("drop", ())
     ways = table["split"]
     yield from (name for name in (ways["group"], ways["time"], table.get("mode")) if name)
+
+
+def _dialect(record: Mapping[str, Any]) -> Dialect:
+    """How the study's own table is written, if that is a CSV file; models of before say nothing."""
+    table = record["settings"]["data"]
+    return Dialect(**{name: table.get(name, usual) for name, usual in asdict(USUAL).items()})
 
 
 def _columns(saved: SavedModel, frame: Any, targets: list[str]) -> Iterator[tuple[str, list[Any]]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -176,6 +177,27 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "houses.csv: the target is to be mended before the study can run: "
         "'about 90' in line 7 is no number",
     ]
+
+
+def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:
+    table = pd.DataFrame({"größe": np.arange(60) / 4, "kind": ["fig", "pear"] * 30})
+    how = {"sep": ";", "decimal": ",", "encoding": "latin-1", "index": False}
+    table.to_csv(command.directory / "fruit.csv", **how)
+
+    done = command("init", "--data", "fruit.csv")
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        'fruit.csv: it is read with separator = ";", decimal = "," and encoding = "latin-1"',
+        "fruit.csv: the target is 'kind', the last column, as 2 classes; "
+        "--target NAME takes another",
+        "fruit.csv: 1 column to learn from",
+    ]
+    lines = (command.directory / "study.toml").read_text(encoding="utf-8").splitlines()
+    begin = next(index for index, line in enumerate(lines) if line.startswith("path "))
+    settings = ['separator = ";"', 'decimal = ","', 'encoding = "latin-1"']
+    assert lines[begin + 1 : begin + 4] == settings
+    assert prepare(load(command.directory / "study.toml")).feature_names == ("größe",)
 
 
 @pytest.mark.slow

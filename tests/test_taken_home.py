@@ -212,6 +212,32 @@ def test_columns_of_a_table_are_kept_beside_its_predictions(tmp_path: Path) -> N
         predicted(best, tmp_path / "new.csv", told.append, ["ids"])
 
 
+def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> None:
+    how = {"sep": ";", "decimal": ",", "encoding": "latin-1", "index": False}
+    table = PENGUINS.replace({"island": {"Biscoe": "Bïscoe"}})
+    table.to_csv(tmp_path / "penguins.csv", **how)
+    written = ('data.separator=";"', 'data.decimal=","', 'data.encoding="latin-1"')
+    results = trained(study_in(tmp_path, STUDY, *written))
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+    best, told = tmp_path / "best", list[str]()
+    table.head(40).to_csv(tmp_path / "new.csv", **how)
+
+    text = predicted(best, tmp_path / "new.csv", told.append, ["bill|mm"])
+
+    found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
+    assert told == []
+    assert found["species"].tolist() == sweeper.load(best).predict(table.head(40)).tolist()
+    assert found["bill|mm"].str.contains(",").any()  # as it stands in the table
+    table.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(DataError) as refusal:
+        predicted(best, tmp_path / "new.csv", told.append)
+    assert str(refusal.value) == (
+        "new.csv: has columns that seem to be separated by ','; "
+        'write it with ";" between fields and "," in numbers, as latin-1, '
+        "or give sweeper.load(MODEL).predict the rows of pandas.read_csv(...)"
+    )
+
+
 def test_the_line_of_a_value_that_is_no_number_is_told(tmp_path: Path) -> None:
     best = penguins_in(tmp_path)
     rows = PENGUINS.head(4).astype({"bill|mm": object})

@@ -76,6 +76,26 @@ def _repeated_target(target: tuple[str, ...]) -> Iterable[Fault]:
         yield Fault("target", "a column is named twice", "name each once")
 
 
+def _unfit_separator(separator: str) -> Iterable[Fault]:
+    if len(separator) != 1 or separator in '"\r\n':
+        found = f"fields cannot be separated by {separator!r}"
+        yield Fault("separator", found, 'write one character, such as ";" or "\\t"')
+
+
+def _separator_in_numbers(separator: str, decimal: str) -> Iterable[Fault]:
+    if decimal == separator:
+        found = f"{decimal!r} stands between fields already"
+        yield Fault("decimal", found, 'write another, or another separator, such as ";"')
+
+
+def _unknown_encoding(encoding: str) -> Iterable[Fault]:
+    try:
+        "".encode(encoding)
+    except LookupError:
+        mend = "write one of Python's, such as utf-8, latin-1 or cp1252"
+        yield Fault("encoding", f"no encoding '{encoding}' of text", mend)
+
+
 class _RowsTable(Table):
     """What every source of rows has."""
 
@@ -127,12 +147,23 @@ class SklearnTable(_RowsTable):
 class CsvTable(_ColumnsTable):
     """A CSV file with a header; `target` and `drop` are columns of it."""
 
+    rules = (*_ColumnsTable.rules, _unfit_separator, _separator_in_numbers, _unknown_encoding)
+
     source: Literal["csv"] = Field(description="where the rows come from")
     path: _Text = Field(
         description="the file, seen from the study file, else from the current directory",
         examples=["houses.csv"],
     )
     target: _Target
+    separator: str = Field(
+        default=",", description="the character between fields", examples=[";", "\t"]
+    )
+    decimal: Literal[".", ","] = Field(
+        default=".", description="what stands in numbers before the fraction", examples=[","]
+    )
+    encoding: str = Field(
+        default="utf-8", description="of the text, as Python calls it", examples=["latin-1"]
+    )
 
 
 class ParquetTable(_ColumnsTable):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
+from sweeper.data.dialect import Dialect
 from sweeper.data.files import find_file
+from sweeper.data.naming import settings_told
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 
@@ -17,9 +19,17 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
         DataError: there is no such file, or it cannot be read as a table.
     """
     path = find_file(config, data.path, "data.path", ".csv")
+    dialect = Dialect(data.separator, data.decimal, data.encoding)
     try:
-        frame = read_csv_table(path)
+        frame = read_csv_table(path, dialect)
     except UnfitCsvError as error:
         found = f"{path.name} {error.found}"
-        raise DataError(config.problem("data.path", found, error.mend_of_study)) from error
-    return RawData(path.name, "data.path", frame, data.target, drop=data.drop, path=path)
+        mend = error.mend
+        if error.likely is not None:
+            settings = error.likely.instead_of(dialect)
+            again = f"write the file again with {dialect}"
+            mend = f"write {settings_told(settings)}" if settings else again
+        raise DataError(config.problem("data.path", found, mend)) from error
+    return RawData(
+        path.name, "data.path", frame, data.target, drop=data.drop, path=path, dialect=dialect
+    )

@@ -10,35 +10,28 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_integer_dtype
 
+from sweeper.data.dialect import SEPARATORS, USUAL, Dialect, likely_dialect
 from sweeper.data.naming import listed
 
-# what else than commas tables have between their fields, and how messages write it
-_OTHERS = {";": ";", "\t": "\\t", "|": "|"}
 _OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class UnfitCsvError(ValueError):
     """A file that is no such table: what was found, and what to write instead.
 
-    `reading` is the call of pandas that reads it as it is, empty where there is none.
+    `likely` is how the file is probably written, where it is not as it was read.
     """
 
-    def __init__(self, found: str, mend: str = "", reading: str = "") -> None:
+    def __init__(self, found: str, mend: str = "", likely: Dialect | None = None) -> None:
         super().__init__(found)
         self.found = found
         self.mend = mend
-        self.reading = reading
-
-    @property
-    def mend_of_study(self) -> str:
-        """What to write where a study is to read the file."""
-        instead = f', or read it with source = "python" and {self.reading}' if self.reading else ""
-        return f"{self.mend}{instead}"
+        self.likely = likely
 
 
 def read_csv_table(
     path: Path,
+    dialect: Dialect = USUAL,
     *,
     texts: Collection[str] = (),
     nameless: Collection[str] = (),
@@ -53,14 +46,16 @@ def read_csv_table(
         UnfitCsvError: it cannot be read, or not as it was meant.
     """
     try:
-        header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
-        _check_separator(path, list(header))
+        header = pd.read_csv(
+            path, header=None, nrows=1, dtype=str, keep_default_na=False, **dialect.options
+        ).iloc[0]
+        _check_separator(path, list(header), dialect)
         kinds: Any = {name: "str" for name in texts if name in set(header)}
-        frame = pd.read_csv(path, low_memory=False, dtype=kinds, nrows=rows)
+        frame = pd.read_csv(path, low_memory=False, dtype=kinds, nrows=rows, **dialect.options)
     except UnfitCsvError:
         raise
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path, error, dialect) from error
     _check_shape(header, frame)
     first = frame.columns[0]
     has_index = not header.iloc[0] and first not in nameless and _is_index(frame[first])
@@ -68,11 +63,13 @@ def read_csv_table(
     return frame.drop(columns=first) if has_index else frame
 
 
-def row_lines(path: Path) -> list[int]:
+def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
     """The line on which each row of a CSV file begins; its header is line 1."""
+    # which pandas skips at the begin of a file, too
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
     begins: list[int] = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader, line = csv.reader(file), 1
+    with path.open(encoding=encoding, newline="") as file:
+        reader, line = csv.reader(file, delimiter=dialect.separator), 1
         for record in reader:
             # a blank line is no row, and a quoted field may run over several lines
             if len(record) > 1 or any(field.strip() for field in record):
@@ -81,14 +78,12 @@ def row_lines(path: Path) -> list[int]:
     return begins[1:]
 
 
-def _unreadable(path: Path, error: OSError | ValueError) -> UnfitCsvError:
+def _unreadable(path: Path, error: OSError | ValueError, dialect: Dialect) -> UnfitCsvError:
     match error:
         case OSError():
             return UnfitCsvError(f"cannot be read: {error.strerror}")
-        case UnicodeDecodeError():
-            found = _undecodable(path)
-            assert found is not None, "Python decodes what pandas does"
-            return found
+        case UnicodeError():
+            return _undecodable(path, dialect)
         case pd.errors.EmptyDataError():
             return UnfitCsvError("is empty", "write a line of column names, then a line a row")
         case _:
@@ -97,52 +92,29 @@ def _unreadable(path: Path, error: OSError | ValueError) -> UnfitCsvError:
             return UnfitCsvError(f"is no table: {what}", mend)
 
 
-def _undecodable(path: Path) -> UnfitCsvError | None:
-    """The byte that is no UTF-8, and what the file is probably written in; None without one."""
-    mend, first = "write it again as UTF-8", b""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            first = first or line
-            if first.startswith(_UTF_16):
-                reading = 'pandas.read_csv(..., encoding="utf-16")'
-                return UnfitCsvError("is text in UTF-16", mend, reading)
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                byte = line[error.start]
-                found = f"is not UTF-8 (byte 0x{byte:02x} in line {number})"
-                return UnfitCsvError(found, mend, _reading(byte, first))
-    return None
+def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:
+    """What keeps a file from being text in this encoding, and what it is probably written in."""
+    likely = likely_dialect(path)
+    if likely.encoding == "utf-16":
+        return UnfitCsvError("is text in UTF-16", likely=likely)
+    content, where = path.read_bytes(), ""
+    try:
+        content.decode(dialect.encoding)
+    except UnicodeDecodeError as error:
+        if "\n".encode(dialect.encoding) == b"\n":  # else a byte says nothing
+            line = content.count(b"\n", 0, error.start) + 1
+            where = f" (byte 0x{content[error.start]:02x} in line {line})"
+    except UnicodeError:
+        where = ""  # it does not begin as the encoding wants
+    return UnfitCsvError(f"is not {dialect.encoding.upper()}{where}", likely=likely)
 
 
-def _reading(byte: int, header: bytes) -> str:
-    """The call of pandas that probably reads a file with such a byte."""
-    # which Windows gives letters, and Latin-1 none
-    encoding = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
-    names = header.decode(encoding, errors="replace")
-    options = "" if "," in names else _options(_separator(names))
-    return f'pandas.read_csv(..., encoding="{encoding}"{options})'
-
-
-def _separator(header: str) -> str:
-    """What a header without commas has most of that may stand between names; empty if nothing."""
-    return max((one for one in _OTHERS if one in header), key=header.count, default="")
-
-
-def _options(separator: str) -> str:
-    """What pandas is told of a separator; who writes semicolons writes commas in numbers."""
-    decimal = ', decimal=","' if separator == ";" else ""
-    return f', sep="{_OTHERS[separator]}"{decimal}' if separator else ""
-
-
-def _check_separator(path: Path, header: list[str]) -> None:
-    if len(header) == 1 and (separator := _separator(header[0])):
-        # pandas has decoded the header alone by now
-        raise _undecodable(path) or UnfitCsvError(
-            f"has columns that seem to be separated by '{_OTHERS[separator]}'",
-            "write it again with commas between fields and points in numbers",
-            f"pandas.read_csv(...{_options(separator)})",
-        )
+def _check_separator(path: Path, header: list[str], dialect: Dialect) -> None:
+    others = [one for one in SEPARATORS if one != dialect.separator]
+    if len(header) == 1 and any(one in header[0] for one in others):
+        likely = likely_dialect(path)
+        found = f"has columns that seem to be separated by {likely.separator!r}"
+        raise UnfitCsvError(found, likely=likely)
 
 
 def _check_shape(header: pd.Series[str], frame: pd.DataFrame) -> None:

@@ -18,6 +18,7 @@ from pandas.api.types import (
 
 from sweeper.data.columns import has_too_many_values, plain, strays, unfit_kind
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
+from sweeper.data.dialect import USUAL, Dialect
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.errors import DataError, Problem
 
@@ -30,9 +31,9 @@ _MOST_CLASSES = 20
 # a day as text: 2026-01-31 or 31.1.2026, and maybe a time
 _DATE = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?"
 
-_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    "csv": lambda path: read_csv_table(path, rows=_ROWS),
-    "parquet": pd.read_parquet,
+_READERS: dict[str, Callable[[Path, Dialect], pd.DataFrame]] = {
+    "csv": lambda path, dialect: read_csv_table(path, dialect, rows=_ROWS),
+    "parquet": lambda path, _: pd.read_parquet(path),
 }
 
 
@@ -44,7 +45,8 @@ class Guess:
     each with why; `features` is how many are left, and `has_gaps` tells of missing values in them.
     The target has so many different `values`, and the `rarest` is that of so many rows; `stray` is
     what in it keeps it from being numbers, and where; empty where there is nothing. `is_text` says
-    that it is none even so.
+    that it is none even so. `settings` are those by which a CSV file is read that is
+    no UTF-8 with commas.
     """
 
     source: str
@@ -59,6 +61,7 @@ class Guess:
     rarest: int = 0
     stray: str = ""
     is_text: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def guess(path: Path, target: str | None = None) -> Guess:
@@ -69,9 +72,9 @@ def guess(path: Path, target: str | None = None) -> Guess:
     Raises:
         DataError: there is no such file, it is no table, or has no such column.
     """
-    source, frame = _read(path)
+    source, frame, dialect = _read(path)
     target, because = _target(path, list(map(str, frame.columns)), target)
-    lines = _Lines(path, source)
+    lines = _Lines(path, source, dialect)
     features = plain(frame.drop(columns=target))[0]
     drop = _dropped(features, lines)
     kept = features.drop(columns=[*drop])
@@ -94,11 +97,12 @@ def guess(path: Path, target: str | None = None) -> Guess:
         rarest=int(counts.min()) if len(counts) else 0,
         stray=stray,
         is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
+        settings=dialect.instead_of(USUAL),
     )
 
 
-def _read(path: Path) -> tuple[str, pd.DataFrame]:
-    """The kind of a file, and its rows."""
+def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
+    """The kind of a file, its rows, and how it is written."""
     source = path.suffix.lower().removeprefix(".")
     if source not in _READERS:
         known = " or ".join(f".{name}" for name in _READERS)
@@ -107,16 +111,27 @@ def _read(path: Path) -> tuple[str, pd.DataFrame]:
         near = did_you_mean(path.name, [other.name for other in path.parent.glob(f"*.{source}")])
         raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
     try:
-        frame = _READERS[source](path)
+        frame, dialect = _as_written(path, _READERS[source])
     except UnfitCsvError as error:
-        raise DataError(Problem(str(path), "", error.found, error.mend_of_study)) from error
+        raise DataError(Problem(str(path), "", error.found, error.mend)) from error
     except (OSError, ValueError, ImportError) as error:
         mend = f"name a {source.upper()} file with a row of column names"
         raise DataError(Problem(str(path), "", f"cannot be read ({error})", mend)) from error
     if frame.empty or len(frame.columns) < 2:
         found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
         raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))
-    return source, frame
+    return source, frame, dialect
+
+
+def _as_written(
+    path: Path, read: Callable[[Path, Dialect], pd.DataFrame]
+) -> tuple[pd.DataFrame, Dialect]:
+    try:
+        return read(path, USUAL), USUAL
+    except UnfitCsvError as error:
+        if error.likely is None:
+            raise
+        return read(path, error.likely), error.likely
 
 
 def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, str]:
@@ -139,6 +154,7 @@ class _Lines:
 
     path: Path
     source: str
+    dialect: Dialect
 
     def stray(self, column: pd.Series[Any]) -> str:
         """Text in a column of a CSV file that holds numbers but for a few values; else empty."""
@@ -147,7 +163,8 @@ class _Lines:
             return ""
         row = int(mask.argmax())
         more = f", nor are {mask.sum() - 1} more" if mask.sum() > 1 else ""
-        return f"'{column.iloc[row]}' in line {row_lines(self.path)[row]} is no number{more}"
+        line = row_lines(self.path, self.dialect)[row]
+        return f"'{column.iloc[row]}' in line {line} is no number{more}"
 
 
 def _dropped(features: pd.DataFrame, lines: _Lines) -> dict[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
+from sweeper.data.dialect import USUAL, Dialect
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
@@ -33,11 +34,16 @@ class NewRows:
 
 
 def read_rows(
-    path: Path, transform: Transform, others: Collection[str], keep: Sequence[str] = ()
+    path: Path,
+    transform: Transform,
+    others: Collection[str],
+    keep: Sequence[str] = (),
+    dialect: Dialect = USUAL,
 ) -> NewRows:
     """The rows of the table in `path`; it may have the columns `others`, which are not looked at.
 
-    `keep` are columns of it that go with the predictions, `ALL` is all of them.
+    `keep` are columns of it that go with the predictions, `ALL` is all of them. `dialect` says how
+    a CSV file is written.
 
     Raises:
         DataError: it cannot be read, lacks a column, or has one that the study has not and that is
@@ -49,10 +55,12 @@ def read_rows(
         mend = f"name one of {', '.join(_READERS)}"
         raise DataError(Problem(str(path), "", "no table that can be read", mend))
     try:
-        frame = read(path, texts, transform.columns)
+        frame = read(path, dialect, texts, transform.columns)
     except UnfitCsvError as error:
-        by = f", or give sweeper.load(MODEL).predict the rows of {error.reading}"
-        mend = f"{error.mend}{by if error.reading else ''}"
+        mend = error.mend
+        if error.likely is not None:
+            by = f"sweeper.load(MODEL).predict the rows of {error.likely.reading}"
+            mend = f"write it with {dialect}, or give {by}"
         raise DataError(Problem(path.name, "", error.found, mend)) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -62,27 +70,29 @@ def read_rows(
     if problems:
         raise DataError(problems)
     is_text = path.suffix == ".csv"
-    table = RawData(path.name, "", frame, (), path=path if is_text else None)
-    # as it is written there: 007 is no 7
-    written = pd.read_csv(path, dtype=str, keep_default_na=False) if is_text and names else frame
+    table = RawData(path.name, "", frame, (), path=path if is_text else None, dialect=dialect)
+    written = frame
+    if is_text and names:
+        # as it is written there: 007 is no 7
+        written = pd.read_csv(path, dtype=str, keep_default_na=False, **dialect.options)
     kept = {name: written[name].astype(object) for name in names}
     values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
     return NewRows(frame[[*transform.columns]], values, table)
 
 
-def _csv(path: Path, texts: list[str], columns: Collection[str]) -> pd.DataFrame:
-    return read_csv_table(path, texts=texts, nameless=columns)
+def _csv(path: Path, dialect: Dialect, texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+    return read_csv_table(path, dialect, texts=texts, nameless=columns)
 
 
-def _parquet(path: Path, _texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
+def _parquet(path: Path, _: Dialect, _texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
     return pd.read_parquet(path).reset_index(drop=True)
 
 
-def _npy(path: Path, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+def _npy(path: Path, _: Dialect, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
     return _of_array(np.load(path, allow_pickle=False), columns)
 
 
-def _npz(path: Path, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+def _npz(path: Path, _: Dialect, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
     with np.load(path, allow_pickle=False) as file:
         if "x" in file.files:
             return _of_array(file["x"], columns)
@@ -100,7 +110,7 @@ def _of_array(values: Any, columns: Collection[str]) -> pd.DataFrame:
     return pd.DataFrame(flat, columns=[*columns])
 
 
-_READERS: Mapping[str, Callable[[Path, list[str], Collection[str]], pd.DataFrame]] = {
+_READERS: Mapping[str, Callable[[Path, Dialect, list[str], Collection[str]], pd.DataFrame]] = {
     ".csv": _csv,
     ".parquet": _parquet,
     ".npy": _npy,

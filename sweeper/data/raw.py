@@ -11,6 +11,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from sweeper.data.csv_table import row_lines
+from sweeper.data.dialect import USUAL, Dialect
 
 _PLACES_SHOWN = 5
 
@@ -24,7 +25,8 @@ class RawData:
     categories; `mode` is the column aside that labels the parts of a mixture. There are no
     `targets` where nothing is predicted; `of_truth` are those of truth values, which are numbers in
     `frame` where some are missing. `class_names` is empty where classes are called by their
-    value in the data; `path` is None where the rows come from no text file of the user's.
+    value in the data; `path` is None where the rows come from no text file of the user's, and
+    `dialect` says how that is written.
     """
 
     name: str
@@ -39,6 +41,7 @@ class RawData:
     mode: str | None = None
     of_truth: frozenset[str] = frozenset()
     path: Path | None = None
+    dialect: Dialect = USUAL
 
     @cached_property
     def features(self) -> list[str]:
@@ -74,4 +77,4 @@ class RawData:
     def _lines(self) -> list[int]:
         """The line on which each row begins."""
         assert self.path is not None
-        return row_lines(self.path)
+        return row_lines(self.path, self.dialect)

@@ -48,17 +48,23 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
         "train.batch_size": batch,
     }.items():
         text = _with(text, key, value)
-    return text
+    others = [f"{name} = {toml_value(value)}\n" for name, value in guessed.settings.items()]
+    lines, line = text.splitlines(keepends=True), _line(text, "data.path")
+    return "".join([*lines[:line], *others, *lines[line:]])
 
 
 def _with(text: str, key: str, value: str | int | list[str]) -> str:
     """The file with another value for a setting that has a line of its own."""
-    line = Source(Path(), text).line(key)
-    assert line is not None, f"{key} has a line in every template"
-    lines = text.splitlines(keepends=True)
+    lines, line = text.splitlines(keepends=True), _line(text, key)
     setting, _, old = lines[line - 1].partition("= ")
     comment = re.search(r' *#[^"]*$', old)
     said = f"{setting}= {toml_value(value)}"
     told = "" if comment is None else comment[0].strip()
     lines[line - 1] = f"{said:<34} {told}".rstrip() + "\n"
     return "".join(lines)
+
+
+def _line(text: str, key: str) -> int:
+    line = Source(Path(), text).line(key)
+    assert line is not None, f"{key} has a line in every template"
+    return line

@@ -125,6 +125,36 @@ BROKEN = {
             "write group or time, or remove it",
         ),
     ),
+    "fields between which nothing can stand": (
+        (
+            'source = "sklearn"\nname = "iris"',
+            'source = "csv"\npath = "a"\ntarget = "b"\nseparator = ", "',
+        ),
+        (
+            *(13, "data.separator", "fields cannot be separated by ', '"),
+            'write one character, such as ";" or "\\t"',
+        ),
+    ),
+    "commas between fields and in numbers": (
+        (
+            'source = "sklearn"\nname = "iris"',
+            'source = "csv"\npath = "a"\ntarget = "b"\ndecimal = ","',
+        ),
+        (
+            *(13, "data.decimal", "',' stands between fields already"),
+            'write another, or another separator, such as ";"',
+        ),
+    ),
+    "an encoding that nobody knows": (
+        (
+            'source = "sklearn"\nname = "iris"',
+            'source = "csv"\npath = "a"\ntarget = "b"\nencoding = "latin-99"',
+        ),
+        (
+            *(13, "data.encoding", "no encoding 'latin-99' of text"),
+            "write one of Python's, such as utf-8, latin-1 or cp1252",
+        ),
+    ),
     "a target that is no name": (
         ('source = "sklearn"\nname = "iris"', 'source = "parquet"\npath = "a"\ntarget = 3'),
         (12, "data.target", "3 names no column", "write a name, or an array of names"),

@@ -60,15 +60,16 @@ def test_good_rows_are_accepted(make_study) -> None:
         ),
         (
             "a;kind\n1,5;2\n2,5;3\n",
-            "rows.csv has columns that seem to be separated by ';'; write it again with commas "
-            'between fields and points in numbers, or read it with source = "python" and '
-            'pandas.read_csv(..., sep=";", decimal=",")',
+            "rows.csv has columns that seem to be separated by ';'; "
+            'write separator = ";" and decimal = ","',
+        ),
+        (
+            "a;kind\n1.5;2\n2.5;3\n",
+            "rows.csv has columns that seem to be separated by ';'; write separator = \";\"",
         ),
         (
             "a\tkind\n1\t2\n",
-            "rows.csv has columns that seem to be separated by '\\t'; write it again with commas "
-            'between fields and points in numbers, or read it with source = "python" and '
-            'pandas.read_csv(..., sep="\\t")',
+            "rows.csv has columns that seem to be separated by '\\t'; write separator = \"\\t\"",
         ),
     ],
 )
@@ -77,27 +78,44 @@ def test_a_file_that_is_no_table_is_refused(make_study, table: str, problem: str
 
 
 @pytest.mark.parametrize(
-    ("content", "found", "reading"),
+    ("content", "found", "settings"),
     [
         ("a,kind\n1,schön\n".encode("latin-1"), "is not UTF-8 (byte 0xf6 in line 2)", '"latin-1"'),
         ("größe,kind\n1,2\n".encode("latin-1"), "is not UTF-8 (byte 0xf6 in line 1)", '"latin-1"'),
         ("a,kind\n1,2 €\n".encode("cp1252"), "is not UTF-8 (byte 0x80 in line 2)", '"cp1252"'),
-        (
-            "a;kind\n1,5;schön\n".encode("latin-1"),
-            "is not UTF-8 (byte 0xf6 in line 2)",
-            '"latin-1", sep=";", decimal=","',
-        ),
         ("a,kind\n1,2\n".encode("utf-16"), "is text in UTF-16", '"utf-16"'),
     ],
 )
 def test_a_file_in_another_encoding_is_refused(
-    make_study, tmp_path: Path, content: bytes, found: str, reading: str
+    make_study, tmp_path: Path, content: bytes, found: str, settings: str
 ) -> None:
     (tmp_path / "rows.csv").write_bytes(content)
 
-    assert refusal(make_study(CSV)) == [
-        f"study.toml:11: data.path: rows.csv {found}; write it again as UTF-8, "
-        f'or read it with source = "python" and pandas.read_csv(..., encoding={reading})'
+    told = f"study.toml:11: data.path: rows.csv {found}; write encoding = {settings}"
+    assert refusal(make_study(CSV)) == [told]
+
+
+def test_what_is_written_otherwise_than_said_is_refused(make_study, tmp_path: Path) -> None:
+    where = "study.toml:11: data.path: rows.csv"
+    rows = tmp_path / "rows.csv"
+
+    rows.write_bytes("a;kind\n1,5;schön\n2,5;2\n".encode("latin-1"))
+    mend = 'write separator = ";", decimal = "," and encoding = "latin-1"'
+    found = "has columns that seem to be separated by ';'"
+    assert refusal(make_study(CSV)) == [f"{where} {found}; {mend}"]
+    found = "is not ASCII (byte 0xf6 in line 2)"
+    mend = 'write decimal = "," and encoding = "latin-1"'
+    assert refusal(make_study(CSV + 'separator = ";"\nencoding = "ascii"\n')) == [
+        f"{where} {found}; {mend}"
+    ]
+
+    rows.write_text(GOOD, encoding="utf-8")
+    found = "has columns that seem to be separated by ','"
+    assert refusal(make_study(CSV + 'separator = ";"\n')) == [
+        f'{where} {found}; write separator = ","'
+    ]
+    assert refusal(make_study(CSV + 'encoding = "utf-16"\n')) == [
+        f'{where} is not UTF-16; write encoding = "utf-8"'
     ]
 
 

@@ -81,6 +81,10 @@ def _studies(draw: Draw, names: list[str], file: str, loss: str) -> Study:
         "categorical": st.sampled_from(["onehot", "ordinal"]),
     }
     data |= draw(st.fixed_dictionaries({}, optional=optional))
+    if data["source"] == "csv" and _in(draw, 6):
+        data["separator"] = draw(st.sampled_from(sorted({*_SEPARATORS})))
+        data["decimal"] = draw(st.sampled_from(".," if data["separator"] != "," else "."))
+        data["encoding"] = draw(st.sampled_from(sorted({*_ENCODINGS, "ascii", "utf-32"})))
     if _in(draw, 9):
         data["drop"] = draw(some(sorted(set(names)), 2))
     if _in(draw, 9):

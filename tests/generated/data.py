@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from sweeper.config.tables import TABLES, Variants
 from sweeper.config.train import WEIGHED
-from tests.generated.files import CLASSES, NUMBERS
+from tests.generated.files import CLASSES, EUROPEAN, NUMBERS
 from tests.generated.frames import Draw, Frame, Study, rarely, some
 from tests.generated.values import form_of, settings, values
 
 _BY_HAND = (
     *("source", "name", "path", "target", "drop", "categorical_columns", "class_weights"),
-    *("x", "y", "mode", "function", "args", "split"),
+    *("x", "y", "mode", "function", "args", "split", "separator", "decimal", "encoding"),
 )
 
 
@@ -53,6 +53,8 @@ def data_tables(draw: Draw, frame: Frame) -> Study:
             from_ = {"path": f"{file}.{ending}"}
             if source == "python":
                 from_ = {"function": "nets:rows", "args": {"file": f"{file}.csv"}}
+            if source == "csv" and draw(st.booleans()):
+                from_ = {"path": f"european {file}.csv", **EUROPEAN}
             data |= {**from_, "target": target}
             of_target = [target] if isinstance(target, str) else target
             free = [one for one in ("cost", "town", "gap") if one not in of_target]

@@ -12,6 +12,8 @@ import sweeper.scheduler.cost
 N_ROWS = 120
 NUMBERS = ("price", "cost")
 CLASSES = {"label": ("a", "b", "c"), "sign": ("no", "yes")}
+# how tables are written that are called so
+EUROPEAN = {"separator": ";", "decimal": ",", "encoding": "latin-1"}
 FUNCTIONS = """\
 import equinox as eqx
 import jax
@@ -90,6 +92,9 @@ def write_files(directory: Path) -> None:
     for name, has_gaps in (("table", False), ("gaps", True)):
         frame = table(has_gaps=has_gaps)
         frame.to_csv(directory / f"{name}.csv", index=False)
+        european = directory / f"european {name}.csv"
+        separator, decimal, encoding = EUROPEAN.values()
+        frame.to_csv(european, index=False, sep=separator, decimal=decimal, encoding=encoding)
         frame.to_parquet(directory / f"{name}.parquet")
         arrays = {column: frame[column].to_numpy(float) for column in ("id", "size", *NUMBERS)}
         np.savez(
