@@ -23,13 +23,14 @@ NAMES = {
     "optuna_equinox": "Optuna and Equinox",
 }
 FORCED = ("exact", "padded", "process")
+SLOW = ("exact", "process")  # those that compile a program a structure
 WIDE = Problem(24, epochs=5, batch_size=256, depth=(3, 3), width=(512, 512), data="wide.npz")
 SPACES = {
     "small": Space(
         "64 trials of 16 structures, digits",
         Problem(64),
         rounds=3,
-        once=(*FORCED, "hand_written", "optuna_equinox"),
+        once=(*SLOW, "hand_written", "optuna_equinox"),
     ),
     "many": Space("1,024 trials, digits", Problem(1024), rounds=2, once=("torch_joblib",)),
     "integers": Space(
@@ -38,12 +39,19 @@ SPACES = {
         rounds=2,
     ),
     "wide": Space("24 trials of width 512, 20,000 rows", WIDE, rounds=2),
-    "one": Space("64 trials of one structure", Problem(64, depth=(2, 2), width=(64, 64))),
-    "unlike": Space("48 trials, hardly two alike", Problem(48, width=(16, 256), widths="integers")),
-    "large": Space("8 trials of width 512, 20,000 rows", replace(WIDE, trials=8)),
+    "one": Space("64 trials of one structure", Problem(64, depth=(2, 2), width=(64, 64)), rounds=3),
+    "unlike": Space(
+        "48 trials, hardly two alike",
+        Problem(48, width=(16, 256), widths="integers"),
+        rounds=3,
+        once=SLOW,
+    ),
+    "large": Space("8 trials of width 512, 20,000 rows", replace(WIDE, trials=8), rounds=3),
     "kinds": Space(
         "48 trials of activations and batch sizes",
         Problem(48),
+        rounds=3,
+        once=SLOW,
         settings=(
             "search.model.activation={type='categorical', choices=['relu', 'tanh', 'gelu']}",
             "search.train.batch_size={type='categorical', choices=[32, 128]}",
@@ -52,6 +60,8 @@ SPACES = {
     "tiny": Space(
         "256 trials of tiny networks, iris",
         Problem(256, epochs=5, batch_size=16, depth=(1, 2), width=(4, 16), widths="integers"),
+        rounds=3,
+        once=SLOW,
         settings=("data.name=iris",),
     ),
     "ten_thousand": Space(
