@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.config.json_schema import study_schema
-from sweeper.data.naming import settings_told
 from sweeper.errors import DataError, Problem, SetupError, StudyError
 from sweeper.templates import Template, filled_in, study_text
 
@@ -98,6 +97,8 @@ def _begun(
 
 def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     """What the study takes a table for, and what it leaves out of it."""
+    from sweeper.data.dialect import settings_told
+
     if guessed.settings:
         yield f"it is read with {settings_told(guessed.settings)}"
     kind = f"as {guessed.values} classes" if is_classes else "as numbers"

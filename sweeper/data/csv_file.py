@@ -5,9 +5,8 @@ from __future__ import annotations
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
-from sweeper.data.dialect import Dialect
+from sweeper.data.dialect import Dialect, settings_told
 from sweeper.data.files import find_file
-from sweeper.data.naming import settings_told
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.config.writing import toml_value
+from sweeper.data.naming import listed
 
 SEPARATORS = (",", ";", "\t", "|")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -51,6 +53,11 @@ class Dialect:
 
 
 USUAL = Dialect()
+
+
+def settings_told(settings: Mapping[str, str]) -> str:
+    """Settings as a study file has them, in a sentence."""
+    return listed([f"{name} = {toml_value(value)}" for name, value in settings.items()])
 
 
 def likely_dialect(path: Path) -> Dialect:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-
-from sweeper.config.writing import toml_value
 
 _MOST_LISTED = 20
 
@@ -15,11 +13,6 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     if len(names) > _MOST_LISTED:
         names = [*names[:_MOST_LISTED], f"{len(names) - _MOST_LISTED} more"]
     return f" {last} ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
-def settings_told(settings: Mapping[str, object]) -> str:
-    """Settings as a study file has them, in a sentence."""
-    return listed([f"{name} = {toml_value(value)}" for name, value in settings.items()])
 
 
 def counted(count: int, word: str) -> str:
