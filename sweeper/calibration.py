@@ -53,14 +53,13 @@ name = "adamw"
 lr = 1e-3
 [train]
 loss = "cross_entropy"
-epochs = 2
 batch_size = 64
 [search]
 """
-_SIZES = DataSizes(in_size=64, out_size=10, train_rows=2048, val_rows=256)
-_LANES = {"map": 2, "vmap": 16}
-# how long each case is trained, in seconds
-_TRAIN_S = 0.5
+_IN, _OUT = 64, 10
+LANES: Mapping[LaneLoop, int] = {"map": 2, "vmap": 16}
+# how often each case is trained, with all others between, and how long each time, in seconds
+_ROUNDS, _TRAIN_S = 3, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,13 @@ class Case:
     dropout: bool = False
     n_activations: int = 1
     lane_loop: LaneLoop = "map"
+    rows: int = 2048
+    epochs: int = 20
+
+    @property
+    def sizes(self) -> DataSizes:
+        """Those of the data that it is trained on."""
+        return DataSizes(_IN, _OUT, train_rows=self.rows, val_rows=self.rows // 8)
 
     def config(self) -> StudyConfig:
         """A study of one such trial."""
@@ -89,6 +95,7 @@ class Case:
                 f"model.layer_norm={str(self.layer_norm).lower()}",
                 f"model.dropout={0.1 if self.dropout else 0.0}",
                 f"train.batch_size={self.batch_size}",
+                f"train.epochs={self.epochs}",
                 *([f"search.{search}"] if self.n_activations > 1 else []),
             ],
         )
@@ -119,7 +126,14 @@ def cases() -> tuple[Case, ...]:
         Case(width, depth, depth, lane_loop="vmap")
         for width, depth in product((16, 64, 256), (1, 4))
     ]
-    return (*plain, *batches, *parts, *side_by_side)
+    # where an epoch is a few steps, what is done once an epoch counts
+    few_rows = [
+        Case(16, depth, depth, lane_loop=loop, batch_size=16, rows=128, epochs=100)
+        for loop, depth in product(LANES, (1, 4))
+    ]
+    chosen = (*plain, *batches, *parts, *side_by_side, *few_rows)
+    # wide ones take long, and a call takes no time beside them
+    return tuple(replace(case, epochs=2) if case.width == 256 else case for case in chosen)
 
 
 def measure(
@@ -128,17 +142,21 @@ def measure(
     """Time each case while `threads` of them are under way; `report` is told how many are done.
 
     All are compiled before any is trained: a thread that compiles would take more than its core.
+    Of several rounds the fastest counts, for the speed of a machine changes from minute to minute.
     """
-    done = iter(range(1, 2 * len(chosen) + 1))
+    count = (1 + _ROUNDS) * len(chosen)
+    done = iter(range(1, count + 1))
 
     def reported(task: Callable[[], Any]) -> Any:
         result = task()
-        report(next(done), 2 * len(chosen))
+        report(next(done), count)
         return result
 
     with ThreadPoolExecutor(threads) as pool:
         compiled = list(pool.map(reported, [partial(_compiled, case) for case in chosen]))
-        return list(pool.map(reported, [partial(_timed, ready) for ready in compiled]))
+        training = [partial(_lane_s, ready) for ready in compiled]
+        rounds = [list(pool.map(reported, training)) for _ in range(_ROUNDS)]
+    return [_timing(ready, min(taken)) for ready, *taken in zip(compiled, *rounds, strict=True)]
 
 
 def fit(timings: Sequence[Timing], like: CostModel) -> CostModel:
@@ -203,21 +221,21 @@ class _Ready:
     run: Callable[[], Any]
 
 
-def _timed(ready: _Ready) -> Timing:
-    """Train the lanes again and again for a while; the median counts."""
-    case, work = ready.case, ready.work
-    ready.run()
-    taken_s = [_seconds(ready.run)]
+def _lane_s(ready: _Ready) -> float:
+    """Train the lanes again and again for a while; the median counts, for each of them."""
+    _seconds(ready.run)  # the first call may take longer
+    taken_s: list[float] = []
     while sum(taken_s) < _TRAIN_S:
         taken_s.append(_seconds(ready.run))
+    return float(np.median(taken_s)) / ready.capacity
+
+
+def _timing(ready: _Ready, lane_s: float) -> Timing:
+    case, work = ready.case, ready.work
     size = case.width, case.padded_depth, case.depth
-    return Timing(
-        case,
-        compile_features(case.padded_depth, work),
-        ready.compile_s,
-        lane_features(*size, work, case.lane_loop, ready.capacity),
-        float(np.median(taken_s)) / ready.capacity,
-    )
+    training = lane_features(*size, work, case.lane_loop, ready.capacity)
+    compiling = compile_features(case.padded_depth, work)
+    return Timing(case, compiling, ready.compile_s, training, lane_s)
 
 
 def _compiled(case: Case) -> _Ready:
@@ -231,22 +249,20 @@ def _compiled(case: Case) -> _Ready:
         settings=(family or "") if is_padded else canonical(exact),
         strategy="padded" if is_padded else "exact",
         lane_loop=case.lane_loop,
-        capacity=_LANES[case.lane_loop],
+        capacity=LANES[case.lane_loop],
         precision="float32",
         padded_width=case.width if is_padded else None,
         padded_depth=case.padded_depth if is_padded else None,
     )
-    spec = DataSpec(
-        _SIZES.in_size, _SIZES.out_size, _SIZES.train_rows, (0.0,), (1.0,), False, "float32", 0
-    )
+    spec = DataSpec(_IN, _OUT, case.rows, (0.0,), (1.0,), False, "float32", 0)
     program = Programs(spec).of_class(program_class, settings)
     abstract = abstract_lanes(program, program_class.capacity, settings)
-    parts = _parts(case.batch_size, settings.train.epochs)
+    parts = _parts(case)
     before = time.perf_counter()
     devices = jax.local_devices()
     compiled = compile_class(program_class, program, abstract, parts, devices)
     compile_s = time.perf_counter() - before
-    first, stop = np.array(0, np.int32), np.array(settings.train.epochs, np.int32)
+    first, stop = np.array(0, np.int32), np.array(case.epochs, np.int32)
     lanes = [
         Lanes(program.init(index, settings), program.lane(index, settings), first, first, stop)
         for index in range(program_class.capacity)
@@ -254,24 +270,24 @@ def _compiled(case: Case) -> _Ready:
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
     return _Ready(
         case,
-        workload_of(config, settings, _SIZES, traced),
+        workload_of(config, settings, case.sizes, traced),
         program_class.capacity,
         compile_s,
         partial(compiled.run, stacked, parts),
     )
 
 
-def _parts(batch_size: int, epochs: int) -> Parts:
+def _parts(case: Case) -> Parts:
     rng = np.random.default_rng(0)
 
     def batch(rows: int) -> Batch:
-        x = rng.normal(size=(rows, _SIZES.in_size)).astype(np.float32)
-        return Batch(x, rng.integers(_SIZES.out_size, size=rows).astype(np.int32))
+        x = rng.normal(size=(rows, _IN)).astype(np.float32)
+        return Batch(x, rng.integers(_OUT, size=rows).astype(np.int32))
 
-    steps = _SIZES.train_rows // batch_size
-    order = np.stack([rng.permutation(_SIZES.train_rows) for _ in range(epochs)])
-    rows = order[:, : steps * batch_size].reshape(1, epochs, steps, batch_size).astype(np.int32)
-    parts = Parts(batch(_SIZES.train_rows), batch(_SIZES.val_rows), batch(0), rows)
+    steps = case.rows // case.batch_size
+    order = np.stack([rng.permutation(case.rows) for _ in range(case.epochs)])
+    rows = order[:, : steps * case.batch_size].reshape(1, case.epochs, steps, -1)
+    parts = Parts(batch(case.rows), batch(case.sizes.val_rows), batch(0), rows.astype(np.int32))
     return jax.device_put(parts)
 
 

@@ -10,15 +10,13 @@ import pytest
 from sweeper import calibration
 from sweeper.calibration import Case, Timing
 from sweeper.scheduler.cost import CostModel, compile_features, lane_features, shipped
-from sweeper.scheduler.forecast import DataSizes, workload_of
-
-SIZES = DataSizes(in_size=64, out_size=10, train_rows=2048, val_rows=256)
+from sweeper.scheduler.forecast import workload_of
 
 
 def timing(case: Case, model: CostModel) -> Timing:
     """What `case` would take if `model` were the truth."""
     config = case.config()
-    work = workload_of(config, config.filled({}), SIZES, {})
+    work = workload_of(config, config.filled({}), case.sizes, {})
     compiling = compile_features(case.padded_depth, work)
     lane = lane_features(case.width, case.padded_depth, case.depth, work, case.lane_loop, 4)
     seconds = [
@@ -57,6 +55,6 @@ def test_programs_are_timed_in_this_process() -> None:
     )
 
     assert [timing.compile_s > 0 and timing.lane_s > 0 for timing in timings] == [True, True]
-    assert told[-1] == (4, 4)
+    assert told[-1] == (2 + 3 * 2, 8)  # compiled once, trained three times
     record = calibration.record(calibration.fit(timings, shipped("cpu")))
     assert CostModel.from_dict(json.loads(json.dumps(record))["model"]).backend == "cpu"

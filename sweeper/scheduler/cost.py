@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from importlib.resources import files
 from typing import Any
 
@@ -101,13 +101,14 @@ def lane_features(
         f"{loop}_layer_s": steps * layers / lanes,
         f"{loop}_flop_s": (3 * steps * forward + workload.epochs * evaluation) * scale,
         f"{loop}_parameter_s": steps * kept * scale,
+        "step_row_s": steps * workload.batch_size * scale,
         "step_layer_norm_s": hidden * workload.layer_norm,
         "step_dropout_s": hidden * workload.dropout,
         "epoch_base_s": workload.epochs / lanes,
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
     """The seconds that things take once on one backend, all finite and not negative.
 
@@ -123,10 +124,11 @@ class CostModel:
     A step of a `vmap` bucket: `vmap_base_s` and `vmap_layer_s`, shared by its lanes; `vmap_flop_s`
     and `vmap_parameter_s` for each lane, counted as above.
 
-    In both loops: `step_layer_norm_s` and `step_dropout_s` for each hidden unit and row of a
-    batch; `epoch_base_s` for each epoch of a `map` lane or `vmap` bucket.
+    In both loops: `step_row_s` for each row of a batch; `step_layer_norm_s` and `step_dropout_s`
+    for each hidden unit of each such row; `epoch_base_s` for each epoch of a `map` lane or `vmap`
+    bucket.
 
-    Flops, parameters and units are of four bytes; one of eight bytes counts as two.
+    Flops, parameters, rows and units are of four bytes; one of eight bytes counts as two.
     `worker_start_s` is a worker process, up to its first compilation.
     """
 
@@ -141,6 +143,7 @@ class CostModel:
     step_layer_s: float
     step_flop_s: float
     step_parameter_s: float
+    step_row_s: float = 0.0  # which models of earlier versions have not
     step_layer_norm_s: float
     step_dropout_s: float
     epoch_base_s: float
@@ -181,12 +184,13 @@ class CostModel:
             ValueError: a field is missing, unknown, not a number, not finite or negative; the
                 message names it.
         """
-        names = [field.name for field in fields(CostModel)]
-        wrong = [f"{name}: missing" for name in names if name not in values]
-        wrong += [f"{name}: no such constant" for name in values if name not in names]
+        usual = {field.name: field.default for field in fields(CostModel)}
+        needed = [name for name, default in usual.items() if default is MISSING]
+        wrong = [f"{name}: missing" for name in needed if name not in values]
+        wrong += [f"{name}: no such constant" for name in values if name not in usual]
         if wrong:
             raise ValueError("; ".join(wrong))
-        constants = {name: _seconds(name, values[name]) for name in names if name != "backend"}
+        constants = {name: _seconds(name, values[name]) for name in values if name != "backend"}
         return CostModel(backend=_text("backend", values["backend"]), **constants)
 
 

@@ -37,9 +37,8 @@ DIGITS = Workload(
 )
 CONSTANTS = [field.name for field in fields(CostModel) if field.name != "backend"]
 # Primes: a constant that is mistaken for another one shows.
-MODEL = CostModel(
-    "cpu", *map(float, (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61))
-)
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67)
+MODEL = CostModel(backend="cpu", **dict(zip(CONSTANTS, map(float, PRIMES), strict=True)))
 
 workloads = st.builds(
     Workload,
@@ -94,6 +93,7 @@ def test_features_count_what_a_map_lane_does() -> None:
         "step_layer_s": 20 * 19,
         "step_flop_s": 20 * (19 * 3 * 2 * 64 * weights + 2 * 360 * weights),
         "step_parameter_s": 20 * 19 * kept * 3,
+        "step_row_s": 20 * 19 * 64,
         "step_layer_norm_s": 20 * 19 * 64 * 32,
         "step_dropout_s": 0,
         "epoch_base_s": 20,
@@ -118,7 +118,7 @@ def test_numbers_of_eight_bytes_count_twice() -> None:
     single = lane_features(32, 4, 2, DIGITS, "map", 4)
     double = lane_features(32, 4, 2, replace(DIGITS, bytes_per_number=8), "map", 4)
 
-    sized = {"step_flop_s": 2, "step_parameter_s": 2}
+    sized = {"step_flop_s": 2, "step_parameter_s": 2, "step_row_s": 2}
     assert double == {name: count * sized.get(name, 1) for name, count in single.items()}
 
 
@@ -158,6 +158,13 @@ def test_missing_and_unknown_constants_are_refused_by_name() -> None:
 
     with pytest.raises(ValueError, match=r"^step_base_s: missing; step_bass_s: no such constant$"):
         CostModel.from_dict(values)
+
+
+def test_a_model_of_an_earlier_version_is_read() -> None:
+    values = MODEL.as_dict()
+    del values["step_row_s"]
+
+    assert CostModel.from_dict(values) == replace(MODEL, step_row_s=0.0)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
