@@ -146,11 +146,16 @@ def clear_staging(run_dir: RunDir) -> None:
 
 
 def move_aside(run_dir: RunDir) -> None:
-    """Rename the directory of a study for the time, in one step, while nobody else runs it."""
+    """Rename the directory of a study for the time, in one step, while nobody else runs it.
+
+    A link to one stays: what comes next is to be on the same disk.
+    """
     if holds_study(run_dir):
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
         with held(run_dir):
-            run_dir.root.rename(run_dir.root.with_name(f"{run_dir.root.name}.{stamp}"))
+            place = run_dir.root.resolve()
+            place.rename(place.with_name(f"{place.name}.{stamp}"))
+        place.mkdir(exist_ok=True)
 
 
 def _unwritable(config: StudyConfig, place: Path | str) -> Problem:

@@ -129,6 +129,21 @@ def test_where_ledger_and_copy_are_gone_fresh_moves_the_rest_aside(
         shutil.rmtree(study.directory)
 
 
+def test_fresh_keeps_a_link_and_moves_what_it_leads_to(
+    ended: Study, copied: Callable[[Study], Study], tmp_path: Path
+) -> None:
+    study = copied(ended)
+    elsewhere = tmp_path / "other disk" / "study"
+    elsewhere.parent.mkdir()
+    study.run_dir.root.rename(elsewhere)
+    study.run_dir.root.symlink_to(elsewhere)
+    assert sweeper.run(study.config, fresh=True).state == "finished"
+    assert study.run_dir.root.readlink() == elsewhere
+    new, old = sorted(elsewhere.parent.iterdir())
+    assert (new, old.name.split(".")[0]) == (elsewhere, "study")
+    assert all((place / "trials.parquet").exists() for place in (new, old))
+
+
 def test_fresh_moves_nothing_aside_that_is_of_no_study(
     ended: Study, copied: Callable[[Study], Study]
 ) -> None:
