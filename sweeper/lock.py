@@ -42,6 +42,22 @@ def held(run_dir: RunDir) -> Iterator[None]:
         raise _held_by(run_dir, owner or _of_status(run_dir)) from None
 
 
+@contextmanager
+def held_to_look(run_dir: RunDir) -> Iterator[None]:
+    """The same for who writes nothing there; where this user may not, no lock is taken.
+
+    Raises:
+        StudyHeldError: as `held`.
+    """
+    if os.access(run_dir.root, os.W_OK):
+        with held(run_dir):
+            yield
+        return
+    if is_held(run_dir.ledger):
+        raise _held_by(run_dir, _of_status(run_dir))
+    yield
+
+
 def _held_by(run_dir: RunDir, owner: str) -> StudyHeldError:
     found = f"another process runs this study{owner}"
     return StudyHeldError(Problem(str(run_dir.root), "", found, "wait for it, or end it"))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from sweeper.errors import LedgerError, SetupError, StudyHeldError
+from sweeper.ledger import Ledger
 from sweeper.lock import held
 from sweeper.results.compare import Difference
 from sweeper.rundir import RunDir
@@ -101,6 +104,27 @@ def test_a_ledger_that_is_damaged_is_refused(
         repair(study.run_dir)
     with pytest.raises(LedgerError, match="the ledger is empty"):
         study.run()
+
+
+def test_where_nothing_may_be_written_it_is_looked_through_all_the_same(
+    halfway: Study, copied: Callable[[Study], Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = copied(halfway)
+    study.run_dir.lock.unlink()
+    before = sorted(study.run_dir.root.rglob("*"))
+    # as for another user's directory: this test's own user may be one that may write anywhere
+    may = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK and may(path, mode))
+    with closing(Ledger.open(study.run_dir.ledger)):
+        with pytest.raises(StudyHeldError):
+            verify(study.run_dir)
+        with pytest.raises(LedgerError, match="another program writes to it; wait for it"):
+            Ledger.read(study.run_dir.ledger)
+    assert verify(study.run_dir) == verify(halfway.run_dir)
+    assert sorted(study.run_dir.root.rglob("*")) == before
+    study.run_dir.ledger.write_bytes(study.run_dir.ledger.read_bytes()[:5000])
+    (damage,) = verify(study.run_dir).damage
+    assert damage.file == "ledger.db"
 
 
 def test_a_study_that_runs_is_left_alone(ended: Study) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from sweeper.errors import LedgerError, Problem
 from sweeper.ledger.checking import check, damaged, digest_of
 from sweeper.ledger.disk import code_of, refusing
 
@@ -21,19 +25,47 @@ class Closable(Protocol):
         """Let go of the file."""
 
 
-def opened(path: Path) -> tuple[sqlite3.Connection, int]:
+def opened(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
     """The ledger at `path`, locked, every row of it checked; and its version.
+
+    Errors call it by its `name`, which is its path where none is given.
 
     Raises:
         DamagedLedgerError: it is damaged or emptied.
         LedgerError: it is of a later version, or the disk does not let it be opened.
     """
-    with _refusing(path):
+    name = name or str(path)
+    with _refusing(path, name):
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         with closed_on_error(connection):
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
                 connection.execute(f"PRAGMA {pragma}")
-            return connection, check(connection, str(path))
+            return connection, check(connection, name)
+
+
+def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
+    """The same, of a ledger that need not be written.
+
+    SQLite opens no ledger with a log where it may not write beside it: a read-only disk, or a
+    directory of somebody else's. Of such a one a copy is read.
+
+    Raises:
+        LedgerError: as `opened`; another process is writing to it.
+    """
+    if os.access(path.parent, os.W_OK) or not path.exists():
+        return opened(path)
+    if is_held(path):
+        raise LedgerError(Problem(str(path), "", "another program writes to it", "wait for it"))
+    with tempfile.TemporaryDirectory() as directory:
+        for file in (path, _log_of(path)):
+            if file.exists():
+                shutil.copyfile(file, Path(directory) / file.name)
+        connection, version = opened(Path(directory) / path.name, str(path))
+        return in_memory(connection), version
+
+
+def _log_of(path: Path) -> Path:
+    return Path(f"{path}-wal")
 
 
 @contextmanager
@@ -52,7 +84,7 @@ def checked(path: Path) -> int:
     Raises:
         LedgerError: as `opened`.
     """
-    with _refusing(path):
+    with _refusing(path, str(path)):
         address = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True)) as db:
             check(db, str(path))
@@ -66,7 +98,7 @@ def is_held(path: Path) -> bool:
     """
     if not path.is_file():
         return False
-    log = Path(f"{path}-wal")
+    log = _log_of(path)
     has_log = log.exists()
     address = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
     try:
@@ -125,9 +157,8 @@ def remains(path: Path) -> Remains:
 
 
 @contextmanager
-def _refusing(path: Path) -> Generator[None]:
+def _refusing(path: Path, name: str) -> Generator[None]:
     """Say what is wrong with a ledger that is opened."""
-    name = str(path)
     if not path.exists():
         raise damaged(name, "it is gone")
     if path.stat().st_size == 0:

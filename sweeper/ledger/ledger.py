@@ -20,7 +20,7 @@ from typing import Any
 from sweeper.faults import Step, fault_points
 from sweeper.ledger.checking import SCHEMA_VERSION, chained, digest_of
 from sweeper.ledger.disk import SameFile, refusing
-from sweeper.ledger.file import closed_on_error, copied, in_memory, opened
+from sweeper.ledger.file import closed_on_error, copied, in_memory, opened, opened_to_read
 from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
@@ -92,7 +92,7 @@ class Ledger:
         Raises:
             LedgerError: as `open`.
         """
-        connection, version = opened(path)
+        connection, version = opened_to_read(path)
         if version == SCHEMA_VERSION:
             return Ledger(connection, str(path), path)
         ledger = Ledger(in_memory(connection), str(path))

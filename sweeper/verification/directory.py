@@ -20,7 +20,7 @@ from sweeper.config.recorded import study_of
 from sweeper.directory import check_obstacles, holds_study, obstacles
 from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
-from sweeper.lock import held
+from sweeper.lock import held, held_to_look
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.tensors import CheckpointError
 from sweeper.reconcile import data_digest
@@ -60,7 +60,7 @@ def verify(run_dir: RunDir) -> Verified:
     if found := obstacles(run_dir):
         mend = "remove or rename it, then verify again"
         return Verified((), tuple(Damage(_name(run_dir, at), what, mend) for at, what in found))
-    with held(run_dir):
+    with held_to_look(run_dir):
         try:
             ledger = backup.read(run_dir)
         except LedgerError as error:

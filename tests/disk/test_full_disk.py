@@ -146,6 +146,8 @@ def test_a_read_only_disk(
         ended = run()
         assert (ended.code, len(ended.said.splitlines())) == (3, 1)
         assert f"cannot write to {run.study.run_dir.root}; name a directory" in ended.said
+        if place != "before":
+            assert verify(run.study.run_dir).damage == ()
         disk.mount("remount", "rw")
     assert run().code == 0
     assert run.study.left() == unbroken("padded")
