@@ -17,6 +17,8 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
+from sweeper.teardown import note_foreign_code
+
 Function = Callable[..., Any]
 # what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
 RAISED = (Exception, SystemExit)
@@ -148,6 +150,7 @@ def _module(name: str, base_dir: Path) -> ModuleType:
     """
     with _loading:
         if (name, base_dir) not in _loaded:
+            note_foreign_code()
             try:
                 with _beside(base_dir, name.partition(".")[0]):
                     _loaded[name, base_dir] = importlib.import_module(name)

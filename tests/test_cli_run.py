@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.command_line import CommandLine, settings, wait_for
+from tests.processes import finish
 
 ENDLESS = settings("study.n_trials=100_000")
 ENDLESS_ROUND = settings(
@@ -18,6 +19,22 @@ ENDLESS_ROUND = settings(
 )
 DIVERGING = settings("search.optimizer.lr={type='float', low=1e36, high=1e38}")
 WIDTHS = settings("search.model.width={type='int', low=8, high=10_000}")
+
+NOTES = """
+notes = open("notes.txt", "w")
+
+def note(text):
+    notes.write(text)
+"""
+NOTING = """
+import jax.numpy as jnp
+from notes import note
+
+note("loaded")
+
+def half(outputs, y):
+    return jnp.asarray(0.5)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +164,13 @@ def test_a_damaged_compile_cache_is_mended_without_a_word(command: CommandLine) 
     assert (mended.returncode, again.returncode) == (0, 0)
     assert "Error reading" not in mended.stderr
     assert alone.status()["n_cache_hits"] == len(entries)
+
+
+def test_what_a_module_of_the_users_leaves_in_an_open_file_is_written(command: CommandLine) -> None:
+    (command.directory / "notes.py").write_text(NOTES, encoding="utf-8")
+    (command.directory / "own.py").write_text(NOTING, encoding="utf-8")
+    words = ("run", "study.toml", *settings("train.metrics=['own:half']", "study.n_trials=1"))
+    # to its very end: a fork of this process would not be torn down
+    with command.started(*words) as process:
+        finish(process)
+    assert (command.directory / "notes.txt").read_text(encoding="utf-8") == "loaded"
