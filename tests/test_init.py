@@ -200,6 +200,18 @@ def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:
     assert prepare(load(command.directory / "study.toml")).feature_names == ("größe",)
 
 
+@pytest.mark.parametrize("name", ["fruit.tsv", "FRUIT.TXT"])
+def test_a_table_of_tabs_may_be_called_so(name: str, command: CommandLine) -> None:
+    table = pd.DataFrame({"size": np.arange(60) / 4, "kind": ["fig", "pear"] * 30})
+    table.to_csv(command.directory / name, sep="\t", index=False)
+
+    done = command("init", "--data", name)
+
+    assert done.returncode == 0
+    assert done.stderr.startswith(f'{name}: it is read with separator = "\\t"\n')
+    assert prepare(load(command.directory / "study.toml")).feature_names == ("size",)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "arguments", "loss", "target", "told"),
@@ -275,9 +287,9 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             "--data: a table for the study of the digits; write csv or regression, or neither\n",
         ),
         (
-            ("--data", "table.txt"),
+            ("--data", "table.xlsx"),
             3,
-            "table.txt: of an unknown kind; name a file in .csv or .parquet\n",
+            "table.xlsx: of an unknown kind; name a file in .csv, .tsv, .txt or .parquet\n",
         ),
         (
             ("--data", "one.csv"),
@@ -323,7 +335,8 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
 def test_what_cannot_be_begun_is_refused(
     arguments: tuple[str, ...], code: int, expected: str, command: CommandLine
 ) -> None:
-    (command.directory / "table.txt").write_text("a b\n", encoding="utf-8")
+    for name in ("table.txt", "table.xlsx"):
+        (command.directory / name).write_text("a b\n", encoding="utf-8")
     (command.directory / "one.csv").write_text("a\n1\n2\n", encoding="utf-8")
     (command.directory / "few.csv").write_text("a,kind\n1,x\n2,y\n", encoding="utf-8")
     (command.directory / "nameless.csv").write_text("a,,kind\n1,1,x\n2,2,y\n", encoding="utf-8")

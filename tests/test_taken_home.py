@@ -220,9 +220,9 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     results = trained(study_in(tmp_path, STUDY, *written))
     export(results.run_dir.root, None, 0, tmp_path / "best")
     best, told = tmp_path / "best", list[str]()
-    table.head(40).to_csv(tmp_path / "new.csv", **how)
+    table.head(40).to_csv(tmp_path / "new.TXT", **how)
 
-    text = predicted(best, tmp_path / "new.csv", told.append, ["bill|mm"])
+    text = predicted(best, tmp_path / "new.TXT", told.append, ["bill|mm"])
 
     found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
     assert told == []

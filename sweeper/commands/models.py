@@ -43,7 +43,8 @@ def export(
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="What `export` has written.")],
     rows: Annotated[
-        Path, typer.Argument(metavar="ROWS", help="A table: .csv, .parquet, .npz or .npy.")
+        Path,
+        typer.Argument(metavar="ROWS", help="A table: .csv, .tsv, .txt, .parquet, .npz or .npy."),
     ],
     output: Annotated[
         Path | None,

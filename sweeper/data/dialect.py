@@ -13,6 +13,8 @@ from sweeper.config.writing import toml_value
 from sweeper.data.naming import listed
 
 SEPARATORS = (",", ";", "\t", "|")
+# how files of such text end
+SUFFIXES = (".csv", ".tsv", ".txt")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # read to see in which way more columns are numbers
 _ROWS = 100

@@ -18,7 +18,7 @@ from pandas.api.types import (
 
 from sweeper.data.columns import has_too_many_values, plain, strays, unfit_kind
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
-from sweeper.data.dialect import USUAL, Dialect
+from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.errors import DataError, Problem
 
@@ -35,6 +35,8 @@ _READERS: dict[str, Callable[[Path, Dialect], pd.DataFrame]] = {
     "csv": lambda path, dialect: read_csv_table(path, dialect, rows=_ROWS),
     "parquet": lambda path, _: pd.read_parquet(path),
 }
+# the kind of file by what its name ends with
+_SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,13 @@ def guess(path: Path, target: str | None = None) -> Guess:
 
 def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
     """The kind of a file, its rows, and how it is written."""
-    source = path.suffix.lower().removeprefix(".")
-    if source not in _READERS:
-        known = " or ".join(f".{name}" for name in _READERS)
+    suffix = path.suffix.lower()
+    source = _SOURCES.get(suffix)
+    if source is None:
+        known = listed([*_SOURCES], "or")
         raise DataError(Problem(str(path), "", "of an unknown kind", f"name a file in {known}"))
     if not path.is_file():
-        near = did_you_mean(path.name, [other.name for other in path.parent.glob(f"*.{source}")])
+        near = did_you_mean(path.name, [other.name for other in path.parent.glob(f"*{suffix}")])
         raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
     try:
         frame, dialect = _as_written(path, _READERS[source])

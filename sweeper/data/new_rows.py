@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
-from sweeper.data.dialect import USUAL, Dialect
+from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
@@ -50,7 +50,8 @@ def read_rows(
             not to be kept.
     """
     texts = [one.name for one in transform.categories if _is_text(one.values)]
-    read = _READERS.get(path.suffix)
+    suffix = path.suffix.lower()
+    read = _READERS.get(suffix)
     if read is None:
         mend = f"name one of {', '.join(_READERS)}"
         raise DataError(Problem(str(path), "", "no table that can be read", mend))
@@ -69,7 +70,7 @@ def read_rows(
     problems = [*_unkept(path, frame, names), *_unfit(path, frame, transform, {*others, *names})]
     if problems:
         raise DataError(problems)
-    is_text = path.suffix == ".csv"
+    is_text = suffix in SUFFIXES
     table = RawData(path.name, "", frame, (), path=path if is_text else None, dialect=dialect)
     written = frame
     if is_text and names:
@@ -111,7 +112,7 @@ def _of_array(values: Any, columns: Collection[str]) -> pd.DataFrame:
 
 
 _READERS: Mapping[str, Callable[[Path, Dialect, list[str], Collection[str]], pd.DataFrame]] = {
-    ".csv": _csv,
+    **dict.fromkeys(SUFFIXES, _csv),
     ".parquet": _parquet,
     ".npy": _npy,
     ".npz": _npz,
