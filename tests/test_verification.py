@@ -15,6 +15,8 @@ from sweeper.errors import LedgerError, SetupError, StudyHeldError
 from sweeper.ledger import Ledger
 from sweeper.lock import held
 from sweeper.results.compare import Difference
+from sweeper.results.listing import buckets_of, curves, listed
+from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
 from sweeper.verification import repair, verify
 from tests.command_line import CommandLine
@@ -47,6 +49,32 @@ def test_a_view_that_is_damaged_is_written_anew(
     assert found(run_dir) == {}
     left = ended.left()
     assert Study(run_dir.root.parent, "supervised", "padded").left() == left
+
+
+@pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics"])
+def test_what_reads_a_view_that_is_damaged_is_refused_with_its_mend(
+    name: str, ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(ended).run_dir
+    path = run_dir.root / name
+    for size in (100, 0):
+        for each in path.iterdir() if path.is_dir() else (path,):
+            each.write_bytes(each.read_bytes()[:size])
+        reading: dict[str, list[Callable[[], object]]] = {
+            "trials.parquet": [lambda: open_results(run_dir.root), lambda: listed(run_dir)],
+            "buckets.parquet": [
+                lambda: open_results(run_dir.root).buckets(),
+                lambda: buckets_of(run_dir, 1),
+            ],
+            "metrics": [
+                lambda: open_results(run_dir.root).metrics(),
+                lambda: curves(run_dir, 1),
+            ],
+        }
+        for read in reading[name]:
+            with pytest.raises(SetupError, match="it cannot be read; write it anew") as refused:
+                read()
+            assert str(refused.value).endswith(f"verify {run_dir.root} --repair")
 
 
 def test_rows_that_nobody_committed_are_found(

@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from sweeper.errors import SetupError
 from sweeper.results.columns import METADATA_KEY
+from sweeper.results.damaged import refusing_damage
 
 _TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
@@ -25,25 +27,29 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
     """The table in the file `path`, or those of `columns` that it has; None where there is none.
 
     Text comes as a dictionary and its codes.
+
+    Raises:
+        SetupError: it is damaged.
     """
     # pyarrow.dataset, by which read_table goes, imports pandas, too
     if not path.is_file():
         return None
     content = pa.BufferReader(path.read_bytes())  # one version, even where it is replaced meanwhile
-    schema = parquet.read_schema(content)
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    wanted = [name for name in schema.names if columns is None or name in columns]
-    content.seek(0)
-    with parquet.ParquetFile(content, read_dictionary=texts) as file:
-        # Arrow's threads abort a program that ends soon after (apache/arrow issue 34314)
-        return file.read(columns=wanted, use_threads=False)
+    with refusing_damage(path):
+        schema = parquet.read_schema(content)
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        wanted = [name for name in schema.names if columns is None or name in columns]
+        content.seek(0)
+        with parquet.ParquetFile(content, read_dictionary=texts) as file:
+            # Arrow's threads abort a program that ends soon after (apache/arrow issue 34314)
+            return file.read(columns=wanted, use_threads=False)
 
 
 def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
     """As `read_light`; None also where the file is damaged."""
     try:
         return read_light(path, columns)
-    except (pa.ArrowException, OSError, ValueError):
+    except (SetupError, OSError):
         return None
 
 

@@ -15,6 +15,7 @@ from pyarrow import parquet
 from sweeper.errors import Problem, SetupError
 from sweeper.ranking import best_first, value_columns
 from sweeper.results.columns import SCHEMA_VERSION
+from sweeper.results.damaged import refusing_damage
 from sweeper.results.schema import study_metadata
 from sweeper.rundir import RunDir
 
@@ -48,7 +49,7 @@ class Results:
     def trial(self, number: int) -> dict[str, Any] | None:
         """The row of one trial; None where none of this number has ended."""
         chosen = [("trial_number", "==", number)]
-        rows = parquet.read_table(self.run_dir.trials, filters=chosen).to_pylist()
+        rows = _table(self.run_dir.trials, filters=chosen).to_pylist()
         return rows[0] if rows else None
 
     def metrics(self) -> pd.DataFrame:
@@ -65,7 +66,7 @@ class Results:
         Feasible ones come first; of several objectives the Pareto front, then what it leaves.
         Of the columns of trials() those that tell them apart: parameters, metrics, weights.
         """
-        table = parquet.read_table(self.run_dir.trials)
+        table = _table(self.run_dir.trials)
         directions = self.study["direction"]
         directions = [directions] if isinstance(directions, str) else directions
         told = {"trial_number", "state", "feasible", *value_columns(len(directions))}
@@ -80,14 +81,15 @@ def open_results(path: Path | str) -> Results:
     """The results in the run directory `path`.
 
     Raises:
-        SetupError: nothing was published there, or by a later version.
+        SetupError: nothing was published there, or by a later version, or it is damaged.
     """
     run_dir = RunDir(Path(path))
     if not run_dir.trials.is_file():
         found = f"no {run_dir.trials.name} there"
         mend = "name the run directory of a study that was started, such as runs/digits"
         raise SetupError(Problem(str(path), "", found, mend))
-    study = study_metadata(parquet.read_schema(run_dir.trials))
+    with refusing_damage(run_dir.trials):
+        study = study_metadata(parquet.read_schema(run_dir.trials))
     if study["schema_version"] > SCHEMA_VERSION:
         version, by = study["schema_version"], study["versions"]["sweeper"]
         found = f"its columns have version {version}, this sweeper reads up to {SCHEMA_VERSION}"
@@ -109,7 +111,12 @@ def _telling(columns: Iterable[str]) -> Iterator[str]:
 
 
 def _frame(path: Path) -> pd.DataFrame:
-    return _pandas(parquet.read_table(path))
+    return _pandas(_table(path))
+
+
+def _table(path: Path, **chosen: Any) -> pa.Table:
+    with refusing_damage(path):
+        return parquet.read_table(path, **chosen)
 
 
 def _pandas(table: pa.Table) -> pd.DataFrame:
