@@ -145,6 +145,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
             "age": ["about 90" if index == 5 else str(index % 7) for index in range(300)],
             "stay": [index % 11 for index in range(300)],
             "size": [None, *range(299)],
+            "cost": [f"{index * 37:,}" for index in range(300)],
             "ward": ["a", "b", "c"] * 100,
         }
     )
@@ -161,10 +162,12 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "houses.csv: 'day' is left out: it holds dates as text, such as '2026-01-01'",
         "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
         "number; mend that, and take 'age' out of data.drop",
+        "houses.csv: 'cost' is left out: it holds numbers parted at thousands, such as '1,036'; "
+        "write them without that",
         'houses.csv: 2 columns to learn from; impute = "median" fills gaps in numbers',
     ]
     config = load(command.directory / "study.toml")
-    assert config.canonical()["data"]["drop"] == ["patient", "name", "day", "age"]
+    assert config.canonical()["data"]["drop"] == ["patient", "name", "day", "age", "cost"]
     assert prepare(config).n_features == 2
 
     done = command("init", "--data", "houses.csv", "--target", "stay", "-o", "other.toml")

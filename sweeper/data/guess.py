@@ -30,6 +30,9 @@ _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "pri
 _MOST_CLASSES = 20
 # a day as text: 2026-01-31 or 31.1.2026, and maybe a time
 _DATE = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?"
+# 1,143 or 1.143.201,5, and the numbers among them that are too small for it
+_THOUSANDS = "[-+]?\\d{1,3}([,.'\u00a0\u202f]\\d{3})+([.,]\\d+)?"
+_NUMBER = r"[-+]?\d+([.,]\d+)?"
 
 _READERS: dict[str, Callable[[Path, Dialect], pd.DataFrame]] = {
     "csv": lambda path, dialect: read_csv_table(path, dialect, rows=_ROWS),
@@ -195,8 +198,13 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
         if stray := lines.stray(column):
             mend = f"mend that, and take '{column.name}' out of data.drop"
             yield f"would be numbers, but {stray}; {mend}"
-        if column.dropna().str.fullmatch(_DATE).all():
-            yield f"holds dates as text, such as '{column.dropna().iloc[0]}'"
+        texts = column.dropna().astype(str)
+        if texts.str.fullmatch(_DATE).all():
+            yield f"holds dates as text, such as '{texts.iloc[0]}'"
+        is_parted = texts.str.fullmatch(_THOUSANDS)
+        if is_parted.any() and (is_parted | texts.str.fullmatch(_NUMBER)).all():
+            such = texts[is_parted].iloc[0]
+            yield f"holds numbers parted at thousands, such as '{such}'; write them without that"
         if has_too_many_values(column):
             yield f"is text with {column.nunique()} different values"
 
