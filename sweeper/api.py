@@ -263,7 +263,7 @@ def run_prepared(
         claim_devices(config)
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))
-        run_dir = RunDir(config.run_dir)
+        run_dir = RunDir(config.run_dir.absolute())
         start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
         executor = None
         if not prepared.is_kept:

@@ -110,8 +110,9 @@ def opened(
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
             mark = mark_of(ledger.sessions())
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
-            with leaving_in_order(run_dir):
-                yield Session(run_id, run_dir, ledger, *found)
+            lasting = RunDir(run_dir.root.absolute())  # wherever code of the user's own may go
+            with leaving_in_order(lasting):
+                yield Session(run_id, lasting, ledger, *found)
         finally:
             ledger.close()
 
@@ -168,7 +169,7 @@ def _record(
     return {
         "run_id": run_id,
         "study": config.canonical(),
-        "study_file": str(config.source.path.absolute()),
+        "study_file": str(config.source.path),
         "data_digest": data_digest,
         "code": code_of(config),
         "continued_from": start,

@@ -60,7 +60,7 @@ class StudyRun:
         self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
         state, n_trials = self._sweep.state, n_proposals(config)
         self._standing = Standing(config, session.run_id, n_trials, time.time(), len(state.ended))
-        root = session.run_dir.root.absolute()
+        root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))

@@ -71,6 +71,14 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
     raise LoadError(f"no {noun} '{function_name}' in the module '{module_name}'", mend)
 
 
+def is_raised(error: BaseException) -> bool:
+    """Whether it may be of the user's code, of whatever class: none that ends the program is."""
+    if isinstance(error, RAISED):
+        return True
+    is_ours = type(error).__module__.partition(".")[0] == __package__
+    return not (is_ours or isinstance(error, KeyboardInterrupt))
+
+
 def told(error: BaseException) -> str:
     """An error of the user's code in one line, with where in that it was raised.
 

@@ -40,7 +40,7 @@ def trained(
 
     # before the view, for a process with threads cannot be forked
     with preparing(config) as prepared, view:
-        leave = partial(note_left, RunDir(config.run_dir))
+        leave = partial(note_left, RunDir(config.run_dir.absolute()))
         with (
             interruptible(view.say, leave) as stop,
             logged(view, log_file, log_level) as observer,

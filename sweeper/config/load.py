@@ -73,7 +73,7 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
         StudyError: as `load`.
     """
     given = read_overrides(overrides)
-    source = Source(path, text, tuple(override.key for override in given))
+    source = Source(path.absolute(), text, tuple(override.key for override in given))
     raw = overridden(_toml(source), given)
     if unreadable := [*beyond_limits(raw)]:
         raise StudyError(map(source.problem, unreadable))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,11 +17,16 @@ COMMAND_LINE = "--set"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A study file as read; `overridden` are the dotted keys that `--set` gave instead."""
+    """A study file as read; `overridden` are the dotted keys that `--set` gave instead.
+
+    `working_directory` is that of the program when it read the file: code of the user's own, and
+    a worker that was started elsewhere, may have another.
+    """
 
     path: Path
     text: str
     overridden: tuple[str, ...] = ()
+    working_directory: Path = field(default_factory=Path.cwd)
 
     def line(self, key: str) -> int | None:
         """The line of a dotted key, else of the nearest table around it; None outside all."""

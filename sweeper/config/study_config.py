@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -75,12 +74,6 @@ class StudyConfig(Table):
         config = cls.model_validate(tables)
         config._source = source
         return config
-
-    def anywhere(self) -> Self:
-        """The same study, for processes that were started in another directory."""
-        same = self.model_copy()
-        same._source = replace(self._source, path=self._source.path.absolute())
-        return same
 
     @property
     def source(self) -> Source:
@@ -216,8 +209,10 @@ class StudyConfig(Table):
 
     @property
     def run_dir(self) -> Path:
-        """Where everything of the study is written."""
-        return Path(self.results.dir or f"runs/{self.study.name}")
+        """Where everything of the study is written: as it is named, where that leads there."""
+        named = Path(self.results.dir or f"runs/{self.study.name}")
+        start = self._source.working_directory
+        return named if Path.cwd() == start else start / named
 
     @property
     def base_dir(self) -> Path:

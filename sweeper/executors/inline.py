@@ -19,7 +19,7 @@ from sweeper.executors.trainer import Trainer
 from sweeper.progress import BucketFinished, BucketStarted, Observer
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.trial import Scalar
-from sweeper.user_code import RAISED
+from sweeper.user_code import is_raised
 
 
 def started(work: Work, place: str) -> BucketStarted:
@@ -196,10 +196,11 @@ class InlineExecutor:
     def _compile(self, planned: _Class) -> None:
         try:
             planned.compile()
-        except RAISED as error:  # each bucket of the class will fail of it, and tell
-            self._log.debug("a class could not be compiled ahead", exc_info=error)
-        except BaseException as end:
-            planned.end = end
+        except BaseException as error:
+            if is_raised(error):  # each bucket of the class will fail of it, and tell
+                self._log.debug("a class could not be compiled ahead", exc_info=error)
+            else:
+                planned.end = error
         with self._changed:
             planned.ready = True
             self._loads.compiled(planned.program, planned.device)

@@ -36,7 +36,7 @@ from sweeper.scheduler import plan
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Reason, Scalar
-from sweeper.user_code import RAISED, told, told_in_full
+from sweeper.user_code import is_raised, told, told_in_full
 
 _MOST_TOLD = 200  # letters
 _log = logging.getLogger("sweeper")
@@ -107,7 +107,9 @@ class Trainer:
                 return self._train(work, where, started_at, alone=alone)
         except SetupError:
             raise
-        except RAISED as error:
+        except BaseException as error:
+            if not is_raised(error):
+                raise
             if is_out_of_memory(error):
                 return self._too_large(error)
             if work.program.branches:

@@ -152,6 +152,8 @@ def _ending(exit_code: int | None) -> str:
     """How a process ended by itself."""
     if exit_code is None or exit_code >= 0:
         return f"ended with exit code {exit_code}"
-    name = signal.Signals(-exit_code).name
+    number = -exit_code
+    is_named = number in {*signal.Signals}  # signals for programs' own use have no names
+    name = signal.Signals(number).name if is_named else f"signal {number}"
     hint = " (from outside, or by the system for want of memory)" if name == "SIGKILL" else ""
     return f"was killed by {name}{hint}"

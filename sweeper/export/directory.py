@@ -129,7 +129,7 @@ def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[st
         "row": told,
         "params": json.loads(row["params_json"]),
         "settings": _plain(trial_tables(config, row)),
-        "base_dir": str(config.base_dir.absolute()),
+        "base_dir": str(config.base_dir),
         "code": asdict(Code.of(config)),
     }
 

@@ -65,7 +65,7 @@ def settings_of(file: SavedFile, base_dir: Path) -> Settings:
     if "settings" not in file.record:
         raise alone(file)
     text = toml_text(file.record["settings"])
-    return parse(text, base_dir.absolute() / Path(file.name).name).filled({})
+    return parse(text, base_dir / Path(file.name).name).filled({})
 
 
 def alone(file: SavedFile) -> SetupError:

@@ -115,7 +115,7 @@ def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:
         "direction": config.study.direction,
         "search": canonical["search"],
         "settings": canonical,
-        "study_file": str(config.source.path.absolute()),
+        "study_file": str(config.source.path),
         "versions": _versions(),
         "columns": {
             c.name: {"meaning": c.meaning, "unit": c.unit, "deterministic": c.deterministic}

@@ -41,7 +41,7 @@ def test_any_key_is_given_to_the_function_and_is_structural() -> None:
         "channels": 16,
         "dropout": 0.25,
     }
-    assert settings.base_dir == Path("studies")
+    assert settings.base_dir == Path("studies").absolute()
     model = {key: value for key, value in settings.structure().items() if key.startswith("model")}
     assert model == {
         "model.kind": "python",

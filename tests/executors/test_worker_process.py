@@ -97,6 +97,10 @@ def raises_what_ends_programs() -> NoReturn:
     raise KeyboardInterrupt
 
 
+def gets_a_signal_without_a_name() -> None:
+    os.kill(os.getpid(), signal.SIGRTMIN + 1)
+
+
 def crashes() -> None:
     ctypes.string_at(0)
 
@@ -169,6 +173,7 @@ def test_a_worker_does_what_it_is_asked_until_it_is_ended(
         (leaves, "ended with exit code 3"),
         (is_killed, "was killed by SIGKILL (from outside, or by the system for want of memory)"),
         (crashes, "was killed by SIGSEGV"),
+        (gets_a_signal_without_a_name, f"was killed by signal {signal.SIGRTMIN + 1}"),
         (
             is_killed_while_it_gives,
             "was killed by SIGKILL (from outside, or by the system for want of memory)",

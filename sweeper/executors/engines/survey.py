@@ -183,8 +183,8 @@ def _other(host: str, has: str, than: str, where: str) -> str:
 def _files(config: StudyConfig, run_dir: RunDir) -> Sequence[Any]:
     """Files that all machines must see alike: of the run directory, and code of the user's own."""
     own = {
-        config.base_dir.absolute() / name
+        config.base_dir / name
         for function in config.functions
         for name in source_digests(function, config.base_dir)
     }
-    return [run_dir.meeting.absolute(), *sorted(path for path in own if path.is_file())]
+    return [run_dir.meeting, *sorted(path for path in own if path.is_file())]
