@@ -114,7 +114,7 @@ class Study:
         for index in range(kills):
             process = self.start()
             if index % 2 == 1:
-                time.sleep(chance.uniform(0.1, 2.5))
+                time.sleep(chance.uniform(0.1, 1.2))
             else:
                 self._await_round(self._round() + chance.randint(1, 2), process)
                 time.sleep(chance.uniform(0, 0.1))

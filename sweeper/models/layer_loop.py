@@ -3,8 +3,8 @@
 They are those of `MLP`, or of `PaddedMLP`, where lanes run one by one. The layers after the first
 are compiled once instead of one by one, absent ones take no time, and gradients are written to
 their place in the vector. A loop of unknown length has no gradient in JAX, so it is written out
-here: what passes through `outputs` can be differentiated once, backward, as programs do. Functions
-of the user's own that may do more are given the model itself.
+here: what passes through `outputs` can be differentiated once, backward. Where a slope is
+penalised, and in functions of the user's own, which may do more, the model itself is called.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import cast
 from sweeper.config import Settings
 from sweeper.config.agreement import inputs_of, sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
-from sweeper.config.coupled import CoupledTable, feeds
+from sweeper.config.coupled import CRITIC, CoupledTable, feeds
 from sweeper.config.model import MlpTable, PythonTable
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PartsTable, in_order
@@ -23,6 +23,7 @@ from sweeper.programs.alternating import Alternating
 from sweeper.programs.continued import Continued, Start, spec_of
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.objectives import OBJECTIVES
 from sweeper.programs.own import Own
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
@@ -31,7 +32,7 @@ from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.parts_lattice import Sizes, sizes_in
 from sweeper.scheduler.signature import canonical, compiled_in
 from sweeper.scheduler.switching import branch_classes, branch_settings
-from sweeper.user_code import RAISED
+from sweeper.user_code import is_raised
 
 
 class Programs:
@@ -65,9 +66,8 @@ class Programs:
     def _of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
         looped = program_class.lane_loop == "map"
         if isinstance(settings.train, AlternatingTable):
-            compiled_in = json.loads(program_class.settings)
-            lengths = (key for key in settings.train.lengths)
-            traced = (key for key in lengths if isinstance(compiled_in.get(f"train.{key}"), list))
+            constants, lengths = json.loads(program_class.settings), settings.train.lengths
+            traced = (key for key in lengths if isinstance(constants.get(f"train.{key}"), list))
             parts = self._parts(settings, sizes_in(program_class.padded_parts), looped=looped)
             return Alternating(settings, self._data, parts, frozenset(traced))
         if isinstance(settings.train, CoupledTable):
@@ -104,8 +104,8 @@ class Programs:
         networks = self.networks(settings).values()
         try:
             return sum(network.n_parameters for network in networks)
-        except RAISED:
-            if any(isinstance(network, UserNetwork) for network in networks):
+        except BaseException as error:
+            if is_raised(error) and any(isinstance(one, UserNetwork) for one in networks):
                 return 0
             raise
 
@@ -143,13 +143,15 @@ class Programs:
         if isinstance(train, CoupledTable):
             inputs = {name: feeds(name, train, inputs) for name in inputs}
         networks: list[tuple[str, Network]] = []
+        unlooped = _differentiated_twice(train)
         for name in in_order(inputs):
             in_size, out_size = sizes[name]
             data = replace(self._data, in_size=in_size, out_size=out_size)
             its = settings.of_part(name)
             if name in room and isinstance(its.model, MlpTable):
                 activations = (its.model.activation,)
-                network = _mlp_network(its, its.model, data, activations, room[name], looped)
+                own_looped = looped and name not in unlooped
+                network = _mlp_network(its, its.model, data, activations, room[name], own_looped)
             else:
                 network = self._exact_network(its, data)
             networks.append((name, network))
@@ -167,9 +169,8 @@ class Programs:
         if isinstance(model, PythonTable):
             return self._user_network(settings, model, self._data)
         assert isinstance(model, MlpTable)
-        compiled_in = json.loads(program_class.settings).get("model.activation")
-        traced = isinstance(compiled_in, list)
-        activations = compiled_in if traced else (model.activation,)
+        told = json.loads(program_class.settings).get("model.activation")
+        activations = told if isinstance(told, list) else (model.activation,)
         size = program_class.padded_width, program_class.padded_depth
         looped = program_class.lane_loop == "map"
         return _mlp_network(settings, model, self._data, activations, size, looped)
@@ -186,6 +187,15 @@ class Programs:
             decay=Decay.of(settings.sole_optimizer.decay, settings.base_dir),
         )
         return self._users.setdefault(network, network)
+
+
+def _differentiated_twice(train: AlternatingTable | CoupledTable) -> frozenset[str]:
+    """The models whose gradient has a gradient taken of it, which the loop of layers has not.
+
+    A function of the user's is given models without that loop.
+    """
+    objective = OBJECTIVES.get(train.objective) if isinstance(train, CoupledTable) else None
+    return frozenset({CRITIC} if objective is not None and objective.penalised else ())
 
 
 def _mlp_network(

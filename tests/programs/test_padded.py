@@ -49,21 +49,19 @@ def random_trials(lr: tuple[float, float], count: int) -> list[TrialSpec]:
 
 
 def segment(
-    study: Bench, specs: Sequence[TrialSpec], *, nudged: bool = False, **how: object
+    study: Bench, specs: Sequence[TrialSpec], *, nudge: int | None = None, **how: object
 ) -> tuple[Segment, list[State]]:
     """What a class makes of `specs`, padding included, and the trials' own states.
 
-    `nudged` moves the initial weights by one unit in the last place.
+    `nudge` moves each of the initial weights by one unit in the last place, up or down by chance.
     """
     work = study.work(specs, capacity=len(specs), **how)  # type: ignore[arg-type]
     settings = [study.config.filled(each.params) for each in specs]
     program = study.trainer.classes.programs.of_class(work.program, settings[0])
     states = [program.init(s.number, its) for s, its in zip(specs, settings, strict=True)]
-    if nudged:
-        states = [
-            State(np.where(s.model == 0, 0, np.nextafter(s.model, 9)), s.optimizer, s.step)
-            for s in states
-        ]
+    if nudge is not None:
+        rng = np.random.default_rng(nudge)
+        states = [State(_nudged(s.model, rng), s.optimizer, s.step) for s in states]
     lanes = stack(work, [Start((state,), 0) for state in states], settings, program)
     parts = study.trainer.classes.parts(settings[0].train.batch_size, program)
     compiled = study.trainer.classes.compiled(work.program, specs[0].params)
@@ -73,6 +71,11 @@ def segment(
         for i, its in enumerate(settings)
     ]
     return found, own
+
+
+def _nudged(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    ways = rng.choice([-np.inf, np.inf], weights.shape)
+    return np.where(weights == 0, 0, np.nextafter(weights, ways))
 
 
 def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray:
@@ -118,7 +121,11 @@ def network_size(study: Bench, each: TrialSpec) -> int:
 
 @pytest.mark.slow
 def test_at_any_rate_padding_parts_no_further_than_rounding(bench: Callable[..., Bench]) -> None:
-    """Training at high rates is chaotic: one unit in the last place grows as padding does."""
+    """Training at high rates is chaotic: one unit in the last place grows as padding does.
+
+    By how much differs fortyfold with the weights that it moves up and down, so the furthest
+    of some ways of moving them is what it does.
+    """
     study = bench(*EVERYTHING, "train.epochs=20")
     specs = [
         replace(each, params={**each.params, "depth": 3, "width": 17})
@@ -127,10 +134,10 @@ def test_at_any_rate_padding_parts_no_further_than_rounding(bench: Callable[...,
 
     padded = segment(study, specs, padded_to=CLASS)[0].curves[..., :2]
     exact = segment(study, specs)[0].curves[..., :2]
-    nudged = segment(study, specs, nudged=True)[0].curves[..., :2]
+    nudged = [segment(study, specs, nudge=seed)[0].curves[..., :2] for seed in range(5)]
 
     apart = np.abs(padded - exact).max(axis=(1, 2))
-    by_rounding = np.abs(nudged - exact).max(axis=(1, 2))
+    by_rounding = np.max([np.abs(each - exact).max(axis=(1, 2)) for each in nudged], axis=0)
     assert (apart <= 10 * by_rounding + 1e-12).all(), apart / by_rounding
 
 
