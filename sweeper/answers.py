@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from sweeper.rundir import RunDir
 
 Record = Mapping[Any, Any]
 _FRONT_SHOWN = 10
+_ENDINGS_SHOWN = 3
 
 
 def pairs(facts: Mapping[str, object]) -> Table:
@@ -90,6 +92,21 @@ def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Table:
         headings, shown = (*headings, "feasible"), (*shown, "feasible")
     title = "best trials" if len(metrics) == 1 else "best trials, the Pareto front first"
     return rows(title, headings, [[trial[name] for name in shown] for trial in trials])
+
+
+def endings(trials: Sequence[Record]) -> Table:
+    """Why trials did not complete, from their rows of trials.parquet; most frequent ways first."""
+    alike: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    for trial in trials:
+        why = wording.reason_told(trial["error_message"] or "")
+        alike[trial["state"], why or trial["reason"] or ""].append(trial)
+    most = sorted(alike.items(), key=lambda item: -len(item[1]))[:_ENDINGS_SHOWN]
+    records = [
+        (state, wording.trial_numbers([trial["trial_number"] for trial in found]), why)
+        for (state, why), found in most
+    ]
+    title = "not completed" + ("" if len(most) == len(alike) else ", the most frequent")
+    return rows(title, ("state", "trials", "why"), records)
 
 
 def paths(run_dir: RunDir) -> Table:

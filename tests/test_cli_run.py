@@ -79,7 +79,7 @@ def test_a_study_without_a_completed_trial_ends_with_1(command: CommandLine) -> 
     done = command("run", "study.toml", *DIVERGING)
     assert done.returncode == 1, done.stderr
     assert "0 complete, 12 pruned, 0 failed\n\n" in done.stdout
-    assert "no trial completed" in done.stdout
+    assert "\nPRUNED  12 trials  diverged\n\nno trial completed" in done.stdout
 
 
 def test_ctrl_c_commits_and_leaves_and_the_same_command_goes_on(command: CommandLine) -> None:

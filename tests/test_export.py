@@ -212,7 +212,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     best = sweeper.open_results(study / "run").best(1)["trial_number"][0]
     assert done.stdout == (
-        f"written to out/mine; trial {best}; README.md tells what it is, "
+        f"written to out/mine; trial {best}; README.md tells what it is and is good for, "
         "`python -m sweeper predict out/mine new.csv` predicts rows, "
         '`sweeper.load("out/mine")` loads it in Python\n'
     )

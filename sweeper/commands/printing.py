@@ -32,10 +32,14 @@ def print_written(output: Path | str, use: str) -> None:
 
 def print_exported(number: int, output: Path) -> None:
     """Say what the directory `output` is good for, now that a model is in it."""
+    from sweeper.programs.saved_file import read_saved
+
+    by_command = f"`python -m sweeper predict {output} new.csv` predicts rows, "
+    predicts = bool(read_saved(output).record["data"]["targets"])
     print_written(
         output,
-        f"trial {number}; README.md tells what it is, `python -m sweeper predict {output} new.csv` "
-        f'predicts rows, `sweeper.load("{output}")` loads it in Python',
+        f"trial {number}; README.md tells what it is and is good for, "
+        f'{by_command if predicts else ""}`sweeper.load("{output}")` loads it in Python',
     )
 
 

@@ -133,15 +133,18 @@ def plan(
 
 def _print_results(run_dir: RunDir, status: Status) -> None:
     """How trials ended, the best of them, and where everything is."""
-    from sweeper.results.read import open_results
+    from sweeper.results.listing import listed
 
     print_shown(wording.ended(status.counts), "")
-    best = open_results(run_dir.root).best(BEST_SHOWN)
-    if len(best):
-        known = best.astype(object).where(best.notna(), None)  # one None for what is null
-        print_shown(answers.best_trials(status.metric, known.to_dict("records")), "")
+    trials = listed(run_dir)
+    states = {"FAIL"} if status.counts.get("COMPLETE") else {"FAIL", "PRUNED"}
+    if any(status.counts.get(state) for state in states):
+        rows = trials.rows(["trial_number", "state", "reason", "error_message"])
+        print_shown(answers.endings([row for row in rows if row["state"] in states]), "")
+    if best := trials.best(BEST_SHOWN):
+        print_shown(answers.best_trials(status.metric, trials.of(best)), "")
     elif status.state == "finished":
-        print_shown("no trial completed; the columns reason and error_message tell why", "")
+        print_shown("no trial completed; `sweeper show` tells more of each", "")
     print_shown(answers.paths(run_dir))
     if told := ended_by(status):
         print_shown(told)

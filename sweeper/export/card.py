@@ -33,7 +33,7 @@ def model_card(
         "## Data",
         _table(("", ""), _data(config, data)),
         "## How to use it",
-        _use(config, output, data),
+        _use(config, output),
         "## Where it comes from",
         _table(("package", "version"), sorted(record["versions"].items())),
     ]
@@ -99,7 +99,7 @@ def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
     return [(name, value) for name, value in found if value]
 
 
-def _use(config: StudyConfig, output: Path, data: Record) -> str:
+def _use(config: StudyConfig, output: Path) -> str:
     name = output.name
     call, line = "predict(rows)", f"python -m sweeper predict {name}/ new.csv -o out.csv"
     if isinstance(config.train, CoupledTable):
