@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from sweeper.errors import StudyError, SweeperError
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
+from sweeper.user_code import load_class
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in
 from tests.small_studies import bent
@@ -83,6 +86,7 @@ def study(directory: Path, hook: str = "", line: str = "pass"):
         ("AFTER", "1 / 0", "raised ZeroDivisionError: division by zero (own.py, line 27)"),
         ("PRUNE", "sys.exit(0)", "raised SystemExit: 0 (own.py, line 32)"),
         ("PRUNE", "raise RuntimeError", "raised RuntimeError (own.py, line 32)"),
+        ("PRUNE", "study.tell(9, 1.0)", "has ended trial 9 itself"),
     ],
 )
 def test_what_they_raise_ends_the_study_with_its_line(
@@ -99,6 +103,64 @@ def test_what_they_raise_ends_the_study_with_its_line(
     status = read_status(RunDir(config.run_dir))
     assert status.state == "failed"
     assert status.round > 0
+
+
+_SAYING = """\
+from optuna.samplers import BaseSampler
+
+GIVEN = {"width": 8, "depth": 4, "dropout": 0.3, "lr": 0.002, "batch_size": 8, "lr or": 0}
+SEEN = {}
+
+class Saying(BaseSampler):
+    def infer_relative_search_space(self, study, trial):
+        return {}
+
+    def sample_relative(self, study, trial, space):
+        return {}
+
+    def sample_independent(self, study, trial, name, distribution):
+        SEEN[name] = str(distribution)
+        assert all(past.params == GIVEN for past in study.trials if past.state.is_finished())
+        return GIVEN[name]
+"""
+_SPACE = (
+    'search={"model.width"={type="int",low=4,high=16,base=2},'
+    '"model.depth"={type="int",low=1,high=6,step=3},'
+    '"model.dropout"={type="float",low=0.0,high=0.5,step=0.1},'
+    '"train.batch_size"={type="int",low=8,high=32,log=true},'
+    '"optimizer.lr"={type="float",low=1e-3,high=0.1,log=true,or=[0.5]}}'
+)
+
+
+def test_a_sampler_draws_values_as_the_study_file_has_them(tmp_path: Path) -> None:
+    given = (
+        "study.n_trials=2",
+        "train.epochs=1",
+        "schedule.parallel=1",
+        "study.enqueue=[]",
+        _SPACE,
+    )
+    text = bent(STUDY, 'study.sampler={name="saying:Saying"}', *given)
+    (tmp_path / "saying.py").write_text(_SAYING, encoding="utf-8")
+
+    config = study_in(tmp_path, text)
+    sweeper.run(config)
+
+    sampler = load_class("saying:Saying", config.base_dir)
+    seen = sys.modules[sampler.__module__].SEEN
+    assert {name: said.partition("(")[0] for name, said in seen.items()} == {
+        "width": "CategoricalDistribution",
+        "depth": "IntDistribution",
+        "dropout": "FloatDistribution",
+        "batch_size": "IntDistribution",
+        "lr": "FloatDistribution",
+        "lr or": "CategoricalDistribution",
+    }
+    assert "high=4" in seen["depth"]
+    assert "step=3" in seen["depth"]
+    given = {"width": 8, "depth": 4, "dropout": 0.3, "batch_size": 8, "lr": 0.002}
+    for told in open_results(config.run_dir).trials()["params_json"]:
+        assert json.loads(told) == given
 
 
 def test_a_study_goes_on_once_its_sampler_is_mended(tmp_path: Path, command: CommandLine) -> None:

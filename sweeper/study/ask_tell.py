@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import Grid
-from sweeper.study.own import check_proposal, guarded
+from sweeper.study.own import check_proposal, ended_outside, guarded
 from sweeper.study.reseeded import ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_made_anew, pruner, sampler
 from sweeper.study.space import Space
@@ -84,12 +84,13 @@ class Study:
 
     def report(self, number: int, first_epoch: int, values: Iterable[float]) -> None:
         """Tell the pruner the objective after each epoch from `first_epoch` on."""
+        trial = self._live(number)
         for epoch, value in enumerate(values, first_epoch):
-            self._storage.set_trial_intermediate_value(self._id(number), epoch, float(value))
+            self._storage.set_trial_intermediate_value(trial, epoch, float(value))
 
     def should_prune(self, number: int) -> bool:
         """Whether the pruner ends trial `number` after its last reported epoch."""
-        trial = self._storage.get_trial(self._id(number))
+        trial = self._storage.get_trial(self._live(number))
         with self._pruning():
             return self._pruner.prune(self._study, trial)
 
@@ -97,10 +98,11 @@ class Study:
         """Tell by how much trial `number` breaks each constraint; what is not above 0 is kept."""
         told = create_trial(state=_RUNNING, constraints=dict(excesses)).system_attrs
         for key, value in told.items():
-            self._storage.set_trial_system_attr(self._id(number), key, value)
+            self._storage.set_trial_system_attr(self._live(number), key, value)
 
     def tell(self, number: int, state: TrialState, values: Sequence[float]) -> None:
         """End trial `number`; `values` count for COMPLETE, Optuna takes a PRUNED one's report."""
+        self._live(number)
         told = list(values) if state is TrialState.COMPLETE else None
         with warnings.catch_warnings(), self._sampling():
             # of constraints that the sampler does not look at `doubts` has told the user
@@ -147,7 +149,15 @@ class Study:
             system_attrs=dict(past.attributes),
         )
 
-    def _id(self, number: int) -> int:
-        return self._storage.get_trial_id_from_study_id_trial_number(
+    def _live(self, number: int) -> int:
+        """The storage's own number of a trial that nobody but this class has ended.
+
+        Raises:
+            SweeperError: the user's sampler or pruner has, which are given the study.
+        """
+        found = self._storage.get_trial_id_from_study_id_trial_number(
             self._study._study_id, number - self._first
         )
+        if self._storage.get_trial(found).state.is_finished():
+            raise ended_outside(self._config, number)
+        return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import isclose
 from typing import Any, Literal
 
-from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
@@ -59,10 +60,20 @@ def check_proposal(
         return
     for name, value in drawn.items():
         distribution = space[name]
-        is_float = isinstance(distribution, FloatDistribution)
-        if is_float and not distribution.low <= value <= distribution.high:
+        if not isinstance(distribution, FloatDistribution | IntDistribution):
+            continue  # Optuna has looked whether it is one of the choices
+        steps = (value - distribution.low) / (distribution.step or 1)
+        is_between = distribution.low <= value <= distribution.high
+        if not is_between or (distribution.step and not isclose(steps, round(steps))):
             of = f"{distribution.low} to {distribution.high}"
-            raise _failed(config, "sampler", f"proposes {name} = {value}, not of {of}")
+            by = f" in steps of {distribution.step}" if distribution.step not in (None, 1) else ""
+            raise _failed(config, "sampler", f"proposes {name} = {value}, not of {of}{by}")
+
+
+def ended_outside(config: StudyConfig, number: int) -> SweeperError:
+    """The refusal of a pruner, or else a sampler, of the user's own that has ended a trial."""
+    table = "pruner" if is_function(config.study.pruner.name) else "sampler"
+    return _failed(config, table, f"has ended trial {number} itself")
 
 
 def _failed(config: StudyConfig, table: Literal["sampler", "pruner"], found: str) -> SweeperError:

@@ -7,13 +7,29 @@ not: what has no use beside the others of a trial is drawn all the same, and lef
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from sweeper.config import StudyConfig
+from sweeper.config.kinds import is_function
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
 from sweeper.trial import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """In which numbers a sampler draws the values of an entry."""
+
+    distribution: Callable[[SearchEntry], BaseDistribution]
+    decode: Callable[[SearchEntry, Scalar], Scalar]
+    encode: Callable[[SearchEntry, Scalar], Scalar]
 
 
 class Space:
@@ -22,9 +38,10 @@ class Space:
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
         self._entries = config.columns
+        self._units = AS_WRITTEN if is_function(config.study.sampler.name) else CONTINUOUS
         self.distributions: dict[str, BaseDistribution] = {}
         for name, entry in self._entries.items():
-            self.distributions[name] = distribution(entry)
+            self.distributions[name] = self._units.distribution(entry)
             if beside := _beside(entry):
                 self.distributions[_which(name)] = CategoricalDistribution(
                     (*range(len(beside) + 1),)
@@ -42,7 +59,7 @@ class Space:
 
     def _value(self, name: str, entry: SearchEntry, drawn: Mapping[str, Scalar]) -> Scalar:
         which = drawn.get(_which(name), 0)
-        return _beside(entry)[int(which) - 1] if which else decode(entry, drawn[name])
+        return _beside(entry)[int(which) - 1] if which else self._units.decode(entry, drawn[name])
 
     def _draws(self, name: str, value: Scalar) -> Iterator[tuple[str, Scalar]]:
         entry, beside = self._entries[name], _beside(self._entries[name])
@@ -50,7 +67,7 @@ class Space:
         if beside:
             yield _which(name), which
         if not which:
-            yield name, encode(entry, value)
+            yield name, self._units.encode(entry, value)
 
 
 def _which(name: str) -> str:
@@ -112,3 +129,27 @@ def encode(entry: SearchEntry, value: Scalar) -> Scalar:
     if entry.log:
         return float(value) + 0.5
     return (int(value) - entry.low) // entry.step + 0.5
+
+
+def _written_distribution(entry: SearchEntry) -> BaseDistribution:
+    if isinstance(entry, CategoricalSearch):
+        return CategoricalDistribution(entry.choices)
+    if isinstance(entry, FloatSearch):
+        values = entry.in_range()
+        high = values[-1] if values else entry.high
+        return FloatDistribution(entry.low, high, log=entry.log, step=entry.step)
+    if entry.base is not None:  # of whose powers Optuna knows nothing
+        return CategoricalDistribution(entry.in_range())
+    high = entry.high - (entry.high - entry.low) % entry.step
+    return IntDistribution(entry.low, high, log=entry.log, step=entry.step)
+
+
+def _written_value(entry: SearchEntry, drawn: Scalar) -> Scalar:
+    if isinstance(entry, FloatSearch) and (values := entry.in_range()):
+        return min(values, key=lambda value: abs(value - float(drawn)))
+    return drawn
+
+
+CONTINUOUS = Units(distribution, decode, encode)
+# for samplers of the user's own, who knows the study file
+AS_WRITTEN = Units(_written_distribution, _written_value, lambda entry, value: value)
