@@ -14,7 +14,7 @@ from sweeper.config import load
 from sweeper.config.recorded import study_of
 from sweeper.errors import SweeperError
 from sweeper.ledger import Remains, remains
-from sweeper.reconcile import reconcile
+from sweeper.reconcile import reconcile, shown
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study_copy import OVERRIDE
@@ -68,4 +68,4 @@ def _by_study_file(run_dir: RunDir, copy: Remains) -> str | None:
     if not changes:
         return None
     first, name = changes[0], run_dir.study_file.name
-    return f"its {first.key} is {first.before!r}, and that of {name} {first.now!r}"
+    return f"its {first.key} is {shown(first.before)}, and that of {name} {shown(first.now)}"

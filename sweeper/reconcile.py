@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sweeper.config import StudyConfig
 from sweeper.config.recorded import study_of
+from sweeper.config.writing import toml_value
 from sweeper.errors import Problem, StudyError, SweeperError
 from sweeper.user_source import source_digests
 
@@ -37,7 +38,9 @@ _BOUNDARY = (
     # where the best epoch counts, a lane carries its optimizer's state after it
     "results.save_optimizer",
 )
-
+# Tables whose entries stand in an order that rows depend on: samplers go through the space in it,
+# and metrics are of the part that the first loss compares with the data.
+_ORDERED = ("search", "train.losses")
 
 _FRESH = "start over with --fresh, which moves the old directory aside"
 _BACK = f"put it back, name another results.dir, or {_FRESH}"
@@ -182,12 +185,21 @@ def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:
     return code
 
 
+def shown(value: object) -> str:
+    """The value of a setting as a study file has it, what it leaves open left out."""
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, object]", value)
+        value = {key: each for key, each in given.items() if each not in (None, [])}
+    return "not there" if value is None else toml_value(value)
+
+
 def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
     """What to write instead of each change that a study cannot go on with."""
     return [
         config.problem(
             change.key,
-            f"was {change.before!r} when the study in {config.run_dir} began, now {change.now!r}",
+            f"was {shown(change.before)} when the study in {config.run_dir} began, "
+            f"now {shown(change.now)}",
             _BACK,
         )
         for change in changes
@@ -231,6 +243,8 @@ def _below(key: str, tables: tuple[str, ...]) -> bool:
 
 def _changes(before: Any, now: Any, key: str = "") -> Iterator[Change]:
     if isinstance(before, Mapping) and isinstance(now, Mapping):
+        if key in _ORDERED and before.keys() == now.keys() and [*before] != [*now]:
+            yield Change(key, [*before], [*now])
         for name in [*before, *(name for name in now if name not in before)]:
             inner = f"{key}.{name}" if key else str(name)
             yield from _changes(before.get(name), now.get(name), inner)

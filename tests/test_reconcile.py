@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
 from sweeper.config import parse
-from sweeper.reconcile import Change, departures, mark_of, reconcile, refusals
+from sweeper.reconcile import Change, departures, mark_of, reconcile, refusals, shown
 from tests.command_line import STUDY
+from tests.small_studies import PARTS
 
 REFUSED = [
     "study.name='beer'",
@@ -86,6 +88,26 @@ def test_what_trials_depend_on_is_refused(assignment: str) -> None:
     assert boundary == []
 
 
+@pytest.mark.parametrize(
+    ("study", "table", "key"),
+    [
+        (STUDY, "search", "search"),
+        (PARTS, "train.losses", "train.losses"),
+        (PARTS, "train.phases", None),
+    ],
+)
+def test_an_order_that_rows_depend_on_is_refused(study: str, table: str, key: str | None) -> None:
+    config = parse(study, Path("study.toml"))
+    began, now = config.canonical(), config.canonical()
+    *path, last = table.split(".")
+    inner = reduce(lambda tables, name: tables[name], path, now)
+    inner[last] = dict(reversed(inner[last].items()))
+
+    refused = [change.key for change in reconcile(began, now).refused]
+
+    assert refused == ([] if key is None else [key])
+
+
 @pytest.mark.parametrize("assignment", BOUNDARY)
 def test_how_trials_are_asked_and_planned_makes_a_boundary(assignment: str) -> None:
     refused, boundary = changed(assignment)
@@ -106,6 +128,19 @@ def test_a_refusal_tells_both_values_and_the_way_out() -> None:
         "put it back, name another results.dir, or start over with --fresh, which moves the old "
         "directory aside"
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "not there"),
+        ("relu", '"relu"'),
+        (True, "true"),
+        ({"type": "int", "low": 1, "step": None, "or": []}, '{ type = "int", low = 1 }'),
+    ],
+)
+def test_a_value_is_told_as_a_study_file_has_it(value: object, text: str) -> None:
+    assert shown(value) == text
 
 
 def test_other_libraries_and_flags_are_told_as_far_as_they_were_recorded() -> None:

@@ -153,7 +153,7 @@ def test_the_directory_of_another_study_is_refused(used: CommandLine) -> None:
     refused(
         used("run", "study.toml", *other),
         2,
-        "--set: study.name: was 'wine' when the study in runs/wine began, now 'beer'; ",
+        '--set: study.name: was "wine" when the study in runs/wine began, now "beer"; ',
         "--set: study.seed: was 0 when the study in runs/wine began, now 4; ",
     )
     assert contents(used.directory) == there
