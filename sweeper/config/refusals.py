@@ -71,6 +71,7 @@ _WORDS = {
         'write e.g. {{ "model.layer_norm" = true }}, or an array of values',
     ),
     "directions": ("{value} is no direction", 'write "minimize" or "maximize", one a metric'),
+    "repeated": ("{one} stands there twice", "remove one of the two"),
     "scalar": ("{value} is no choice", "write true or false, a number or text"),
 }
 

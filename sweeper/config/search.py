@@ -7,7 +7,8 @@ from decimal import Decimal
 from math import isclose, isfinite
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, Field, create_model
+from pydantic_core import PydanticCustomError
 
 from sweeper.config.kinds import AnyScalar, Conditions, Count
 from sweeper.config.refusals import shown
@@ -19,6 +20,7 @@ _LOW = "the least value"
 _HIGH = "the greatest value"
 _STEP = "distance of neighbours, from low on"
 _MOST_STEPS = 100_000  # more are as good as none, and take time to be written down
+_LEAST = 1.2e-38
 _LOG = "whether drawn evenly in the logarithm"
 
 
@@ -49,10 +51,17 @@ class _RangeEntry(_Entry):
         return getattr(self, "or")
 
 
+def _each_once(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise PydanticCustomError("repeated", "a value twice", {"one": shown(value)})
+    return values
+
+
 def _range_of(kind: Any) -> type[_RangeEntry]:
     """What ranges of a kind of number share."""
     beside: Any = (
-        Annotated[tuple[kind, ...], Field(strict=False)],
+        Annotated[tuple[kind, ...], Field(strict=False), AfterValidator(_each_once)],
         Field(
             default=(),
             description="values beside the range; each is as likely as the range",
@@ -71,6 +80,9 @@ def _log_of_nothing(low: float, log: bool) -> Iterable[Fault]:
     if log and low <= 0:
         beside = f", and or = [{low}] beside it if {low} is to be drawn, too" if low == 0 else ""
         yield Fault("low", f"log with low {low}", f"write a number above 0{beside}")
+    if log and 0 < low < _LEAST:
+        found = f"log with low {low}, which numbers of 32 bits cannot tell from 0"
+        yield Fault("low", found, f"write {_LEAST} or more")
 
 
 def _steps_in_log(step: float | None, log: bool) -> Iterable[Fault]:
@@ -243,6 +255,13 @@ SearchEntry = IntSearch | FloatSearch | CategoricalSearch
 
 def _decimal(number: float) -> Decimal:
     return Decimal(repr(number))
+
+
+def ends(entry: SearchEntry) -> tuple[Scalar, ...]:
+    """Values to try out what takes all of them: the choices, or both bounds and those beside."""
+    if isinstance(entry, CategoricalSearch):
+        return entry.choices
+    return entry.low, entry.high, *entry.beside
 
 
 def gives_floats(entry: SearchEntry) -> bool:

@@ -74,13 +74,15 @@ def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
 
     Columns that differ by case alone are one: DuckDB reads them so.
     """
-    first = {"json": "all parameters"}  # params_json
+    first = {"json": ("all parameters", "")}  # params_json
     for setting, entry in search.items():
         column = entry.column(setting)
         if column.lower() in first:
-            found = f"the column '{column}' is that of {first[column.lower()]} already"
+            whose, called = first[column.lower()]
+            alike = f", '{called}': case does not count" if called not in ("", column) else ""
+            found = f"the column '{column}' is that of {whose} already{alike}"
             yield Fault(f"search.{setting}", found, 'write another, name = "..."')
-        first.setdefault(column.lower(), setting)
+        first.setdefault(column.lower(), (setting, column))
 
 
 def unfit_links(
@@ -200,14 +202,14 @@ def _fitted(
         return entry, [Fault(f"{key}.type", found, f'write type = "{types[0]}"')]
     if isinstance(entry, CategoricalSearch):
         return _fitted_choices(entry, table, name, key)
-    faults = [*_too_many(entry, name, key)]
+    faults: list[Fault] = []
     for bound, value in (("low", entry.low), ("high", entry.high)):
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
     for value in entry.beside:
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.or") for fault in found]
-    return entry, faults
+    return entry, faults or [*_too_many(entry, name, key)]
 
 
 def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[Fault]:

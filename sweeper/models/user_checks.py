@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import MlpTable, PythonTable
-from sweeper.config.search import SearchEntry
+from sweeper.config.search import ends
 from sweeper.errors import Problem, StudyError
 from sweeper.models.untraceable import mend_of
 from sweeper.models.user import evaluated, takes_key
@@ -115,7 +115,7 @@ def _unfit_models(
         return
     for key, entry in config.search.items():
         if key != "model.kind" and config.splits(key, "python") and key.startswith("model."):
-            for value in _ends(entry):
+            for value in ends(entry):
                 if found := wrong(_filled(config, {entry.column(key): value})):
                     where = f"with {key.partition('.')[2]} = {value!r}, {found[0]}"
                     yield config.problem(f"search.{key}", where, found[1])
@@ -161,12 +161,6 @@ def _calls(model: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     yield evaluated
     if takes_key(model):
         yield lambda model, x: model(x, key=jax.random.key(0))
-
-
-def _ends(entry: SearchEntry) -> tuple[Scalar, ...]:
-    if entry.type == "categorical":
-        return entry.choices
-    return entry.low, entry.high, *entry.beside
 
 
 def _filled(config: StudyConfig, params: Mapping[str, Scalar]) -> PythonTable:

@@ -12,8 +12,14 @@ from sweeper.errors import Problem
 
 
 def keywords_of(function: Callable[..., Any]) -> tuple[Mapping[str, inspect.Parameter], bool]:
-    """What it takes by name, and whether it takes any other name as well."""
-    taken = inspect.signature(function).parameters.values()
+    """What it takes by name, and whether it takes any other name as well.
+
+    Of what is written in C Python may not know it; then it may be anything.
+    """
+    try:
+        taken = inspect.signature(function).parameters.values()
+    except ValueError:
+        return {}, True
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     named = {one.name: one for one in taken if one.kind in by_name}
     return named, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken)

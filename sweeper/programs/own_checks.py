@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.own_program import OwnProgramTable
-from sweeper.config.search import CategoricalSearch, SearchEntry
+from sweeper.config.search import ends
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.untraceable import mend_of
@@ -103,7 +103,7 @@ def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
     for key, entry in config.search.items():
         if not key.startswith("train.") or not config.structural[key]:
             continue
-        for value in _ends(entry):
+        for value in ends(entry):
             if found := wrong({entry.column(key): value}):
                 where = f"with {key.partition('.')[2]} = {value!r}, {found[0]}"
                 yield config.problem(f"search.{key}", where, found[1])
@@ -257,9 +257,3 @@ def _shown(given: Any) -> str:
         return f"{len(given)} values"
     shape = getattr(given, "shape", None)
     return type(given).__name__ if shape is None else f"{given.dtype} of shape {shape}"
-
-
-def _ends(entry: SearchEntry) -> tuple[Scalar, ...]:
-    if isinstance(entry, CategoricalSearch):
-        return entry.choices
-    return entry.low, entry.high, *entry.beside

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -70,10 +71,10 @@ def _unfit_measure(
             found = f"'{name}' gives {_shown(given)} for outputs of shape {outputs.shape}"
             return found, "return one number, the mean over examples"
         if is_loss and not jnp.issubdtype(dtype, jnp.floating):
-            return (
-                f"'{name}' gives {dtype}, which has no gradient",
-                "return a floating-point number",
-            )
+            found = f"'{name}' gives {dtype}, which has no gradient"
+            return found, "return a floating-point number"
+        if jnp.issubdtype(dtype, jnp.complexfloating):
+            return f"'{name}' gives {dtype}, which has no order", "return a real number"
         if is_loss:
             jax.eval_shape(jax.grad(function), outputs, y)
     except RAISED as error:
@@ -101,7 +102,9 @@ def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
     unfit = [*_unfit_mask(config, table.name, function)]
     unfit += unfit_keywords(config, "optimizer", table.name, function, arguments, [_MASK])
     yield from unfit
-    if not unfit and (wrong := _unfit_transformation(table.name, function, arguments)):
+    dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
+    parameters = {_PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
+    if not unfit and (wrong := _unfit_steps(table.name, function, arguments, parameters)):
         yield config.problem("optimizer.name", *wrong)
 
 
@@ -121,21 +124,25 @@ def _unfit_mask(config: StudyConfig, name: str, function: Callable[..., Any]) ->
         yield config.problem("optimizer.decay", found, "write [optimizer.decay]")
 
 
-def _unfit_transformation(
-    name: str, function: Callable[..., Any], given: Mapping[str, Any]
+def _unfit_steps(
+    name: str, function: Callable[..., Any], given: Mapping[str, Any], parameters: Any
 ) -> _Wrong | None:
-    """What was found and how to mend it; None where it moves parameters by one step."""
-    parameters = {_PARAMETER: jax.ShapeDtypeStruct((3, 2), jnp.float32)}
+    """What was found and how to mend it; None where it moves `parameters` step by step."""
     traced = {key: value for key, value in given.items() if isinstance(value, float)}
     fixed = {key: value for key, value in given.items() if key not in traced}
-    kinds: list[str] = []
+    wrong: list[_Wrong] = []
 
     def step(parameters: Any, numbers: Any) -> Any:
         optimizer = function(**fixed, **numbers)
         if not isinstance(optimizer, optax.GradientTransformation):
-            kinds.append(type(optimizer).__name__)
+            found = f"gives {type(optimizer).__name__}, which is no optax.GradientTransformation"
+            wrong.append((f"'{name}' {found}", "return one, such as optax.sgd(lr)"))
             return parameters
-        return optimizer.update(parameters, optimizer.init(parameters), parameters)[0]
+        state = optimizer.init(parameters)
+        updates, after = optimizer.update(parameters, state, parameters)
+        if unfit := _unfit_state(state, after):
+            wrong.append((f"'{name}' {unfit[0]}", unfit[1]))
+        return updates
 
     try:
         moved = jax.eval_shape(step, parameters, traced)
@@ -147,14 +154,32 @@ def _unfit_transformation(
         )
     except RAISED as error:
         return f"'{name}' raised {told(error)}", mend_of(error, "mend the function")
-    if kinds:
-        found = f"'{name}' gives {kinds[0]}, which is no optax.GradientTransformation"
-        return found, "return one, such as optax.sgd(lr)"
-    shapes = [(leaf.shape) for leaf in jax.tree.leaves(moved)]
+    if wrong:
+        return wrong[0]
+    shapes = [leaf.shape for leaf in jax.tree.leaves(moved)]
     if shapes != [(3, 2)]:
         found = f"'{name}' gives updates of shapes {shapes} for one parameter of shape (3, 2)"
         return found, "give one update a parameter"
     return None
+
+
+def _unfit_state(state: Any, after: Any) -> _Wrong | None:
+    """What hinders steps from handing an optimizer's state on: it keeps its tree and its types."""
+    leaves = jax.tree.leaves(state)
+    if strange := [leaf for leaf in leaves if not eqx.is_array(leaf)]:
+        found = f"keeps {type(strange[0]).__name__} in its state, which is no array"
+        return found, "begin with an array, such as jnp.zeros((), jnp.int32)"
+    mend = "give a state of the same tree, shapes and types as the one before"
+    if jax.tree.structure(state) != jax.tree.structure(after):
+        return "gives a state of another tree with its first step", mend
+    for before, now in zip(leaves, jax.tree.leaves(after), strict=True):
+        if (known := _type_of(before)) != (given := _type_of(now)):
+            return f"makes {given} of {known} in its state", mend
+    return None
+
+
+def _type_of(leaf: Any) -> str:
+    return f"{jnp.result_type(leaf)}{[*jnp.shape(leaf)]}"  # as JAX's errors write it: float32[3, 2]
 
 
 def _shown(given: Any) -> str:

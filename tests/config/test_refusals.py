@@ -494,6 +494,22 @@ BROKEN_SEARCH = {
         'model.width = { type = "categorical", choices = [8, 16, 8] }',
         ("model.width.choices", "8 stands there twice", "remove one of the two"),
     ),
+    "range of numbers that are as good as 0": (
+        'optimizer.weight_decay = { type = "float", low = 1e-300, high = 0.1, log = true }',
+        (
+            "optimizer.weight_decay.low",
+            "log with low 1e-300, which numbers of 32 bits cannot tell from 0",
+            "write 1.2e-38 or more",
+        ),
+    ),
+    "value beside a range twice": (
+        'model.width = { type = "int", low = 8, high = 16, or = [4, 32, 4] }',
+        ("model.width.or", "4 stands there twice", "remove one of the two"),
+    ),
+    "bound that is too large, of too many values": (
+        'model.width = { type = "int", low = 2, high = 20_000_000 }',
+        ("model.width.high", "20000000 is too large", "write 10000000 or less"),
+    ),
     "float for a whole number": (
         'model.width = { type = "float", low = 1, high = 4 }',
         (
@@ -522,7 +538,7 @@ BROKEN_SEARCH = {
         'model.width = { type = "int", low = 1, high = 4, name = "LR" }',
         (
             "optimizer.lr",
-            "the column 'lr' is that of model.width already",
+            "the column 'lr' is that of model.width already, 'LR': case does not count",
             'write another, name = "..."',
         ),
     ),

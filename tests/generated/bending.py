@@ -47,7 +47,7 @@ def kind_of(study: Study, name: str) -> type[Table]:
     by = variants.by
     if by in study.get("search", {}).get(name, {}):
         return kinds[-1]
-    chosen = study[name].get(by, variants.default)
+    chosen = study.get(name, {}).get(by, variants.default)
     for kind in kinds:
         form = form_of(kind)["properties"][by]
         if chosen in (form.get("const"), *form.get("enum", ())):

@@ -47,6 +47,7 @@ _BAD_ENTRIES: list[tuple[Entry | Any, str, bool]] = [
     ({**_INT, "low": 3, "base": 2}, ".low", False),
     ({**_INT, "or": [0]}, ".or", False),
     ({**_INT, "or": 9}, ".or", True),
+    ({**_INT, "or": [99, 99]}, ".or", False),
     ({**_INT, "name": "a b"}, ".name", True),
     ({**_INT, "name": "json"}, "", False),
     ({**_INT, "when": {}}, ".when", True),

@@ -112,8 +112,8 @@ def entries(draw: st.DrawFn, target: Target, *, finite: bool) -> Entry:
     else:
         entry |= draw(_numbers(low, high, finite=finite))
     if draw(st.integers(0, 3)) == 0:
-        beside = draw(st.lists(target.values, min_size=1, max_size=2))
-        entry["or"] = [int(one) for one in beside] if kind == "int" else beside
+        beside = draw(st.lists(target.values, min_size=1, max_size=2, unique_by=_as_number))
+        entry["or"] = [*dict.fromkeys(map(int, beside))] if kind == "int" else beside
         if kind == "int" and _takes_numbers(target):
             entry["or"] = [entry["low"]]
     return entry

@@ -16,6 +16,7 @@ OWN = """\
 import sys
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 
@@ -67,7 +68,34 @@ def flat(*, lr):
     return optax.GradientTransformation(
         lambda parameters: (), lambda updates, state, parameters=None: (jnp.zeros(3), state)
     )
+
+
+def turns(outputs, y):
+    return fine(outputs, y) * 1j
+
+
+def keeps(first, next_of):
+    return optax.GradientTransformation(
+        lambda parameters: first, lambda updates, state, parameters=None: (updates, next_of(state))
+    )
+
+
+def counts(*, lr):
+    return keeps(np.zeros((), np.int32), lambda count: count + 1)
+
+
+def counts_apart(*, lr):
+    return keeps(0, lambda count: count + 1)
+
+
+def halves(*, lr):
+    return keeps(jnp.zeros(2, jnp.int32), lambda count: count + 0.5)
+
+
+def gathers(*, lr):
+    return keeps((), lambda past: (*past, jnp.zeros(1)))
 """
+SAME_STATE = "give a state of the same tree, shapes and types as the one before"
 Check = Callable[..., list[tuple[str, str, str]]]
 
 
@@ -103,6 +131,7 @@ def of(loss: str) -> tuple[str, str]:
         ("optimizer={name='own:make',lr=0.1,cap=2.0,kind='x'}",),
         ("optimizer={name='own:everything',lr=0.1,other=2}",),
         ("optimizer={name='own:branches',lr=0.1,cap=2}",),
+        ("optimizer={name='own:counts',lr=0.1}",),
     ],
 )
 def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: Check) -> None:
@@ -139,21 +168,21 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         (
             ("train.metrics=['own:fails']",),
             "train.metrics",
-            "'own:fails' raised ValueError: no such thing (own_functions.py, line 24) for outputs "
+            "'own:fails' raised ValueError: no such thing (own_functions.py, line 25) for outputs "
             "of shape (4, 3) and y of shape (4,)",
             "mend the function",
         ),
         (
             ("train.metrics=['own:leaves']",),
             "train.metrics",
-            "'own:leaves' raised SystemExit: 0 (own_functions.py, line 28) for outputs of shape "
+            "'own:leaves' raised SystemExit: 0 (own_functions.py, line 29) for outputs of shape "
             "(4, 3) and y of shape (4,)",
             "mend the function",
         ),
         (
             ("optimizer={name='own:leaves_too',lr=0.1}",),
             "optimizer.name",
-            "'own:leaves_too' raised SystemExit: 4 (own_functions.py, line 32)",
+            "'own:leaves_too' raised SystemExit: 4 (own_functions.py, line 33)",
             "mend the function",
         ),
         (
@@ -178,7 +207,7 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
             ("optimizer={name='own:branches',lr=0.1,cap=2.0}",),
             "optimizer.name",
             "'own:branches' raised TracerBoolConversionError: numbers with a point are traced "
-            "(own_functions.py, line 40)",
+            "(own_functions.py, line 41)",
             "choose between them with jnp.where, or write whole numbers",
         ),
         (
@@ -192,6 +221,30 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
             "optimizer.name",
             "'own:flat' gives updates of shapes [(3,)] for one parameter of shape (3, 2)",
             "give one update a parameter",
+        ),
+        (
+            ("train.metrics=['own:turns']",),
+            "train.metrics",
+            "'own:turns' gives complex64, which has no order",
+            "return a real number",
+        ),
+        (
+            ("optimizer={name='own:counts_apart',lr=0.1}",),
+            "optimizer.name",
+            "'own:counts_apart' keeps int in its state, which is no array",
+            "begin with an array, such as jnp.zeros((), jnp.int32)",
+        ),
+        (
+            ("optimizer={name='own:halves',lr=0.1}",),
+            "optimizer.name",
+            "'own:halves' makes float64[2] of int32[2] in its state",
+            SAME_STATE,
+        ),
+        (
+            ("optimizer={name='own:gathers',lr=0.1}",),
+            "optimizer.name",
+            "'own:gathers' gives a state of another tree with its first step",
+            SAME_STATE,
         ),
     ],
 )
