@@ -38,6 +38,8 @@ STUDIES = {
     "alternating": bent(
         PARTS,
         *SAVING,
+        "train.warmup.epochs=1",  # each phase has its turn within the three epochs
+        "train.phases.fit.epochs=1",
         "model.c={input='a',kind='python',function='heads:build',layers=1}",
         "data.split={val=0.2,test=0.1}",
         "search={optimizer={b1={type='float',low=0.5,high=0.9}}}",

@@ -24,6 +24,8 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_constraints(config),
         *_idle_decay(config),
         *_idle_parts(config),
+        *_idle_phases(config),
+        *_idle_queue(config),
         *_trained_on(config),
     )
 
@@ -71,6 +73,37 @@ def _idle_parts(config: StudyConfig) -> Iterator[str]:
     if isinstance(config.model, PartsTable) and isinstance(config.train, AlternatingTable):
         for name in idle_parts(config.train, inputs_of(config.model)):
             yield f"no loss depends on model.{name}, so nothing trains it; remove it"
+
+
+def _idle_phases(config: StudyConfig) -> Iterator[str]:
+    """Phases that begin after the last epoch of any trial."""
+    train = config.train
+    if not isinstance(train, AlternatingTable):
+        return
+    turns = [(f"phases.{name}.epochs", name) for name in train.cycle]
+    if train.warmup is not None:
+        turns.insert(0, ("warmup.epochs", train.warmup.phase))
+    begins: dict[str, int] = {}
+    before = 0
+    for key, name in turns:
+        begins.setdefault(name, before + 1)
+        before += min(int(length) for length in config.drawn_values(f"train.{key}") or (1,))
+    for name, epoch in begins.items():
+        if epoch > config.max_epochs:
+            yield (
+                f"no trial comes to the phase {name}, which begins with epoch {epoch}: the last "
+                f"is {config.max_epochs}; write more train.epochs, or shorter phases"
+            )
+
+
+def _idle_queue(config: StudyConfig) -> Iterator[str]:
+    """Trials stand in the queue that are never asked for."""
+    queued, n_trials = len(config.study.enqueue), config.study.n_trials
+    if queued > n_trials:
+        yield (
+            f"study.enqueue has {queued} trials, of which study.n_trials = {n_trials} leaves the "
+            "last untried"
+        )
 
 
 def _trained_on(config: StudyConfig) -> Iterator[str]:

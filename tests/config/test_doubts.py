@@ -95,3 +95,34 @@ def test_a_part_that_no_loss_depends_on_is_doubted() -> None:
     assert doubts(parse(idle, Path("study.toml"))) == (
         "no loss depends on model.d, so nothing trains it; remove it",
     )
+
+
+@pytest.mark.parametrize("n_trials", [1, 2])
+def test_a_queue_longer_than_the_study_is_doubted(n_trials: int, read: Read) -> None:
+    queue = "study.enqueue=[{'model.depth'=1}, {'model.depth'=2}]"
+    told = doubts(read("", "", queue, f"study.n_trials={n_trials}"))
+    assert told == (
+        ()
+        if n_trials == 2
+        else ("study.enqueue has 2 trials, of which study.n_trials = 1 leaves the last untried",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "epoch"),
+    [
+        ([], None),
+        (["train.epochs=6"], None),
+        (["train.epochs=5"], 6),
+        (["train.epochs=5", "train.warmup.phase='follow'"], None),
+        (["train.epochs=5", "search.train.warmup.epochs={type='int',low=1,high=9}"], None),
+        (["search.train.epochs={type='int',low=1,high=5}"], 6),
+    ],
+)
+def test_a_phase_that_no_trial_comes_to_is_doubted(overrides: list[str], epoch: int | None) -> None:
+    config = parse(PARTS, Path("study.toml"), overrides)
+    told = doubts(config)
+    assert (told == ()) is (epoch is None)
+    assert epoch is None or told[0].startswith(
+        f"no trial comes to the phase follow, which begins with epoch {epoch}: the last is 5; "
+    )
