@@ -20,6 +20,7 @@ from sweeper.data.columns import has_too_many_values, plain, strays, unfit_kind
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.naming import counted, did_you_mean, listed
+from sweeper.data.parquet_files import with_text_labels
 from sweeper.errors import DataError, Problem
 
 # read no further to guess
@@ -36,7 +37,7 @@ _NUMBER = r"[-+]?\d+([.,]\d+)?"
 
 _READERS: dict[str, Callable[[Path, Dialect], pd.DataFrame]] = {
     "csv": lambda path, dialect: read_csv_table(path, dialect, rows=_ROWS),
-    "parquet": lambda path, _: pd.read_parquet(path),
+    "parquet": lambda path, _: with_text_labels(pd.read_parquet(path)),
 }
 # the kind of file by what its name ends with
 _SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}

@@ -14,6 +14,7 @@ import pandas as pd
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.naming import counted, did_you_mean, listed
+from sweeper.data.parquet_files import with_text_labels
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem
@@ -86,7 +87,7 @@ def _csv(path: Path, dialect: Dialect, texts: list[str], columns: Collection[str
 
 
 def _parquet(path: Path, _: Dialect, _texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
-    return pd.read_parquet(path).reset_index(drop=True)
+    return with_text_labels(pd.read_parquet(path)).reset_index(drop=True)
 
 
 def _npy(path: Path, _: Dialect, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:

@@ -40,6 +40,11 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     return RawData(name, "data.path", frame, data.target, drop=data.drop)
 
 
+def with_text_labels(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with text for its columns' names, which pandas may have as numbers."""
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+
+
 def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFrame:
     """The rows numbered from 0; a level of the index is a column only where it is `wanted`."""
     asked = {name for name in wanted if name is not None}
@@ -52,7 +57,8 @@ def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFr
 
 def _read(config: StudyConfig, path: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
+        frame = pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
+        return with_text_labels(frame)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         # the last is what Arrow raises of a feature of Parquet that it cannot read
         reason = " ".join(str(error).split()).rstrip(".")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeper.data.naming import counted
 from sweeper.trial import Scalar
 
 # ordinal places of a value that no training row has, and of a missing one
@@ -161,8 +162,12 @@ class Transform:
         for name, column in zip(self.numbers, x.T, strict=True):
             if not np.isfinite(column).all():
                 rows = np.flatnonzero(~np.isfinite(column)).tolist()
-                found = f"{len(rows)} values of column '{name}' are missing or infinite"
+                what = "infinite" if self.fills else "missing or infinite"
+                are = "is" if len(rows) == 1 else "are"
+                found = f"{counted(len(rows), 'value')} of column '{name}' {are} {what}"
                 mend = "fill them: the study did not say how (data.impute)"
+                if self.fills:
+                    mend = "leave them empty: what is missing is filled, as the study says"
                 raise UnfitRowsError(found, mend, rows)
         return x if self.scaling is None else self.scaling.of(x)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.data.arrays import check_columns, tabled
-from sweeper.data.parquet_files import with_index
+from sweeper.data.parquet_files import with_index, with_text_labels
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, Problem
 from sweeper.user_code import RAISED, Function, LoadError, load_function, told
@@ -37,7 +37,7 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
         returned = _called(config, data)
     wanted = (*data.target, data.split.group, data.split.time)
     if isinstance(returned, pd.DataFrame):
-        frame, targets = _named(with_index(returned, wanted)), data.target
+        frame, targets = with_text_labels(with_index(returned, wanted)), data.target
     else:
         frame, names = _tabled(config, data, returned)
         targets = tuple(column for name in data.target for column in names.get(name, (name,)))
@@ -99,7 +99,7 @@ def _tabled(
     names: dict[str, tuple[str, ...]] = {}
     for name, part in returned.items():
         if isinstance(part, pd.DataFrame):
-            part = _named(part)
+            part = with_text_labels(part)
             arrays += [(str(column), values.array) for column, values in part.items()]
             names[str(name)] = tuple(part.columns)
         else:
@@ -130,8 +130,3 @@ def _unmasked(part: Any) -> NDArray[Any]:
     values = np.array(part.data, object)
     values[np.ma.getmaskarray(part)] = None
     return values
-
-
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with text for its columns' names."""
-    return frame.set_axis([str(name) for name in frame.columns], axis=1)

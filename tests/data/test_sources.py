@@ -12,6 +12,7 @@ import pytest
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
+from sweeper.data.guess import guess
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError
 
@@ -54,6 +55,16 @@ def test_parquet_rows_are_those_of_csv(make_study, tmp_path: Path, from_csv: Dat
     dataset = prepare(make_study(PARQUET, loss="mse"))
     assert dataset.digest == from_csv.digest
     assert dataset.feature_names == ("size", "weight", "colour_blue", "colour_red")
+
+
+def test_columns_that_pandas_calls_by_numbers_are_of_numbers(make_study, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    pd.DataFrame(rows).to_parquet(tmp_path / "rows.parquet")
+
+    dataset = prepare(make_study(PARQUET.replace('"price"', '"2"'), loss="mse"))
+
+    assert dataset.feature_names == ("0", "1")
+    assert guess(tmp_path / "rows.parquet").target == "2"
 
 
 @pytest.mark.parametrize("of_more", [False, True])
