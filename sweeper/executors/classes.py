@@ -16,7 +16,7 @@ from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.executors.limits import Limit, ProgramTooLargeError, limit_on
-from sweeper.executors.parts import device_parts
+from sweeper.executors.parts import device_parts, reordered
 from sweeper.executors.spread import on_each
 from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
@@ -154,7 +154,12 @@ class Classes:
             if key not in self._parts:
                 one = SingleDeviceSharding(self.devices[0])
                 where = on_each(self.devices) if is_spread else one
-                self._parts[key] = device_parts(self._config, self._data, batch_size, where)
+                given = self._config, self._data, batch_size, where
+                there = (self._parts[known] for known in self._parts if known[1] == is_spread)
+                placed = next(there, None)
+                self._parts[key] = (
+                    device_parts(*given) if placed is None else reordered(placed, *given)
+                )
             return self._parts[key]
 
     def _compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> Compiled:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
@@ -18,7 +19,8 @@ def visible_gpus(
 ) -> tuple[str, ...]:
     """The GPUs as CUDA_VISIBLE_DEVICES names them; none where JAX will run on the CPU.
 
-    `driver` has one entry a GPU of the machine, `plugin` says whether JAX can use them.
+    `driver` has one entry a GPU of the machine, `plugin` says whether JAX can use them. As to CUDA
+    those that follow one that there is not, such as -1, are hidden.
     """
     platforms = environment.get("JAX_PLATFORMS", "")
     can_use = _has_plugin() if plugin is None else plugin
@@ -26,7 +28,8 @@ def visible_gpus(
         return ()
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
-        return tuple(name.strip() for name in chosen.split(",") if name.strip())
+        names = (name.strip() for name in chosen.split(","))
+        return tuple(takewhile(lambda name: name and not name.startswith("-"), names))
     return tuple(str(index) for index in range(gpus_of_machine(driver)))
 
 

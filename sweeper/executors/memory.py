@@ -26,9 +26,10 @@ class Shares:
 def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
     """Half to the parent, the rest to the workers in equal parts; nothing to who does not train.
 
-    The sum is `memory_fraction`, but at most `MOST` less 0.02 a process.
+    The sum is `memory_fraction`, but at most `MOST` less 0.02 a process, which is never more than
+    half of it: a machine of many cores has many workers.
     """
-    total = min(memory_fraction, MOST - 0.02 * (workers + 1))
+    total = min(memory_fraction, max(MOST - 0.02 * (workers + 1), MOST / 2))
     if workers == 0:
         return Shares(total, 0.0)
     if threads == 0:

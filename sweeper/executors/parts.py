@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -30,6 +31,14 @@ def device_parts(
         ),
         where,
     )
+
+
+def reordered(
+    parts: Parts, config: StudyConfig, data: Dataset, batch_size: int, where: Sharding
+) -> Parts:
+    """The same data, which stay where they are, with the orders of batches of another size."""
+    order = jax.device_put(_orders(config, data, batch_size), where)
+    return replace(parts, order=order)
 
 
 def _orders(config: StudyConfig, data: Dataset, batch_size: int) -> NDArray[np.int32]:

@@ -7,8 +7,10 @@ from itertools import groupby
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, DTypeLike, Float
+from jaxtyping import Array, Bool, DTypeLike, Float, Int
 from numpy.typing import NDArray
+
+_MOST = 2**31 - 1  # of whole numbers of 32 bits, in which programs count
 
 Amounts = Float[Array, " parameters"] | Bool[Array, " parameters"]
 
@@ -22,7 +24,7 @@ def spread(amounts: NDArray[np.float64], sizes: Sequence[int], dtype: DTypeLike)
     ends = np.cumsum(sizes)
     runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda index: amounts[index])]
     stretches = [(float(amounts[run[0]]), int(ends[run[-1]])) for run in runs]
-    places = jnp.arange(sum(sizes))
+    places = _places(sizes)
     if [amount for amount, _ in stretches] == [1.0, 0.0]:
         return places < stretches[0][1]
     return _piecewise(places, [a for a, _ in stretches], [end for _, end in stretches], dtype)
@@ -35,9 +37,21 @@ def spread_by_depth(
     own = jnp.asarray(amounts, dtype)[row]
     ends = np.cumsum(sizes)
     runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda i: tuple(amounts[:, i]))]
-    places = jnp.arange(sum(sizes))
+    places = _places(sizes)
     alike = [own[run[0]] for run in runs]
     return _piecewise(places, alike, [int(ends[run[-1]]) for run in runs], dtype)
+
+
+def _places(sizes: Sequence[int]) -> Int[Array, " parameters"]:
+    """The places in the vector.
+
+    Raises:
+        MemoryError: there are more than programs count to.
+    """
+    count = sum(sizes)
+    if count > _MOST:
+        raise MemoryError(f"{count} parameters, and a program counts to {_MOST}")
+    return jnp.arange(count)
 
 
 def _piecewise(

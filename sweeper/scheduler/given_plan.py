@@ -15,6 +15,9 @@ from sweeper.scheduler.lattice import holds
 from sweeper.scheduler.parts_forecast import PartsFamily
 from sweeper.trial import Scalar
 
+# of a class, also where fewer trials are live: a plan may be of a larger study
+_MOST_LANES = 4096
+
 
 def read_forecast(text: str) -> Forecast:
     """The forecast in the text of a plan, with every value of its type.
@@ -54,6 +57,10 @@ def _faults(
         return
     if given.capacity < 1:
         yield f"capacity {given.capacity}, where a class has a lane at least"
+    live = min(config.study.n_trials, config.schedule.parallel) * len(config.members)
+    most = max(made.capacity, live, _MOST_LANES)
+    if given.capacity > most:
+        yield f"capacity {given.capacity}, where {most} lanes are the most"
     if given.devices < 1:
         yield f"{given.devices} devices, where it takes one at least"
     if any(

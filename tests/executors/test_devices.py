@@ -24,6 +24,8 @@ def driver(tmp_path: Path) -> Path:
         ({"CUDA_VISIBLE_DEVICES": "1"}, ("1",)),
         ({"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b"}, ("GPU-a", "GPU-b")),
         ({"CUDA_VISIBLE_DEVICES": ""}, ()),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, ()),
+        ({"CUDA_VISIBLE_DEVICES": "1,-1,0"}, ("1",)),
         ({"JAX_PLATFORMS": "cpu"}, ()),
         ({"JAX_PLATFORMS": "cuda,cpu"}, ("0", "1")),
     ],

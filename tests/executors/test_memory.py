@@ -21,6 +21,7 @@ from sweeper.executors.memory import (
         (0.8, 0, 2, Shares(0.0, 0.4)),
         (1.0, 1, 0, Shares(0.88, 0.0)),  # 0.90 - 0.02 x 1
         (1.0, 1, 4, Shares(0.40, 0.10)),  # 0.90 - 0.02 x 5
+        (0.8, 64, 64, Shares(0.225, 0.225 / 64)),  # a processor of many cores: 0.90 / 2
     ],
 )
 def test_half_goes_to_the_parent_and_the_rest_to_workers(

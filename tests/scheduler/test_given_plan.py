@@ -75,6 +75,7 @@ def test_a_study_can_go_by_its_own_plan(name: str) -> None:
         ("one", "capacity", 0, "capacity 0"),
         ("one", "capacity", -3, "capacity -3"),
         ("one", "capacity", True, "capacity"),
+        ("one", "capacity", 1_000_000, "capacity 1000000, where 4096 lanes are the most"),
         ("one", "devices", 0, "0 devices"),
         ("one", "lane_loop", "vmap", "lane loop"),
         ("one", "lane_loop", 3, "lane_loop"),

@@ -1,0 +1,27 @@
+"""Data are on a device once, however many sizes of batches there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sweeper.executors.parts import device_parts
+from tests.programs.conftest import Bench, bench, spec
+
+__all__ = ["bench"]
+
+
+def test_batches_of_another_size_take_the_data_that_are_there(
+    bench: Callable[..., Bench],
+) -> None:
+    study = bench("search.train.batch_size={type='int',low=8,high=16}")
+    work = study.work([spec(0, batch_size=8)])
+    program = study.trainer.classes.programs.of_class(work.program, study.config.filled({}))
+
+    small, large = (study.trainer.classes.parts(size, program) for size in (8, 16))
+
+    assert large.train.x.unsafe_buffer_pointer() == small.train.x.unsafe_buffer_pointer()
+    assert large.val.x.unsafe_buffer_pointer() == small.val.x.unsafe_buffer_pointer()
+    expected = device_parts(study.config, study.data, 16)
+    np.testing.assert_array_equal(large.order, expected.order)
