@@ -123,7 +123,7 @@ def _action(text: str) -> Action:
     found = _ACTION.fullmatch(text)
     if found is None:
         raise FaultPlanError(
-            f"{VARIABLE}: '{text}' is none; write INSTANT=kill, raise, oom or delay:S"
+            f"{VARIABLE}: '{text}' is none; write INSTANT=kill, raise, oom, delay:S or hold:FILE"
         )
     instant, kind, argument, at = found.groups(default="")
     if instant not in INSTANTS:

@@ -67,7 +67,8 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
         _events.removeHandler(keeper)
         for one in (keeper, *spoken):
             _own.removeHandler(one)
-        _own.level, _events.propagate = before
+        before_all, _events.propagate = before
+        _own.setLevel(before_all)
         if keeper.target is not None:
             keeper.flush()
             keeper.target.close()

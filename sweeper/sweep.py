@@ -58,11 +58,6 @@ class Sweep:
         """Whether more trials have failed than may."""
         return self._cut_by(()) is Reason.MAX_FAILURES
 
-    def advance(self) -> None:
-        """One whole round."""
-        plan = self.open()
-        self.close(plan, self.train(plan))
-
     def tidy(self) -> None:
         """Remove the files that a crash left beside what is committed."""
         with fault_points(Step.TIDY):

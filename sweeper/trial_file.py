@@ -107,8 +107,7 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     canonical["study"]["name"] = f"{config.study.name[:_LONGEST_NAME]}-trial-{number}"
     canonical["study"]["n_trials"] = 1
     canonical["results"]["dir"] = f"{config.run_dir}-trial-{number}"
-    for name in ("search", "same_as"):
-        canonical.pop(name, None)
+    del canonical["search"]
     canonical["trial"] = _trial(config, row, settings.train.epochs)
     return {name: _in_order(name, table) for name, table in canonical.items()}
 
@@ -165,8 +164,11 @@ def _found_from(path: str, study_file: Path, written_to: Path) -> str:
     """The path of the study's data as the new file has to say it."""
     if written_to.parent.resolve() == study_file.parent:
         return path
+    if Path(path).is_absolute():
+        return path
     beside = study_file.parent / path
-    return str(beside if beside.is_file() else Path(path).absolute())
+    is_beside = beside.is_file() or any(study_file.parent.glob(path))  # a pattern, maybe
+    return str(beside if is_beside else Path(path).absolute())
 
 
 def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> None:

@@ -176,7 +176,8 @@ def run(
         )
     )
     while not sweep.finished:
-        sweep.advance()
+        plan = sweep.open()
+        sweep.close(plan, sweep.train(plan))
     return sweep
 
 

@@ -66,7 +66,10 @@ def _pass(step: Step) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("train:begin", "'train:begin' is none; write INSTANT=kill, raise, oom or delay:S"),
+        (
+            "train:begin",
+            "'train:begin' is none; write INSTANT=kill, raise, oom, delay:S or hold:FILE",
+        ),
         ("trian:begin=kill", "no instant 'trian:begin'; there are directory.make:begin,"),
         ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one as ENOSPC"),
         ("train:begin=delay", "a pause needs its seconds; write delay:0.5"),

@@ -109,6 +109,21 @@ def test_a_parquet_of_mixed_types_is_planned_run_and_gone_on_with(study: Command
     )
 
 
+def test_a_trial_finds_the_files_of_a_pattern_from_elsewhere(study: CommandLine) -> None:
+    few = settings("study.n_trials=1", "train.epochs=1", "search={}", "results.dir=one")
+    ran = study("run", "study.toml", "--quiet", *few)
+    assert ran.returncode == 0, ran.stderr
+    elsewhere = study.directory / "elsewhere"
+    elsewhere.mkdir()
+
+    written = study("trial", "one", "0", "-o", str(elsewhere / "trial.toml"))
+    assert written.returncode == 0, written.stderr
+
+    away = CommandLine(elsewhere, study.cache)
+    checked = away("validate", "trial.toml")
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_targets_of_a_plan_are_in_their_own_units(study: CommandLine) -> None:
     more = settings(
         "data.target=['pulse', 'patient']",

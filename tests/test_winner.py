@@ -197,6 +197,24 @@ def test_the_command_names_the_trial_that_it_reproduces(
     assert done.stdout.endswith("bit-equal\n")
 
 
+def test_a_refit_trains_all_epochs_where_none_is_best_by_the_first_objective(
+    tmp_path: Path,
+) -> None:
+    goals = (
+        "study.metric=['n_parameters', 'val_loss']",
+        "study.direction=['minimize', 'minimize']",
+        "study.sampler={name='random'}",
+        "study.n_trials=2",
+    )
+    config = study_in(tmp_path, STUDY, *goals)
+    rows = trained(config).trials().set_index("trial_number")
+
+    refit, _ = refit_study(RunDir(config.run_dir), 0, "all")
+
+    assert refit.trial is not None
+    assert refit.trial.epochs == rows["epochs_done"][0] > 1
+
+
 def test_a_refit_has_nothing_to_choose_an_epoch_by(run_dir: RunDir) -> None:
     config, row = refit_study(run_dir, 1, "all")
     assert config.train.early_stop is None

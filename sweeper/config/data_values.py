@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
-from typing import Annotated, Any, Literal, TypeGuard
+from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from sweeper.config.table import Table
 
 _Method = Literal["none", "mean", "median", "most_frequent"]
-_METHODS = ("none", "mean", "median", "most_frequent")
+_METHODS = get_args(_Method)
 
 
 class Constant(Table):

@@ -78,7 +78,7 @@ class ConstraintTable(Table):
     """One of `[[study.constraints]]`."""
 
     metric: str = Field(
-        description="what is bounded after the last epoch; as study.metric",
+        description="what is bounded, in the epoch that counts (study.value); as study.metric",
         examples=["n_parameters"],
     )
     max: float | None = Field(default=None, description="the most that it may be", examples=[20000])

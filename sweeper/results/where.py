@@ -69,7 +69,14 @@ def rows_where(condition: str, columns: Mapping[str, Values]) -> Mask:
             raise ValueError(f"longer than {_LONGEST} characters")
         tree = ast.parse(condition.strip(), mode="eval")
         return _Reader(condition, columns).answer(tree.body).true
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (
+        SyntaxError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         told = error.msg if isinstance(error, SyntaxError) else str(error)
         raise _unread(condition, f"cannot be read: {told}") from None
 

@@ -109,7 +109,7 @@ def _measured(row: Row) -> list[str]:
 
 
 def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
-    """By how much a trial breaks each constraint; what is not above 0 is kept."""
+    """By how much a trial breaks each constraint in its last epoch; what is not above 0 is kept."""
     found: dict[str, float] = {}
     for one in config.study.constraints:
         column = one.metric if one.metric == N_PARAMETERS else f"final_{one.metric}"
@@ -120,6 +120,8 @@ def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
             found[f"{one.metric} max"] = value - one.max
         if one.min is not None:
             found[f"{one.metric} min"] = one.min - value
+    if row.get("feasible"):  # judged by the epoch that counts, which need not be the last
+        found = {name: min(excess, 0.0) for name, excess in found.items()}
     return found or None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.study import N_PARAMETERS
 from sweeper.config.writing import toml_text
 from sweeper.rundir import RunDir
 from sweeper.trial_file import trial_of, trial_tables
@@ -29,10 +30,12 @@ def refit_study(
     tables["train"] |= {"early_stop": None}
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
     tables["results"] |= {"dir": str(run_dir.refit / str(row["trial_number"])), "keep_models": 1}
+    # epochs do not differ in the number of parameters
+    best_epoch = row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
     of_class = tables["trial"]["class"]
     alone = {"strategy": "exact", "capacity": 1, "width": None, "depth": None, "sizes": {}}
     tables["trial"] |= {
-        "epochs": row["best_epoch"] or row["epochs_done"],
+        "epochs": best_epoch or row["epochs_done"],
         "class": {**of_class, **alone, "traced": {}},
     }
     return parse(toml_text(tables), config.source.path), row

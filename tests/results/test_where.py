@@ -53,6 +53,8 @@ def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
         ("dpeth == 2", "no column 'dpeth'; did you mean params_depth?"),
         ("zzz == 2", "no column 'zzz'; there are 6: value, params_depth, params_activation, other"),
         ("value >", "cannot be read: invalid syntax"),
+        (f"value > {10**399}", "cannot be read: int too large to convert to float"),
+        ("value == {[1]}", "cannot be read: unhashable type: 'list'"),
         ("", "cannot be read: invalid syntax"),
         ("value", "has 'value', which is no condition"),
         ("value + 1 > 2", "has 'value + 1', which is no condition"),
