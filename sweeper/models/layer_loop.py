@@ -198,8 +198,10 @@ def _forward(loop: LayerLoop, vector: Vector, x: Array, told: Told) -> tuple[Arr
 def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array, None]:
     vector, told, x, stacked, last = saved
     depth = loop.shape.depth
-    # zeros that XLA sees become a pad, which takes longer than all that is written into them
-    found = lax.optimization_barrier(jnp.zeros_like(vector))
+    # zeros that XLA sees become a pad, which takes longer than all that is written into them; and
+    # if they did not wait for `change`, they would be made once and copied at each step
+    zero, _ = lax.optimization_barrier((jnp.zeros((), vector.dtype), change))
+    found = lax.optimization_barrier(jnp.full_like(vector, zero))
     found = _put(found, _outer(change, last), loop.weight_at(depth))
     found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
     change = change @ loop.last(vector)[0]
