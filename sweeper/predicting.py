@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeper.data.dialect import USUAL, Dialect
 from sweeper.data.new_rows import read_rows
@@ -45,13 +46,15 @@ def predicted(
     found = read_rows(rows, transform, {*_aside(record)}, keep, _dialect(record))
     frame = found.frame
     try:
-        transform.of(frame, lambda doubt: warn(f"{rows.name}: {doubt}"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnknownCategoryWarning)  # it is told above
-            columns = dict(_columns(saved, frame, data["targets"]))
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always", UnknownCategoryWarning)
+            outputs = saved.outputs(frame)
     except UnfitRowsError as error:
         where = f" ({found.table.places(error.rows)})" if error.rows else ""
         raise DataError(Problem(rows.name, "", f"{error.found}{where}", error.mend)) from error
+    for doubt in doubts:
+        warn(f"{rows.name}: {doubt.message}")
+    columns = dict(_columns(saved, outputs, data["targets"]))
     named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
     columns = {**found.kept, **named}
     text = io.StringIO()
@@ -76,14 +79,14 @@ def _dialect(record: Mapping[str, Any]) -> Dialect:
     return Dialect(**{name: table.get(name, usual) for name, usual in asdict(USUAL).items()})
 
 
-def _columns(saved: SavedModel, frame: Any, targets: list[str]) -> Iterator[tuple[str, list[Any]]]:
+def _columns(
+    saved: SavedModel, outputs: NDArray[Any], targets: list[str]
+) -> Iterator[tuple[str, list[Any]]]:
     """The columns of the answer: each target, and of classes the probability of each."""
     if not saved.class_names:
-        numbers = saved.predict(frame).reshape(len(frame), -1)
-        yield from zip(targets, numbers.T.tolist(), strict=True)
+        yield from zip(targets, saved.numbers_by(outputs).T.tolist(), strict=True)
         return
-    probabilities = saved.probabilities(frame)
-    chosen = saved.classes_of(frame)
+    probabilities, chosen = saved.probabilities_by(outputs), saved.classes_by(outputs)
     yield targets[0], np.array(saved.class_names, object)[chosen].tolist()
     for name, column in zip(saved.class_names, probabilities.T.tolist(), strict=True):
         yield f"probability of {name}", column

@@ -132,19 +132,15 @@ class SavedModel:
 
         Of one target they are shaped (rows,), of several (rows, targets).
         """
-        data = self.info["data"]
+        outputs, data = self.outputs(rows), self.info["data"]
         if not data["class_names"]:
-            numbers = self.outputs(rows) * np.array(data["spec"]["y_scale"]) + np.array(
-                data["spec"]["y_mean"]
-            )
+            numbers = self.numbers_by(outputs)
             return numbers[:, 0] if numbers.shape[1] == 1 else numbers
-        return np.array(data["transform"]["classes"])[self.classes_of(rows)]
+        return np.array(data["transform"]["classes"])[self.classes_by(outputs)]
 
     def classes_of(self, rows: Any) -> NDArray[np.int64]:
         """The class of each row, as its place in `class_names`."""
-        outputs, is_one = self.outputs(rows), self.info["data"]["one_logit"]
-        chosen = outputs[:, 0] > 0 if is_one else np.argmax(outputs, axis=1)
-        return chosen.astype(np.int64)
+        return self.classes_by(self.outputs(rows))
 
     def probabilities(self, rows: Any) -> NDArray[Any]:
         """The probability of each class, shaped (rows, classes).
@@ -154,7 +150,21 @@ class SavedModel:
         """
         if not self.info["data"]["class_names"]:
             raise ValueError("the model predicts numbers, which have no probabilities; use predict")
-        outputs = self.outputs(rows)
+        return self.probabilities_by(self.outputs(rows))
+
+    def numbers_by(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        """Scaled targets in their own units, shaped (rows, targets)."""
+        spec = self.info["data"]["spec"]
+        return outputs * np.array(spec["y_scale"]) + np.array(spec["y_mean"])
+
+    def classes_by(self, outputs: NDArray[Any]) -> NDArray[np.int64]:
+        """The class that logits speak for, as its place in `class_names`."""
+        is_one = self.info["data"]["one_logit"]
+        chosen = outputs[:, 0] > 0 if is_one else np.argmax(outputs, axis=1)
+        return chosen.astype(np.int64)
+
+    def probabilities_by(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        """The probability of each class by logits, shaped (rows, classes)."""
         if self.info["data"]["one_logit"]:  # the log-odds of the second
             outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
         return np.asarray(jax.nn.softmax(outputs, axis=1))

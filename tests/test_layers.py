@@ -30,6 +30,7 @@ LAYERS = (
         "user_source",
     },
     {"config"},
+    {"keywords"},
     {"scheduler", "study", "ledger", "results"},
     {"progress", "trial_file", "saved_code", "ended", "lock"},
     {"models", "data", "reconcile", "study_copy"},

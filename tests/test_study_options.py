@@ -46,7 +46,7 @@ from tests.round_machine import study as config
         ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, and 'tests."),
         (
             "study.pruner={name='tests.round_machine:Tossing',chance=1,luck=2}",
-            "study.pruner.luck: 'tests.round_machine:Tossing' has no such option; it takes chance",
+            "study.pruner.luck: 'tests.round_machine:Tossing' takes no 'luck'; it takes chance",
         ),
         (
             "study.pruner={name='optuna.pruners:PercentilePruner',percentile=200.0}",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,9 @@ from sweeper.config.data import FunctionTable
 from sweeper.data.arrays import check_columns, tabled
 from sweeper.data.parquet_files import with_index, with_text_labels
 from sweeper.data.raw import RawData
-from sweeper.errors import DataError, Problem
-from sweeper.user_code import RAISED, Function, LoadError, load_function, told
+from sweeper.errors import DataError
+from sweeper.keywords import unfit_keywords
+from sweeper.user_code import RAISED, LoadError, load_function, told
 
 _KEY = "data.function"
 # by kind of array, as NumPy calls it; a time has the unit of its array
@@ -52,37 +51,14 @@ def _called(config: StudyConfig, data: FunctionTable) -> Any:
         function = load_function(data.function, config.base_dir)
     except LoadError as error:
         raise DataError(config.problem(_KEY, error.found, error.mend)) from error.__cause__
-    problem = _unfit_arguments(config, data, function)
-    if problem is not None:
-        raise DataError(problem)
+    problems = [*unfit_keywords(config, "data.args", data.function, function, data.args)]
+    if problems:
+        raise DataError(problems)
     try:
         return function(**data.args)
     except RAISED as error:
         found = f"'{data.function}' raised {told(error)}"
         raise DataError(config.problem(_KEY, found, "mend the function")) from error
-
-
-def _unfit_arguments(
-    config: StudyConfig, data: FunctionTable, function: Function
-) -> Problem | None:
-    """The first argument that the function does not take, or does not get."""
-    try:
-        signature = inspect.signature(function)
-        signature.bind(**data.args)
-    except ValueError:  # some that are not written in Python do not tell
-        return None
-    except TypeError as error:
-        names = [*inspect.signature(function).parameters]
-        for name in data.args:
-            if name not in names:
-                near = get_close_matches(name, names, n=1)
-                takes = f"it takes {', '.join(names)}" if names else "remove it"
-                mend = f"did you mean '{near[0]}'?" if near else takes
-                found = f"'{data.function}' takes no '{name}'"
-                return config.problem(f"data.args.{name}", found, mend)
-        found = f"'{data.function}' is {error}"
-        return config.problem("data.args", found, "write what it takes in data.args")
-    return None
 
 
 def _tabled(

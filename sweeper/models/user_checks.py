@@ -16,6 +16,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.model import MlpTable, PythonTable
 from sweeper.config.search import ends
 from sweeper.errors import Problem, StudyError
+from sweeper.keywords import keywords_of
 from sweeper.models.untraceable import mend_of
 from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
@@ -23,12 +24,6 @@ from sweeper.user_code import RAISED, Function, LoadError, load_function, told
 
 # what a function is given besides the keys of [model]
 _GIVEN = ("in_size", "out_size", "key")
-
-_UNNAMED = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.VAR_POSITIONAL,
-    inspect.Parameter.VAR_KEYWORD,
-)
 
 
 def check_model(config: StudyConfig, in_size: int, out_size: int) -> None:
@@ -59,9 +54,7 @@ def _unfit_arguments(
     config: StudyConfig, function: Function, table: PythonTable
 ) -> Iterator[Problem]:
     """Keys of `[model]` that the function does not take, and those that it lacks."""
-    taken = _parameters(function)
-    is_open = any(one.kind is one.VAR_KEYWORD for one in taken.values())
-    named = [name for name, one in taken.items() if one.kind not in _UNNAMED]
+    named, is_open = keywords_of(function)
     own = [name for name in named if name not in _GIVEN]
     for name in _GIVEN:
         if name in table.arguments:
@@ -74,16 +67,8 @@ def _unfit_arguments(
         if name not in (*named, *_GIVEN) and not is_open:
             yield config.problem(_key(config, name), *_not_taken(config, table, name, own))
     for name in own:
-        if name not in table.arguments and taken[name].default is inspect.Parameter.empty:
+        if name not in table.arguments and named[name].default is inspect.Parameter.empty:
             yield config.problem(f"model.{name}", *_not_given(config, table, name))
-
-
-def _parameters(function: Function) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except ValueError:  # some that are not written in Python do not tell: they may take anything
-        anything = inspect.Parameter("anything", inspect.Parameter.VAR_KEYWORD)
-        return {"anything": anything}
 
 
 def _not_taken(

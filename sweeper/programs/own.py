@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.own_program import OwnProgramTable
+from sweeper.keywords import keywords_of
 from sweeper.models.network import Network
 from sweeper.programs.epochs import begun, stepped
-from sweeper.programs.keywords import keywords_of
 from sweeper.programs.leaves import Leaves, parameters_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import plain_optimizer

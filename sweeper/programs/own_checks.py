@@ -17,10 +17,10 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.search import ends
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
+from sweeper.keywords import unfit_keywords
 from sweeper.models.untraceable import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.keywords import unfit_keywords
 from sweeper.programs.own import Own, UserProgram, taken_of_data
 from sweeper.programs.program import Batch, State
 from sweeper.trial import Scalar

@@ -16,9 +16,9 @@ from sweeper.config.coupled import CoupledTable
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.errors import Problem, StudyError
+from sweeper.keywords import keywords_of, unfit_keywords
 from sweeper.models.marks import Marks
 from sweeper.models.untraceable import mend_of
-from sweeper.programs.keywords import keywords_of, unfit_keywords
 from sweeper.user_code import RAISED, LoadError, load_function, place_of, told
 
 _ROWS = 4

@@ -15,6 +15,7 @@ from optuna.samplers import BaseSampler
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.errors import Problem, SweeperError
+from sweeper.keywords import keywords_of, unfit_keywords
 from sweeper.user_code import RAISED, LoadError, load_class, told
 
 
@@ -26,7 +27,7 @@ def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
 
 def seeded(config: StudyConfig, made: Callable[..., Any]) -> dict[str, int]:
     """The study's seed, for what takes one."""
-    return {"seed": config.study.seed} if "seed" in inspect.signature(made).parameters else {}
+    return {"seed": config.study.seed} if "seed" in keywords_of(made)[0] else {}
 
 
 @contextmanager
@@ -96,7 +97,8 @@ def own_problems(
     if not (inspect.isclass(found) and issubclass(found, wanted)):
         yield config.problem(key, f"'{name}' is no class of {base}", f"derive it from {base}")
         return
-    problems = list(_unfit_options(config, table, name, inspect.signature(found), options))
+    apart = () if "seed" in options else ("seed",)  # it is given the study's
+    problems = [*unfit_keywords(config, table, name, found, options, apart)]
     yield from problems
     if not problems:
         try:
@@ -104,26 +106,3 @@ def own_problems(
         except RAISED as error:
             mend = "write other options, or mend it"
             yield config.problem(key, f"'{name}' raised {told(error)}", mend)
-
-
-def _unfit_options(
-    config: StudyConfig,
-    table: str,
-    name: str,
-    signature: inspect.Signature,
-    options: Mapping[str, Any],
-) -> Iterator[Problem]:
-    taken = {
-        key: one
-        for key, one in signature.parameters.items()
-        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-    }
-    is_open = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
-    for key in options:
-        if key not in taken and not is_open:
-            mend = f"it takes {', '.join(taken)}" if taken else "it takes none"
-            yield config.problem(f"{table}.{key}", f"'{name}' has no such option", mend)
-    for key, one in taken.items():
-        if one.default is one.empty and key not in options and key != "seed":
-            found = f"missing, and '{name}' takes it"
-            yield config.problem(f"{table}.{key}", found, f"write {key} = ...")

@@ -268,7 +268,8 @@ def test_a_function_is_given_its_arguments(make_study, tmp_path: Path, numbers: 
     assert dataset.y_mean[0] == pytest.approx(numbers.y_mean[0] + 10)
 
     assert refusal(make_study(PYTHON + "args = { shfit = 10 }\n", loss="mse")) == [
-        "study.toml:12: data.args.shfit: 'rows:load' takes no 'shfit'; did you mean 'shift'?"
+        "study.toml:12: data.args.shfit: 'rows:load' takes no 'shfit'; "
+        "did you mean 'data.args.shift'?"
     ]
 
 
@@ -358,8 +359,7 @@ def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> 
         "did you mean 'rows:loads'?"
     ]
     assert refusal(make_study(PYTHON.replace("load", "loads"), loss="mse")) == [
-        "study.toml:9: data.args: 'rows:loads' is missing a required argument: 'n'; "
-        "write what it takes in data.args"
+        "study.toml:9: data.args.n: missing, and 'rows:loads' takes it; write n = ..."
     ]
 
 
