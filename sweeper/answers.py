@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from sweeper import wording
-from sweeper.data.naming import counted
+from sweeper.naming import counted
 from sweeper.ranking import value_columns
 from sweeper.results.status import Status, ended_by
 from sweeper.rundir import RunDir

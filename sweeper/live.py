@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper import wording
-from sweeper.data.naming import counted
+from sweeper.naming import counted
 from sweeper.progress import (
     BucketFinished,
     BucketStarted,

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sweeper import wording
 from sweeper.answers import pairs, rows
-from sweeper.data.naming import counted
+from sweeper.naming import counted
 
 # categories, classes or targets beyond these are told in JSON alone
 _MOST_SHOWN = 20

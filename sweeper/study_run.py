@@ -11,13 +11,13 @@ from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts
 from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
-from sweeper.data.naming import counted
 from sweeper.deaths import MOST
 from sweeper.errors import SetupError, not_written
 from sweeper.executors.claims import devices_of, n_workers
 from sweeper.executors.executor import Executor
 from sweeper.executors.shortages import shortages
 from sweeper.importances import Importances
+from sweeper.naming import counted
 from sweeper.planning import structures
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.data.naming import counted
+from sweeper.naming import counted, size_text
 from sweeper.results.status import Status
 
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
@@ -132,8 +132,8 @@ def span(low: int, high: int) -> str:
 
 
 def size(n_bytes: int | None) -> str:
-    """An amount of memory: `3.2 MB`; a dash where it is not known."""
-    return "-" if n_bytes is None else f"{n_bytes / 1e6:.1f} MB"
+    """An amount of memory: `3.2 MiB`; a dash where it is not known."""
+    return "-" if n_bytes is None else size_text(n_bytes)
 
 
 def shape(sizes: Sequence[int]) -> str:

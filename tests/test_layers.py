@@ -20,6 +20,7 @@ LAYERS = (
     {
         "errors",
         "faults",
+        "naming",
         "trial",
         "ranking",
         "rundir",

@@ -12,9 +12,9 @@ import pandas as pd
 from sweeper.config import StudyConfig
 from sweeper.config.data import NpzTable
 from sweeper.data.files import find_file
-from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
+from sweeper.naming import counted, did_you_mean, listed
 
 
 def read_npz(config: StudyConfig, data: NpzTable) -> RawData:

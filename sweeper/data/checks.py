@@ -11,10 +11,10 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
 from sweeper.data.columns import has_too_many_values, strays, unfit_kind
-from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
 from sweeper.errors import Problem
+from sweeper.naming import counted, did_you_mean, listed
 
 # a number with decimals and more values than these is a measurement, not a class
 _MOST_FLOAT_CLASSES = 20

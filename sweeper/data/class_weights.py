@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
-from sweeper.data.naming import did_you_mean, listed
 from sweeper.errors import DataError
+from sweeper.naming import did_you_mean, listed
 
 
 def class_weights(

@@ -11,7 +11,7 @@ import pandas as pd
 from pandas.api.types import is_integer_dtype
 
 from sweeper.data.dialect import SEPARATORS, USUAL, Dialect, likely_dialect
-from sweeper.data.naming import listed
+from sweeper.naming import listed
 
 _OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.config.writing import toml_value
-from sweeper.data.naming import listed
+from sweeper.naming import listed
 
 SEPARATORS = (",", ";", "\t", "|")
 # how files of such text end

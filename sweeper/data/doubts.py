@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sweeper.data.dataset import Dataset
-from sweeper.data.naming import listed
+from sweeper.naming import listed
 
 # of fewer rows a class is more likely a slip of the pen, and is hardly learnt in any case
 _FEW_ROWS = 5

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from sweeper.config import StudyConfig
-from sweeper.data.naming import did_you_mean, listed
 from sweeper.errors import DataError
+from sweeper.naming import did_you_mean, listed
 
 
 def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:

@@ -19,9 +19,9 @@ from pandas.api.types import (
 from sweeper.data.columns import has_too_many_values, plain, strays, unfit_kind
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
-from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.parquet_files import with_text_labels
 from sweeper.errors import DataError, Problem
+from sweeper.naming import counted, did_you_mean, listed
 
 # read no further to guess
 _ROWS = 100_000

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sweeper.config import StudyConfig
 from sweeper.errors import DataError, Problem
+from sweeper.naming import size_text
 
 # the most memory that a container may use
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def check_host(
@@ -72,11 +72,3 @@ def _too_large(
     found = f"{take}, and the share {whose} is {size_text(share_bytes)}"
     every = (*mends, "drop columns or rows", "write a larger execution.memory_fraction")
     return config.problem("data", found, f"{', '.join(every[:-1])}, or {every[-1]}")
-
-
-def size_text(count: float) -> str:
-    """An amount of memory in words: `3.2 MiB`."""
-    unit = 0
-    while count >= 1024 and unit < len(_UNITS) - 1:
-        count, unit = count / 1024, unit + 1
-    return f"{count:.3g} {_UNITS[unit]}" if unit else f"{count:.0f} B"

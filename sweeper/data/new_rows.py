@@ -13,11 +13,11 @@ import pandas as pd
 
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
-from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.parquet_files import with_text_labels
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem
+from sweeper.naming import counted, did_you_mean, listed
 
 ALL = "all"
 

@@ -11,9 +11,9 @@ import pandas as pd
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
 from sweeper.data.files import find_files
-from sweeper.data.naming import listed
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
+from sweeper.naming import listed
 
 # how Arrow begins to say that it cannot tell columns apart
 _TWICE = re.compile(r"Multiple matches for FieldRef\.Name\((.*?)\) in ")

@@ -11,11 +11,11 @@ import pandas as pd
 from sweeper.config import StudyConfig
 from sweeper.data.columns import unfit_kind
 from sweeper.data.folds import grouped_folds
-from sweeper.data.naming import counted, did_you_mean, listed
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.data.split import groups_of, split, times
 from sweeper.errors import Problem
+from sweeper.naming import counted, did_you_mean, listed
 
 _CLASSES_SHOWN = 5
 

@@ -13,11 +13,11 @@ from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable,
 from sweeper.data.arrays import read_npz
 from sweeper.data.columns import is_of_truth, plain
 from sweeper.data.csv_file import read_csv
-from sweeper.data.naming import listed
 from sweeper.data.parquet_files import read_parquet
 from sweeper.data.raw import RawData
 from sweeper.data.user_rows import read_function
 from sweeper.errors import DataError
+from sweeper.naming import listed
 
 _LOADERS: dict[str, Callable[..., Any]] = {
     "breast_cancer": datasets.load_breast_cancer,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.data.naming import counted
+from sweeper.naming import counted
 from sweeper.trial import Scalar
 
 # ordinal places of a value that no training row has, and of a missing one
@@ -197,7 +197,7 @@ def _unknown(one: Category, values: Sequence[Any], places: NDArray[np.int64]) ->
         return ""
     different = [repr(value) for value in dict.fromkeys(rows)]
     shown = ", ".join(different[:_SHOWN]) + (", ..." if len(different) > _SHOWN else "")
-    in_rows = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+    in_rows = counted(len(rows), "row")
     return f"column '{one.name}' has {shown} in {in_rows}, which no training row had"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from sweeper.config import StudyConfig
-from sweeper.data.memory import size_text
+from sweeper.naming import counted, size_text
 from sweeper.scheduler.capacity import Ceiling
 from sweeper.user_code import text_of
 
@@ -49,7 +49,7 @@ class Limit:
             ProgramTooLargeError: with both numbers.
         """
         if self.n_bytes is not None and needed_bytes is not None and needed_bytes > self.n_bytes:
-            its = f"its program of {lanes} lane{'s'[: lanes != 1]} takes {size_text(needed_bytes)}"
+            its = f"its program of {counted(lanes, 'lane')} takes {size_text(needed_bytes)}"
             raise ProgramTooLargeError(f"{its}, and {self.whose} is {size_text(self.n_bytes)}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweeper.executors.executor import Outcome
+from sweeper.naming import counted
 from sweeper.trial import Reason
 
 
@@ -26,15 +27,11 @@ def _became(outcomes: Sequence[Outcome]) -> str:
     failed = sum(lane.failure is not None and lane.failure.reason is Reason.OOM for lane in lanes)
     own = sum(outcome.own_programs for outcome in outcomes)
     if failed == len(lanes):
-        return f"its {_trials(failed)} failed, not fitting alone"
+        return f"its {counted(failed, 'trial')} failed, not fitting alone"
     capacity = min(outcome.ceiling.capacity for outcome in outcomes if outcome.ceiling)
-    said = f"it trains {capacity} lane{'s'[: capacity != 1]} at a time"
+    said = f"it trains {counted(capacity, 'lane')} at a time"
     if own:
-        said += f", {_trials(own)} in programs of their own"
+        said += f", {counted(own, 'trial')} in programs of their own"
     if failed:
-        said += f", and {_trials(failed)} failed, not fitting alone"
+        said += f", and {counted(failed, 'trial')} failed, not fitting alone"
     return said
-
-
-def _trials(count: int) -> str:
-    return f"{count} trial{'s'[: count != 1]}"

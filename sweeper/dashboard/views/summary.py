@@ -10,7 +10,7 @@ from sweeper import wording
 from sweeper.dashboard.blocks import Block, rows
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.packing import rounded
-from sweeper.data.naming import counted
+from sweeper.naming import counted
 
 _LITTLE = 0.15
 _FAR_OFF = 2.0

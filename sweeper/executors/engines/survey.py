@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.data.memory import CONTAINER, size_text
+from sweeper.data.memory import CONTAINER
 from sweeper.executors.devices import DRIVER
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.memory import shares
+from sweeper.naming import size_text
 from sweeper.rundir import RunDir
 from sweeper.user_source import source_digests
 

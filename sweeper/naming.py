@@ -1,4 +1,4 @@
-"""How refusals of data write names and counts."""
+"""How messages write names, counts and amounts of memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 _MOST_LISTED = 20
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
@@ -25,3 +26,11 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in names}
     near = get_close_matches(name.lower(), by_lower, n=1)
     return f"did you mean '{by_lower[near[0]]}'?" if near else ""
+
+
+def size_text(n_bytes: float) -> str:
+    """An amount of memory in words: `3.2 MiB`."""
+    unit = 0
+    while n_bytes >= 1024 and unit < len(_UNITS) - 1:
+        n_bytes, unit = n_bytes / 1024, unit + 1
+    return f"{n_bytes:.3g} {_UNITS[unit]}" if unit else f"{n_bytes:.0f} B"
