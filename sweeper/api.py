@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 from sweeper import session
 from sweeper.config import StudyConfig
 from sweeper.config.doubts import doubts, hints
-from sweeper.config.optimizers import decays_of
-from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
 from sweeper.errors import DataError, StudyError
+from sweeper.model_checks import check_models, never_run
 from sweeper.preview import Preview
 from sweeper.progress import Observer, Warned
 from sweeper.results.status import Status
@@ -37,7 +36,6 @@ from sweeper.unchecked import can_build_models, can_read_rows, unchecked
 
 if TYPE_CHECKING:
     from sweeper.decay_preview import DecayPreview
-    from sweeper.programs.build import Programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
     else:
         options.check(config, python=False)
     if data is not None and (python or can_build_models(config)):
-        _check_models(config, data)
+        check_models(config, data)
     session.check(config, None if data is None else data.digest)
     return Checked(
         name=config.study.name,
@@ -119,44 +117,8 @@ def decay(config: StudyConfig) -> DecayPreview:
         from sweeper.decay_preview import decay_preview
 
         data = prepared()
-    _check_models(config, data)
-    return decay_preview(config, _never_run(config, data))
-
-
-def _check_models(config: StudyConfig, data: Dataset) -> None:
-    """Refuse code of the user's own that does not fit, and rules about arrays that are not there.
-
-    Raises:
-        StudyError: with what to mend.
-    """
-    if "python" in config.kinds:
-        from sweeper.models.user_checks import check_model
-
-        check_model(config, data.n_features, data.out_size)
-    if config.names_functions:
-        from sweeper.programs.user_checks import check_functions
-
-        check_functions(config, data.out_size)
-    if config.train.program == "coupled":
-        from sweeper.programs.coupled_checks import check_coupled
-
-        check_coupled(config, data)
-    if isinstance(config.train, OwnProgramTable):
-        from sweeper.programs.own_checks import check_program
-
-        check_program(config, data)
-    if decays_of(config.optimizer):
-        from sweeper.programs.decay_checks import check_decay
-
-        check_decay(config, _never_run(config, data))
-
-
-def _never_run(config: StudyConfig, data: Dataset) -> Programs:
-    """Programs to look at, in a precision that every JAX has."""
-    from sweeper.programs.build import Programs
-    from sweeper.programs.data_spec import data_spec
-
-    return Programs(replace(data_spec(config, data), dtype="float32"))
+    check_models(config, data)
+    return decay_preview(config, never_run(config, data))
 
 
 def plan(config: StudyConfig) -> Preview:
@@ -176,6 +138,7 @@ def plan(config: StudyConfig) -> Preview:
             n_threads,
             n_workers,
         )
+        from sweeper.executors.jax_setup import jax_restored
         from sweeper.planning import foreseen, structures
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
@@ -183,27 +146,28 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.study.ask_tell import Study
 
         data = prepared()
-    claim_devices(config)
-    check_fits(config, data)
-    _check_models(config, data)
-    foreseen_ = foreseen(config, data, None)
-    devices = len(devices_of(config))
-    policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
-    count = min(config.schedule.parallel, options.n_proposals(config))
-    specs = Study(config).ask(count, told_through_round=0)
-    live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
-    structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
-    return Preview(
-        config,
-        data,
-        foreseen_,
-        scheduler.plan(live, (), structure_of, policy),
-        jax.devices()[0].device_kind,
-        devices,
-        n_threads(config),
-        n_workers(config),
-        partly_idle(config, _never_run(config, data)),
-    )
+    with jax_restored():
+        claim_devices(config)
+        check_fits(config, data)
+        check_models(config, data)
+        foreseen_ = foreseen(config, data, None)
+        devices = len(devices_of(config))
+        policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
+        count = min(config.schedule.parallel, options.n_proposals(config))
+        specs = Study(config).ask(count, told_through_round=0)
+        live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
+        structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
+        return Preview(
+            config,
+            data,
+            foreseen_,
+            scheduler.plan(live, (), structure_of, policy),
+            jax.devices()[0].device_kind,
+            devices,
+            n_threads(config),
+            n_workers(config),
+            partly_idle(config, never_run(config, data)),
+        )
 
 
 def run(
@@ -258,8 +222,10 @@ def run_prepared(
         from sweeper.executors.claims import check_fits, claim_devices, left_out, n_threads
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
+        from sweeper.executors.jax_setup import jax_restored
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
+        stack.enter_context(jax_restored())
         claim_devices(config)
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))
@@ -274,7 +240,7 @@ def run_prepared(
             import_module("sweeper.study_run")
         data = prepared()
         check_fits(config, data)
-        _check_models(config, data)
+        check_models(config, data)
         given = None if plan_file is None else read_plan(plan_file)
         foresee = partial(foreseen, config, data, given=given)
         saved = None

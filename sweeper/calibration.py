@@ -22,7 +22,8 @@ import numpy as np
 from scipy.optimize import nnls
 
 from sweeper.config import StudyConfig, parse
-from sweeper.executors.compiling import compile_class, configure_jax
+from sweeper.executors.compiling import compile_class
+from sweeper.executors.jax_setup import configure_jax
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec

@@ -21,7 +21,7 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.refusals import MISSING
 from sweeper.data.preparation import prepare
 from sweeper.errors import Problem, StudyError
-from sweeper.executors.compiling import configure_jax
+from sweeper.executors.jax_setup import configure_jax
 from sweeper.programs.own import Own
 from sweeper.programs.own_checks import check_program, scores_of
 from sweeper.programs.unkept import unkept

@@ -94,7 +94,7 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
 
     from sweeper.data.dataset import Dataset
     from sweeper.executors.claims import devices_of
-    from sweeper.executors.compiling import configure_jax
+    from sweeper.executors.jax_setup import configure_jax
     from sweeper.executors.trainer import Trainer
     from sweeper.programs.continued import read_start
 

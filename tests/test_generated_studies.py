@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from math import ceil
 from pathlib import Path
 
-import jax
 import pytest
 import sklearn
 from hypothesis import given
@@ -33,11 +32,9 @@ SCHEMA = study_schema()
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A study file to plan; what planning sets for the whole process is put back."""
+    """A study file to plan; the environment that planning sets is put back."""
     assert sklearn.__version__  # where it is imported already, data are prepared in this process
     directory = tmp_path_factory.mktemp("generated")
-    names = ("jax_enable_x64", "jax_compilation_cache_dir", "jax_default_matmul_precision")
-    before = {name: getattr(jax.config, name) for name in names}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
         for name in ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE"):
@@ -45,8 +42,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name)
         write_files(directory)
         yield directory / "study.toml"
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 def plan_all(path: Path, of: SearchStrategy[Study], count: int) -> None:

@@ -63,6 +63,7 @@ LAYERS = (
         "sweep_parts",
         "data_preview",
         "contract",
+        "model_checks",
     },
     {"sweep", "session"},
     {"study_run", "unchecked", "preview", "decay_preview", "verification"},

@@ -13,8 +13,8 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share, physical_bytes
 from sweeper.errors import SetupError
-from sweeper.executors.compiling import configure_jax
 from sweeper.executors.devices import visible_gpus
+from sweeper.executors.jax_setup import configure_jax
 from sweeper.executors.memory import (
     MOST,
     PREALLOCATE,

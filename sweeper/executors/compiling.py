@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import platform
-import re
 import threading
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
 
-from sweeper.cachedir import cache_root
 from sweeper.executors.phased import PhaseAt, Run, run_phases
 from sweeper.executors.spread import Spread, device_mesh, spread_lanes, work_of
 from sweeper.programs.program import Program
@@ -22,15 +16,11 @@ from sweeper.programs.segment import Lanes, Parts, Segment, segment
 from sweeper.programs.switch import Switch, switch_segment
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
-from sweeper.scheduler.signature import short_hash
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-_DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
-_NOT_KEPT = re.compile(r"Error writing persistent compilation cache entry for '[^']+': (.*)", re.S)
 # without it parameters are copied at each step, for they are read in a loop and then changed
 _ON_CPU: dict[str, str | bool] = {"xla_cpu_copy_insertion_use_region_analysis": True}
 _WHOLE = ""  # the one program of a class without phases
-_log = logging.getLogger("sweeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,67 +54,6 @@ class _CacheHits(threading.local):
 
 _cache_hits = _CacheHits()
 jax.monitoring.register_event_listener(_cache_hits)
-
-
-def cache_directory() -> Path:
-    """Where compiled programs are kept, in the cache directory.
-
-    One directory a kind of machine, for a home directory may be shared by several, and a program
-    compiled for one processor may use instructions that another has not.
-    """
-    return cache_root() / f"xla-{short_hash(platform.machine(), processor())}"
-
-
-def processor() -> str:
-    """What tells this processor from another kind, as far as the system says."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
-
-
-def configure_jax(precision: str, matmul_precision: str = "default") -> None:
-    """Set up JAX for a study, before the first array of this process.
-
-    Every program is cached, however quick it was to compile; the paths of XLA's own caches would
-    become part of the key, so they stay off.
-    """
-    jax.config.update("jax_enable_x64", precision == "float64")
-    named = None if matmul_precision == "default" else matmul_precision
-    jax.config.update("jax_default_matmul_precision", named)
-    jax.config.update("jax_compilation_cache_dir", str(cache_directory()))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
-    if not isinstance(warnings.showwarning, _MindsCache):
-        warnings.showwarning = _MindsCache(warnings.showwarning)
-
-
-@dataclass(slots=True)
-class _MindsCache:
-    """Shows warnings; of the cache only that it cannot be written, and that once.
-
-    JAX warns of an entry that it cannot read, compiles, and leaves it as it is, to warn at every
-    start: it is removed. Of one that it cannot write it warns for each program.
-    """
-
-    shown: Callable[..., None]
-    _has_told: bool = False
-
-    def __call__(self, message: Warning | str, *where: Any, **more: Any) -> None:
-        text = str(message)
-        if damaged := _DAMAGED.match(text):
-            _log.info("compiled again: %s", text)
-            for entry in cache_directory().glob(f"{damaged[1]}-*"):
-                entry.unlink(missing_ok=True)
-        elif failed := _NOT_KEPT.match(text):
-            if not self._has_told:
-                told = "compiled programs are not kept in %s: %s; the study goes on without"
-                _log.warning(told, cache_directory(), failed[1])
-            self._has_told = True
-        else:
-            self.shown(message, *where, **more)
 
 
 def compile_class(

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import jax
 
-from sweeper.executors.compiling import processor
+from sweeper.executors.jax_setup import processor
 from sweeper.scheduler.signature import short_hash
 
 _LIBRARIES = (

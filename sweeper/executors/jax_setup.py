@@ -1,0 +1,111 @@
+"""JAX's settings for a study, and where it keeps compiled programs."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+from sweeper.cachedir import cache_root
+from sweeper.scheduler.signature import short_hash
+
+_DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
+_NOT_KEPT = re.compile(r"Error writing persistent compilation cache entry for '[^']+': (.*)", re.S)
+_log = logging.getLogger("sweeper")
+# what `configure_jax` sets
+_SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+    "jax_persistent_cache_enable_xla_caches",
+)
+
+
+def configure_jax(precision: str, matmul_precision: str = "default") -> None:
+    """Set up JAX for a study, before the first array of this process.
+
+    Every program is cached, however quick it was to compile; the paths of XLA's own caches would
+    become part of the key, so they stay off.
+    """
+    directory = str(cache_directory())
+    if jax.config.jax_compilation_cache_dir != directory:  # type: ignore[attr-defined]
+        compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
+    jax.config.update("jax_enable_x64", precision == "float64")
+    named = None if matmul_precision == "default" else matmul_precision
+    jax.config.update("jax_default_matmul_precision", named)
+    jax.config.update("jax_compilation_cache_dir", directory)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    if not isinstance(warnings.showwarning, _MindsCache):
+        warnings.showwarning = _MindsCache(warnings.showwarning)
+
+
+@contextmanager
+def jax_restored() -> Iterator[None]:
+    """JAX is set up in the end as it was: who calls from Python may compute with it, too."""
+    before = {name: getattr(jax.config, name) for name in _SETTINGS}
+    shown = warnings.showwarning
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
+        if jax.config.jax_compilation_cache_dir != before["jax_compilation_cache_dir"]:  # type: ignore[attr-defined]
+            compilation_cache.reset_cache()
+        for name, value in before.items():
+            jax.config.update(name, value)
+
+
+def cache_directory() -> Path:
+    """Where compiled programs are kept, in the cache directory.
+
+    One directory a kind of machine, for a home directory may be shared by several, and a program
+    compiled for one processor may use instructions that another has not.
+    """
+    return cache_root() / f"xla-{short_hash(platform.machine(), processor())}"
+
+
+def processor() -> str:
+    """What tells this processor from another kind, as far as the system says."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
+
+
+@dataclass(slots=True)
+class _MindsCache:
+    """Shows warnings; of the cache only that it cannot be written, and that once.
+
+    JAX warns of an entry that it cannot read, compiles, and leaves it as it is, to warn at every
+    start: it is removed. Of one that it cannot write it warns for each program.
+    """
+
+    shown: Callable[..., None]
+    _has_told: bool = False
+
+    def __call__(self, message: Warning | str, *where: Any, **more: Any) -> None:
+        text = str(message)
+        if damaged := _DAMAGED.match(text):
+            _log.info("compiled again: %s", text)
+            for entry in cache_directory().glob(f"{damaged[1]}-*"):
+                entry.unlink(missing_ok=True)
+        elif failed := _NOT_KEPT.match(text):
+            if not self._has_told:
+                told = "compiled programs are not kept in %s: %s; the study goes on without"
+                _log.warning(told, cache_directory(), failed[1])
+            self._has_told = True
+        else:
+            self.shown(message, *where, **more)

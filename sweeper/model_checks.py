@@ -1,0 +1,50 @@
+"""Whether a study's models and programs can be built for its data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sweeper.config import StudyConfig
+from sweeper.config.optimizers import decays_of
+from sweeper.config.own_program import OwnProgramTable
+from sweeper.data.dataset import Dataset
+
+if TYPE_CHECKING:
+    from sweeper.programs.build import Programs
+
+
+def check_models(config: StudyConfig, data: Dataset) -> None:
+    """Refuse code of the user's own that does not fit, and rules about arrays that are not there.
+
+    Raises:
+        StudyError: with what to mend.
+    """
+    if "python" in config.kinds:
+        from sweeper.models.user_checks import check_model
+
+        check_model(config, data.n_features, data.out_size)
+    if config.names_functions:
+        from sweeper.programs.user_checks import check_functions
+
+        check_functions(config, data.out_size)
+    if config.train.program == "coupled":
+        from sweeper.programs.coupled_checks import check_coupled
+
+        check_coupled(config, data)
+    if isinstance(config.train, OwnProgramTable):
+        from sweeper.programs.own_checks import check_program
+
+        check_program(config, data)
+    if decays_of(config.optimizer):
+        from sweeper.programs.decay_checks import check_decay
+
+        check_decay(config, never_run(config, data))
+
+
+def never_run(config: StudyConfig, data: Dataset) -> Programs:
+    """Programs to look at, in a precision that every JAX has."""
+    from sweeper.programs.build import Programs
+    from sweeper.programs.data_spec import data_spec
+
+    return Programs(replace(data_spec(config, data), dtype="float32"))
