@@ -33,6 +33,7 @@ from sweeper.scheduler.buckets import LiveTrial
 from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
 from sweeper.unchecked import can_build_models, can_read_rows, unchecked
+from sweeper.user_code import forget_changed
 
 if TYPE_CHECKING:
     from sweeper.decay_preview import DecayPreview
@@ -69,6 +70,7 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
         StudyHeldError: another process runs the study.
         SetupError: the data is missing or unfit, or the run directory cannot be used.
     """
+    forget_changed(config.base_dir)
     data = None
     if python or can_read_rows(config):
         with preparing(config) as prepared:
@@ -112,6 +114,7 @@ def decay(config: StudyConfig) -> DecayPreview:
     Raises:
         SweeperError: as `check`.
     """
+    forget_changed(config.base_dir)
     options.check(config)
     with preparing(config) as prepared:
         from sweeper.decay_preview import decay_preview
@@ -127,6 +130,7 @@ def plan(config: StudyConfig) -> Preview:
     Raises:
         SweeperError: as `check`.
     """
+    forget_changed(config.base_dir)
     options.check(config)
     with preparing(config) as prepared:
         import jax
@@ -189,6 +193,7 @@ def run(
     Raises:
         SweeperError: the study cannot start, with what to mend.
     """
+    forget_changed(config.base_dir)
     with preparing(config) as prepared:
         return run_prepared(
             config,

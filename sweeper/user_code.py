@@ -8,8 +8,9 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -18,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from sweeper.teardown import note_foreign_code
+from sweeper.user_source import source_digests
 
 Function = Callable[..., Any]
 # what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
@@ -32,8 +34,16 @@ _NOT_THE_USERS = (
     *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")),
 )
 
-_loaded: dict[tuple[str, Path], ModuleType] = {}
+_loaded: dict[tuple[str, Path], _Loaded] = {}
 _loading = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A module, and the digests of the files that it came from."""
+
+    module: ModuleType
+    digests: Mapping[str, str]
 
 
 class LoadError(Exception):
@@ -43,6 +53,25 @@ class LoadError(Exception):
         super().__init__(f"{found}; {mend}")
         self.found = found
         self.mend = mend
+
+
+def forget_changed(base_dir: Path) -> None:
+    """Have modules in `base_dir` imported anew whose files have changed since they were imported.
+
+    Who trains from a notebook edits them between two studies.
+    """
+    base_dir = base_dir.resolve()
+    with _loading:
+        for (name, place), loaded in [*_loaded.items()]:
+            digests = source_digests(name, base_dir) if place == base_dir else loaded.digests
+            if digests == loaded.digests:
+                continue
+            files = {base_dir / file for file in (*digests, *loaded.digests)}
+            for other, module in [*sys.modules.items()]:
+                file = getattr(module, "__file__", None)
+                if module is loaded.module or (file and Path(file).resolve() in files):
+                    del sys.modules[other]
+            del _loaded[name, place]
 
 
 def load_class(name: str, base_dir: Path) -> Function:
@@ -161,10 +190,11 @@ def _module(name: str, base_dir: Path) -> ModuleType:
             note_foreign_code()
             try:
                 with _beside(base_dir, name.partition(".")[0]):
-                    _loaded[name, base_dir] = importlib.import_module(name)
+                    digests = source_digests(name, base_dir)
+                    _loaded[name, base_dir] = _Loaded(importlib.import_module(name), digests)
             except RAISED as error:
                 raise _not_imported(name, base_dir, error) from error
-        return _loaded[name, base_dir]
+        return _loaded[name, base_dir].module
 
 
 def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:

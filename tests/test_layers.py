@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "sweeper"
 
 # From the bottom up: a module imports from layers below its own, never from beside or above.
 LAYERS = (
-    {"teardown"},
+    {"teardown", "user_source"},
     {
         "errors",
         "faults",
@@ -28,7 +28,6 @@ LAYERS = (
         "cachedir",
         "lifeline",
         "user_code",
-        "user_source",
     },
     {"config"},
     {"keywords"},

@@ -1,0 +1,53 @@
+"""Code of the user's that is edited between two studies of one process, as in a notebook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sweeper
+from sweeper.user_code import forget_changed, load_function
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
+
+NETS = """\
+import equinox as eqx
+from sizes import WIDTH
+
+
+def build(in_size, out_size, *, key):
+    return eqx.nn.MLP(in_size, out_size, WIDTH, DEPTH, key=key)
+"""
+OWN = DIGITS.partition("[search]")[0].replace(
+    'kind = "mlp"\ndepth = 2\nwidth = 16\n', 'kind = "python"\nfunction = "nets:build"\n'
+)
+
+
+def parameters(width: int, depth: int) -> int:
+    return (64 + 1) * width + (depth - 1) * (width + 1) * width + (width + 1) * 10
+
+
+def test_a_study_trains_the_code_that_is_there_as_it_starts(tmp_path: Path) -> None:
+    nets, sizes = tmp_path / "nets.py", tmp_path / "sizes.py"
+    nets.write_text(NETS.replace("DEPTH", "1"))
+    sizes.write_text("WIDTH = 8\n")
+    config = study_in(tmp_path, OWN, "study.n_trials=2", "train.epochs=1")
+    assert {*trained(config).trials()["n_parameters"]} == {parameters(8, 1)}
+
+    nets.write_text(NETS.replace("DEPTH", "1 + 1"))
+    sizes.write_text("WIDTH = 16 * 2\n")
+    sweeper.run(config, fresh=True)
+    found = sweeper.open_results(config.run_dir).trials()
+    assert {*found["n_parameters"]} == {parameters(32, 2)}
+
+
+def test_what_has_not_changed_is_imported_once(tmp_path: Path) -> None:
+    (tmp_path / "kept.py").write_text("def one(): ...\n")
+    (tmp_path / "edited.py").write_text("def one(): ...\n")
+    kept, edited = (load_function(name, tmp_path) for name in ("kept:one", "edited:one"))
+
+    (tmp_path / "edited.py").write_text("def one(): return 1\n")
+    assert load_function("edited:one", tmp_path) is edited
+    forget_changed(tmp_path)
+
+    assert load_function("kept:one", tmp_path) is kept
+    assert load_function("edited:one", tmp_path)() == 1
