@@ -34,12 +34,13 @@ class Backups:
     clock: Callable[[], float] = time.time
     _took_s: float = 0.0
     _has_warned: bool = False
+    _failed_at: float = float("-inf")
 
     def after_round(self, ledger: Ledger) -> None:
-        """Copy it, unless that was done less than `INTERVAL_S` ago."""
+        """Copy it, unless that was done, or tried, less than `INTERVAL_S` ago."""
         wait_s = max(INTERVAL_S, self._took_s / _SHARE)
         # a clock that was set back is no reason to wait for it
-        if not 0 <= self.clock() - _written_at(self.run_dir) < wait_s:
+        if not 0 <= self.clock() - max(_written_at(self.run_dir), self._failed_at) < wait_s:
             self.now(ledger)
 
     def now(self, ledger: Ledger) -> None:
@@ -51,6 +52,7 @@ class Backups:
             if not self._has_warned:
                 self.warn(f"the ledger is not copied: {_told(self.run_dir, error)}")
             self._has_warned = True
+            self._failed_at = self.clock()
         self._took_s = time.perf_counter() - began
 
 

@@ -94,6 +94,20 @@ def test_where_the_disk_does_not_take_it_the_study_goes_on(
     assert run_dir.backup.read_bytes() == before
 
 
+def test_a_copy_that_failed_is_tried_again_as_late_as_one_that_did_not(
+    halfway: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(halfway).run_dir
+    now = run_dir.backup.stat().st_mtime + INTERVAL_S
+    times = iter([now, now, now + INTERVAL_S - 1, now + INTERVAL_S])
+    with closing(Ledger.open(run_dir.ledger)) as ledger:
+        backups = Backups(run_dir, lambda told: None, lambda: next(times))
+        plan_faults("ledger.backup:begin=raise:ENOSPC")
+        for expected in (1, 1, 2):
+            backups.after_round(ledger)
+            assert checked(run_dir.backup) == expected
+
+
 @pytest.mark.parametrize("found", HARMS)
 def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
     found: str, halfway: Study, unbroken: Study, copied: Callable[[Study], Study]

@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ from sweeper.lifeline import die_with
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")
 # of the prepared arrays that are kept, more than these are removed, those unused the longest first
 _MOST_KEPT = 32
+_MOST_BYTES = 8 << 30
+# nobody takes as long to write them
+_STALE_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +172,21 @@ def _keep(data: Dataset, kept: Path | None) -> None:
             staged.replace(kept)
         finally:
             staged.unlink(missing_ok=True)
-        by_age = sorted(kept.parent.glob("*.npz"), key=lambda path: -path.stat().st_mtime_ns)
-        for old in by_age[_MOST_KEPT:]:
-            old.unlink()
+        _tidy(kept.parent)
+
+
+def _tidy(directory: Path) -> None:
+    """Remove prepared arrays unused the longest, and what a process that was killed has begun."""
+    stats = {path: path.stat() for path in directory.iterdir()}
+    all_bytes = count = 0
+    for path in sorted(stats, key=lambda path: -stats[path].st_mtime_ns):
+        if path.suffix == ".npz":
+            count, all_bytes = count + 1, all_bytes + stats[path].st_size
+            is_old = count > 1 and (count > _MOST_KEPT or all_bytes > _MOST_BYTES)
+        else:
+            is_old = time.time() - stats[path].st_mtime > _STALE_S
+        if is_old:
+            path.unlink()
 
 
 def _kept_at(config: StudyConfig) -> Path | None:

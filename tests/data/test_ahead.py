@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -14,6 +16,7 @@ import pandas as pd
 import pytest
 
 from sweeper.config import StudyConfig, parse
+from sweeper.data import ahead
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.memory import physical_bytes
@@ -124,6 +127,34 @@ def test_a_damaged_kept_file_is_prepared_again(tmp_path: Path) -> None:
 
     with preparing(config) as again:
         assert again().digest == first.digest
+
+
+def test_of_much_that_is_kept_what_was_used_last_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "cache" / "data"
+    kept.mkdir(parents=True)
+    yesterday = time.time() - 24 * 3600
+    for name, age_s in {
+        "long ago.npz": 90,
+        "lately.npz": 60,
+        "begun.71": 90,
+        "other.72": -90,
+    }.items():
+        (kept / name).write_bytes(bytes(50_000))
+        os.utime(kept / name, (yesterday - age_s, yesterday - age_s))
+    monkeypatch.setattr(ahead, "_MOST_BYTES", 100_000)
+
+    with preparing(csv_study(tmp_path)) as prepared:
+        prepared()
+
+    (new,) = {path.name for path in kept.iterdir()} - {"lately.npz", "other.72"}
+    assert new.endswith(".npz") and new != "long ago.npz"
+    monkeypatch.setattr(ahead, "_MOST_BYTES", 10)
+    with preparing(csv_study(tmp_path, ROWS + "1,1,1\n")) as prepared:
+        prepared()
+    (only,) = kept.glob("*.npz")
+    assert only.name != new  # one is kept, however large
 
 
 @pytest.mark.parametrize("name", ["digits", "iris", "wine", "breast_cancer"])
