@@ -89,7 +89,7 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
         features=data and data.n_features,
         outputs=data and data.out_size,
         run_dir=str(config.run_dir.absolute()),
-        warnings=(*doubts(config), *(data_doubts(data) if data is not None else ())),
+        warnings=(*doubts(config), *(data_doubts(config, data) if data is not None else ())),
         hints=hints(config),
         unchecked=() if python else unchecked(config),
     )

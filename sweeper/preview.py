@@ -70,7 +70,7 @@ class Preview:
             "rules_without_use_in_some_trials": list(self.idle_rules),
             "notes": [
                 *doubts(self.config),
-                *data_doubts(self.data),
+                *data_doubts(self.config, self.data),
                 *hints(self.config),
                 *notes(self.config, self.devices),
             ],

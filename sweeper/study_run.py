@@ -66,7 +66,7 @@ class StudyRun:
             observer(Warned(_boundary(change)))
         if session.deaths:
             observer(Warned(_died(config, state.rounds + 1, session.deaths)))
-        for doubt in (*doubts(config), *data_doubts(data)):
+        for doubt in (*doubts(config), *data_doubts(config, data)):
             observer(Warned(doubt))
 
     def to_the_end(self, stop: threading.Event) -> Status:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from sweeper.config import StudyConfig
+from sweeper.config.coupled import CoupledTable
+from sweeper.config.search import ends
 from sweeper.data.dataset import Dataset
-from sweeper.naming import listed
+from sweeper.naming import counted, listed
 
 # of fewer rows a class is more likely a slip of the pen, and is hardly learnt in any case
 _FEW_ROWS = 5
 _CLASSES_SHOWN = 5
 
 
-def data_doubts(data: Dataset) -> tuple[str, ...]:
-    """What to say of the data of a study before it begins; nothing of most."""
+def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+    """What to say of a study on its data before it begins; nothing of most."""
+    return (*_rare_classes(data), *_idle_generator(config, data))
+
+
+def _rare_classes(data: Dataset) -> Iterator[str]:
     if not data.class_names:
-        return ()
+        return
     parts = np.concatenate([data.y_train, data.y_val, data.y_test])
     counts = np.bincount(parts, minlength=len(data.class_names))
     rows_of = dict(zip(data.class_names, counts.tolist(), strict=True))
     rare = {name: rows for name, rows in rows_of.items() if rows < _FEW_ROWS}
     if not rare:
-        return ()
+        return
     # by what nobody sees in a table
     common = {_bare(name): name for name in rows_of if name not in rare}
     told = [
@@ -31,7 +40,28 @@ def data_doubts(data: Dataset) -> tuple[str, ...]:
     more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
     what, are = ("a class", "is") if len(rare) == 1 else ("classes", "are")
     few = f"{what} of fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
-    return (f"{few}: {listed(told)}{more}; mend the labels, or add rows",)
+    yield f"{few}: {listed(told)}{more}; mend the labels, or add rows"
+
+
+def _idle_generator(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """A generator that is to wait for more steps of its critic than a trial has."""
+    if not isinstance(config.train, CoupledTable):
+        return
+    longest = max(_values(config, "train.critic_steps"))
+    batch = min(_values(config, "train.batch_size"))
+    steps = max(_values(config, "train.epochs")) * (data.train_rows // batch)
+    if longest > steps:
+        yield (
+            f"train.critic_steps = {longest} is more than the {counted(steps, 'step')} of a trial, "
+            "whose generator is then never trained"
+        )
+
+
+def _values(config: StudyConfig, key: str) -> tuple[int, ...]:
+    """The values that trials have of a setting of whole numbers, or the ends of many."""
+    entry = config.entry(key)
+    values = config.drawn_values(key) or (ends(entry) if entry else ())
+    return tuple(value for value in values if isinstance(value, int))
 
 
 def _bare(name: str) -> str:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from sweeper.api import check, run
+from sweeper.config import StudyConfig, parse
 from sweeper.data.doubts import data_doubts
 from sweeper.data.preparation import prepare
 from sweeper.progress import Event, Warned
+from tests.small_studies import COUPLED, write_mixture
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
 GOOD = "size,kind\n" + "".join(f"{i},{'Stays' if i % 2 else 'Leaves'}\n" for i in range(12))
@@ -15,9 +21,13 @@ def messages(event: Event) -> list[str]:
     return [event.message] if isinstance(event, Warned) else []
 
 
+def told_of(config: StudyConfig) -> tuple[str, ...]:
+    return data_doubts(config, prepare(config))
+
+
 def test_classes_of_a_few_rows_are_told_in_quotes(make_study) -> None:
-    assert data_doubts(prepare(make_study(CSV, GOOD))) == ()
-    assert data_doubts(prepare(make_study(CSV, GOOD + "1,Stays \n"))) == (
+    assert told_of(make_study(CSV, GOOD)) == ()
+    assert told_of(make_study(CSV, GOOD + "1,Stays \n")) == (
         "a class of fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 "
         "(did you mean 'Stays'?); mend the labels, or add rows",
     )
@@ -34,4 +44,26 @@ def test_classes_of_a_few_rows_are_told_in_quotes(make_study) -> None:
 
 def test_of_numbers_there_is_nothing_to_say(make_study) -> None:
     config = make_study(CSV.replace('"kind"', '"size"'), GOOD, loss="mse")
-    assert data_doubts(prepare(config)) == ()
+    assert told_of(config) == ()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "is_told"),
+    [
+        (["train.critic_steps=60"], False),
+        (["train.critic_steps=61"], True),
+        (["search.train.critic_steps={type='int', low=1, high=61}"], True),
+        (["train.critic_steps=61", "search.train.batch_size={type='int', low=8, high=16}"], False),
+    ],
+)
+def test_a_generator_that_is_never_trained_is_told_of(
+    overrides: list[str], is_told: bool, tmp_path: Path
+) -> None:
+    write_mixture(tmp_path)
+    study = parse(COUPLED, tmp_path / "study.toml", overrides)
+    # 84 rows of which batches of 16 make 5 steps an epoch, of which the longest trials have 12
+    told = (
+        "train.critic_steps = 61 is more than the 60 steps of a trial, whose generator is then "
+        "never trained",
+    )
+    assert told_of(study) == (told if is_told else ())
