@@ -24,8 +24,10 @@ from sweeper.saved_model import SavedModel, UnknownCategoryWarning, load
 
 def predicted(
     model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str] = ()
-) -> str:
-    """The predictions of `model`, a directory that `export` wrote, for the table `rows`, as CSV.
+) -> tuple[str, int]:
+    """The predictions of `model`, a directory that `export` wrote, for the table `rows`.
+
+    They are the text of a CSV file, and how many rows it has.
 
     `warn` is told of values that no training row had. `keep` are columns of the table that stand
     before the predictions, `all` is all of them; a prediction is then called `predicted NAME` where
@@ -61,7 +63,7 @@ def predicted(
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
+    return text.getvalue(), len(frame)
 
 
 def _aside(record: Mapping[str, Any]) -> Iterator[str]:

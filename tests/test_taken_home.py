@@ -160,7 +160,9 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
     rows.loc[2, "island"] = "Dram"
     rows.to_csv(tmp_path / "new.csv", index=False)
 
-    text = predicted(best, tmp_path / "new.csv", told.append)
+    text, count = predicted(best, tmp_path / "new.csv", told.append)
+
+    assert count == len(rows)
 
     found = pd.read_csv(tmp_path / "new.csv"), pd.read_csv(StringIO(text))
     names = ["species", "probability of Adelie", "probability of Gentoo <b>"]
@@ -178,7 +180,7 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
     np.testing.assert_allclose(found[1][names[1:]].sum(axis=1), 1, rtol=1e-6)
     assert told == ["new.csv: column 'island' has 'Dram' in 1 row, which no training row had"]
     rows.to_csv(tmp_path / "new.csv")  # with pandas' index, of which the model knows nothing
-    assert predicted(best, tmp_path / "new.csv", told.append) == text
+    assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
     rows.to_csv(tmp_path / "new.csv", index=False, sep=";")
     with pytest.raises(DataError, match=r"new.csv: has columns that seem to be .* or give sweeper"):
         predicted(best, tmp_path / "new.csv", told.append)
@@ -195,16 +197,18 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
 
 def test_columns_of_a_table_are_kept_beside_its_predictions(tmp_path: Path) -> None:
     best, told = penguins_in(tmp_path), list[str]()
-    rows = PENGUINS.head(3).assign(id=["007", "a,b", ""])
+    rows = PENGUINS.head(3).assign(id=["007", "a,b\nc", ""])
     rows.to_csv(tmp_path / "new.csv", index=False)
-    bare = pd.read_csv(StringIO(predicted(best, tmp_path / "new.csv", told.append, ["id"])))
-    text = predicted(best, tmp_path / "new.csv", told.append, ["id", "species"])
-    whole = predicted(best, tmp_path / "new.csv", told.append, ["all"])
+    only, count = predicted(best, tmp_path / "new.csv", told.append, ["id"])
+    bare = pd.read_csv(StringIO(only))
+    text, _ = predicted(best, tmp_path / "new.csv", told.append, ["id", "species"])
+    whole, _ = predicted(best, tmp_path / "new.csv", told.append, ["all"])
 
     found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
+    assert count == 3
     assert [*bare.columns][:2] == ["id", "species"]
     assert [*found.columns][:3] == ["id", "species", "predicted species"]
-    assert found["id"].tolist() == ["007", "a,b", ""]
+    assert found["id"].tolist() == ["007", "a,b\nc", ""]
     assert found["species"].tolist() == rows["species"].tolist()
     assert found["predicted species"].tolist() == bare["species"].tolist()
     assert [*pd.read_csv(StringIO(whole)).columns][: len(rows.columns)] == [*rows.columns]
@@ -222,7 +226,7 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     best, told = tmp_path / "best", list[str]()
     table.head(40).to_csv(tmp_path / "new.TXT", **how)
 
-    text = predicted(best, tmp_path / "new.TXT", told.append, ["bill|mm"])
+    text, _ = predicted(best, tmp_path / "new.TXT", told.append, ["bill|mm"])
 
     found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
     assert told == []
@@ -259,7 +263,7 @@ def test_numbers_are_predicted_in_the_units_of_the_data(tmp_path: Path) -> None:
     results = trained(study_in(tmp_path, STUDY, *numbers))
     export(results.run_dir.root, None, 0, tmp_path / "best")
 
-    text = predicted(tmp_path / "best", tmp_path / "penguins.csv", lambda told: None)
+    text, _ = predicted(tmp_path / "best", tmp_path / "penguins.csv", lambda told: None)
 
     found = pd.read_csv(StringIO(text))
     expected = sweeper.load(tmp_path / "best").predict(table)

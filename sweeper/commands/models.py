@@ -21,6 +21,7 @@ from sweeper.commands.arguments import (
 from sweeper.commands.printing import print_exported, print_json, print_shown, print_written
 from sweeper.console import console_on
 from sweeper.errors import StudyError
+from sweeper.naming import counted
 
 
 def export(
@@ -69,12 +70,12 @@ def predict(
 
     warn = console_on(sys.stderr)
     names = [] if keep is None else [name.strip() for name in keep.split(",")]
-    text = predicted(model, rows, lambda told: warn.print(told, soft_wrap=True), names)
+    text, n_rows = predicted(model, rows, lambda told: warn.print(told, soft_wrap=True), names)
     if output is None:
         print(text, end="")
     else:
         write_new(output, text)
-        print_written(output, f"{text.count(chr(10)) - 1} rows")
+        print_written(output, counted(n_rows, "row"))
 
 
 def check_program(
