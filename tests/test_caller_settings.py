@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import sweeper
 from sweeper import api
 from sweeper.cachedir import cache_root
+from sweeper.config import StudyConfig
 from tests.in_process import study_in
 from tests.small_studies import DIGITS
 
-DOUBLE = 'execution.precision="float64"'
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    """The compile cache of a caller, in which every program is kept."""
+    settings = {
+        "jax_compilation_cache_dir": str(tmp_path / "own"),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+        "jax_enable_x64": False,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield tmp_path / "own"
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def compiled_in(directory: Path) -> int:
@@ -23,46 +43,29 @@ def compiled_in(directory: Path) -> int:
 
 
 @pytest.mark.parametrize("call", [api.run, api.plan])
-def test_a_study_leaves_the_precision_and_the_cache_of_its_caller(call, tmp_path: Path) -> None:
-    own = tmp_path / "own"
+def test_a_study_leaves_the_precision_and_the_cache_of_its_caller(
+    call: Callable[[StudyConfig], object], tmp_path: Path, own: Path
+) -> None:
     shown = warnings.showwarning
-    before = jax.config.jax_compilation_cache_dir
-    try:
-        jax.config.update("jax_compilation_cache_dir", str(own))
-        jax.config.update("jax_enable_x64", False)
-        seconds = jax.config.jax_persistent_cache_min_compile_time_secs
-        jax.jit(lambda x: x + 41)(jnp.ones(3)).block_until_ready()
 
-        call(study_in(tmp_path, DIGITS, DOUBLE))
+    call(study_in(tmp_path, DIGITS, 'execution.precision="float64"'))
 
-        assert jnp.zeros(3).dtype == jnp.float32
-        assert jax.config.jax_compilation_cache_dir == str(own)
-        assert jax.config.jax_persistent_cache_min_compile_time_secs == seconds
-        assert warnings.showwarning is shown
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
+    assert jnp.zeros(3).dtype == jnp.float32
+    assert jax.config.jax_compilation_cache_dir == str(own)
+    assert jax.config.jax_persistent_cache_min_compile_time_secs == 0.0
+    assert warnings.showwarning is shown
 
 
 def test_a_study_keeps_its_programs_with_its_own_whatever_cache_its_caller_has(
-    tmp_path: Path,
+    tmp_path: Path, own: Path
 ) -> None:
-    own = tmp_path / "own"
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    try:
-        jax.config.update("jax_compilation_cache_dir", str(own))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        jax.jit(lambda x: x + 42)(jnp.ones(3)).block_until_ready()
-        kept = compiled_in(own)
-        assert kept > 0
+    jax.jit(lambda x: x + 42)(jnp.ones(3)).block_until_ready()
+    kept, there = compiled_in(own), compiled_in(cache_root())
+    assert kept > 0
 
-        there = compiled_in(cache_root())
-        sweeper.run(study_in(tmp_path, DIGITS, "model.width=19"))
-        assert compiled_in(own) == kept
-        assert compiled_in(cache_root()) > there
+    sweeper.run(study_in(tmp_path, DIGITS, "model.width=19"))
+    assert compiled_in(own) == kept
+    assert compiled_in(cache_root()) > there
 
-        jax.jit(lambda x: x * 43)(jnp.ones(3)).block_until_ready()
-        assert compiled_in(own) > kept
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
+    jax.jit(lambda x: x * 43)(jnp.ones(3)).block_until_ready()
+    assert compiled_in(own) > kept
