@@ -137,7 +137,10 @@ def _written_distribution(entry: SearchEntry) -> BaseDistribution:
     if isinstance(entry, FloatSearch):
         values = entry.in_range()
         high = values[-1] if values else entry.high
-        return FloatDistribution(entry.low, high, log=entry.log, step=entry.step)
+        written = FloatDistribution(entry.low, high, log=entry.log)
+        # given it at once Optuna warns of a `high` that is not a whole number of steps in decimals
+        written.step = entry.step
+        return written
     if entry.base is not None:  # of whose powers Optuna knows nothing
         return CategoricalDistribution(entry.in_range())
     high = entry.high - (entry.high - entry.low) % entry.step
