@@ -25,7 +25,7 @@ from sweeper.scheduler.buckets import Bucket, Plan
 from sweeper.scheduler.class_names import class_name
 from sweeper.state import Running, SweepState
 from sweeper.study.ask_tell import Study
-from sweeper.study.options import learns, most_failures, n_proposals
+from sweeper.study.options import most_failures, n_proposals
 from sweeper.sweep_parts import Parts
 from sweeper.trial import Reason, TrialSpec, TrialState
 
@@ -148,7 +148,7 @@ class Sweep:
         room = max(0, parallel - len(state.running))
         specs = [trial.spec for trial in list(state.waiting.values())[:room]]
         new = min(room - len(specs), self._n_trials - state.asked)
-        if self._asks_ahead and learns(self._parts.config):
+        if self._asks_ahead and self._parts.config.study.sampler.learns:
             started = len(state.running) + len(specs)
             new = min(new, max(0, self._parts.busy_with - started))
         return [*specs, *self._study.ask(new, state.rounds)]

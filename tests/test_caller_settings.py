@@ -26,6 +26,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
         "jax_compilation_cache_dir": str(tmp_path / "own"),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
+        "jax_enable_compilation_cache": True,  # a calibration before may have closed it
         "jax_enable_x64": False,
     }
     before = {name: getattr(jax.config, name) for name in settings}

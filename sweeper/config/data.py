@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sweeper.config.data_values import ClassWeights, Impute, Names
+from sweeper.config.data_values import ClassWeights, ColumnNames, Impute
 from sweeper.config.kinds import Argument, FunctionName
 from sweeper.config.table import Fault, Table
 
 _Text = Annotated[str, Field(min_length=1)]
 _Target = Annotated[
-    Names, Field(description="the column to predict; several for mse", examples=["price"])
+    ColumnNames, Field(description="the column to predict; several for mse", examples=["price"])
 ]
 
 
@@ -210,7 +210,7 @@ class FunctionTable(_ColumnsTable):
     args: dict[str, Argument] = Field(
         default={}, description="what the function is called with", examples=[{"year": 2020}]
     )
-    target: Names = Field(
+    target: ColumnNames = Field(
         default=("y",), description="the column or the array to predict; several for mse"
     )
 

@@ -62,7 +62,7 @@ def _is_number(value: object) -> bool:
     return type(value) is int or (isinstance(value, float) and isfinite(value))
 
 
-Names = Annotated[
+ColumnNames = Annotated[
     tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
 ]
 Impute = Annotated[

@@ -8,13 +8,10 @@ from sweeper.config.agreement import inputs_of
 from sweeper.config.alternating import AlternatingTable, idle_parts
 from sweeper.config.optimizers import decays_of
 from sweeper.config.parts import PartsTable
-from sweeper.config.study import N_PARAMETERS
+from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import field_of, value_of
 from sweeper.config.train import better
-
-# samplers whose proposals depend on how trials ended
-_LEARNING = ("tpe", "gp", "cmaes", "nsgaii")
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
@@ -46,11 +43,12 @@ def _directions(config: StudyConfig) -> Iterator[str]:
 
 def _all_at_once(config: StudyConfig) -> Iterator[str]:
     """The sampler is to learn from trials, and proposes all of them before one has ended."""
-    n_trials, sampler = config.study.n_trials, config.study.sampler.name
-    if sampler in _LEARNING and 1 < n_trials <= config.schedule.parallel and config.search:
+    n_trials, sampler = config.study.n_trials, config.study.sampler
+    of_optuna = sampler.name in SAMPLERS  # what another does without results is not known here
+    if sampler.learns and of_optuna and 1 < n_trials <= config.schedule.parallel and config.search:
         yield (
             f"schedule.parallel = {config.schedule.parallel} lets all {n_trials} trials begin at "
-            f"once, so {sampler} proposes them before it has seen a result, as random would; "
+            f"once, so {sampler.name} proposes them before it has seen a result, as random would; "
             "with fewer at a time it learns from those that have ended"
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from sweeper.config.conditions import is_active
-from sweeper.config.kinds import items_of
+from sweeper.config.kinds import flattened, items_of
 from sweeper.config.reading import is_table
 from sweeper.config.refusals import shown
 from sweeper.config.search import CategoricalSearch, SearchEntry
@@ -40,7 +40,7 @@ def _read_trial(
     settings = {entry.column(key): key for key, entry in search.items()}
     values: dict[str, Scalar] = {}
     faults: list[Fault] = []
-    for name, value in _flat(table):
+    for name, value in flattened(table):
         place, key = f"{under}.{name}", settings.get(name, name)
         if key not in search:
             faults.append(_not_searched(place, name, search, settings))
@@ -86,12 +86,3 @@ def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:
     powers = ", a power of 2" if entry.type == "int" and entry.base else ""
     beside = "".join(f", or {shown(one)}" for one in entry.beside)
     return found, f"write {entry.low} to {entry.high}{steps}{powers}{beside}"
-
-
-def _flat(table: Mapping[str, object], under: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in table.items():
-        key = f"{under}.{name}" if under else name
-        if is_table(value):
-            yield from _flat(value, key)
-        else:
-            yield key, value

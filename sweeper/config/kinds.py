@@ -171,7 +171,7 @@ def _one_or_more(value: object) -> object:
 def _conditions(value: object) -> object:
     """By dotted key the values of which one must be; tables may be nested, as TOML nests keys."""
     found: dict[str, tuple[Scalar, ...]] = {}
-    for key, wanted in _flat(value):
+    for key, wanted in flattened(value):
         items = items_of(wanted)
         values = tuple(one for one in items or (wanted,) if isinstance(one, Scalar))
         if items == () or len(values) != len(items or (wanted,)):
@@ -183,12 +183,13 @@ def _conditions(value: object) -> object:
     raise PydanticCustomError("conditions", "no conditions")
 
 
-def _flat(value: object, under: str = "") -> list[tuple[str, object]]:
+def flattened(value: object, under: str = "") -> list[tuple[str, object]]:
+    """The values of a table and of the tables in it, each by its dotted key below `under`."""
     if not isinstance(value, Mapping):
         return [(under, value)]
     table = cast("Mapping[str, object]", value)
     inner = ((f"{under}.{name}" if under else name, one) for name, one in table.items())
-    return [pair for key, one in inner for pair in _flat(one, key)]
+    return [pair for key, one in inner for pair in flattened(one, key)]
 
 
 FunctionName = Annotated[

@@ -64,6 +64,11 @@ class SamplerTable(_OptunaTable):
         description="who proposes trials; other keys are its options",
     )
 
+    @property
+    def learns(self) -> bool:
+        """Whether its proposals may depend on how trials ended; such an ask takes its time."""
+        return self.name not in ("random", "grid", "qmc")
+
 
 class PrunerTable(_OptunaTable):
     """`[study.pruner]`."""

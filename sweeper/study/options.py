@@ -54,11 +54,6 @@ def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) ->
     return {**defaults.get(name, {}), **options}
 
 
-def learns(config: StudyConfig) -> bool:
-    """Whether the sampler's proposals depend on how trials ended; such an ask takes its time."""
-    return config.study.sampler.name not in ("random", "grid", "qmc")
-
-
 def n_proposals(config: StudyConfig) -> int:
     """How many trials the study can hold: `n_trials`, or the points of a smaller grid."""
     if config.study.sampler.name != "grid":
