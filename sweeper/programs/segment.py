@@ -117,14 +117,16 @@ def segment(
 def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
     """One lane, unstacked, from its start to its stop."""
     dtype = parts.train.x.dtype
-    order = jnp.asarray(parts.order)[lane.member]
+    order = _at(jnp.asarray(parts.order), lane.member)
     curve = jnp.zeros((len(order), len(program.metrics)), dtype)
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
         state, curve = carry
-        state, trained = _train_epoch(program, state, lane, parts, order[index], index)
+        state, trained = _train_epoch(program, state, lane, parts, _at(order, index), index)
         row = jnp.stack((*trained, *_validate(program, state, lane, parts)))
-        return program.remember(state, row, lane.lane), curve.at[index].set(row)
+        # not `.at[index]`: XLA would look at each epoch whether its index is within bounds
+        curve = lax.dynamic_update_index_in_dim(curve, row, index, 0)
+        return program.remember(state, row, lane.lane), curve
 
     state = _begun(program, lane)
     if not program.ends_early:
@@ -142,6 +144,11 @@ def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
     )
     ended = program.has_ended(state, lane.lane)
     return Segment(state, curve, _test(program, state, lane, parts), last, ended)
+
+
+def _at(array: Array, index: Int[AnyArray, ""]) -> Array:
+    """Element `index`, which is one, of the leading axis."""
+    return lax.dynamic_index_in_dim(array, index, keepdims=False, allow_negative_indices=False)
 
 
 def train_together(program: Program, lanes: Lanes, parts: Parts) -> Segment:
