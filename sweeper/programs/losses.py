@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 from jaxtyping import Array, Float
 
 from sweeper.config.undrawn import HUBER_DELTA as DEFAULT_DELTA
@@ -68,7 +69,10 @@ def _cross_entropies(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[A
     labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
     if LABEL_SMOOTHING in hparams:  # Szegedy et al. 2016, section 7
         labels = optax.smooth_labels(labels, jnp.asarray(hparams[LABEL_SMOOTHING]))
-    return optax.softmax_cross_entropy(outputs, labels)
+    # as Optax does it with integer labels; what it does with one-hot ones compiles to more programs
+    logits = outputs - lax.stop_gradient(jnp.max(outputs, axis=-1, keepdims=True))
+    normalizers = jnp.log(jnp.sum(jnp.exp(logits), axis=-1))
+    return normalizers - jnp.sum(labels * logits, axis=-1)
 
 
 def _binary_cross_entropies(
