@@ -31,6 +31,8 @@ from sweeper.models.padded_mlp import PaddedMLP
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, Int[AnyArray, ""]]
+# of a vector: from a place on, up to another; either may be traced
+Stretch = tuple[Any, Any]
 
 
 def parted(parameters: Vector, sizes: Sequence[int]) -> Sequence[AnyArray]:
@@ -116,6 +118,10 @@ class Network(Protocol):
         """By how much each parameter decays, as a share of the weight decay."""
         ...
 
+    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
+        """Where in the vector a lane's own parameters are; None where that is not worth telling."""
+        ...
+
     def model(self, parameters: Vector | None = None) -> eqx.Module:
         """The model as Equinox has it, with these parameters or with their shapes alone."""
         ...
@@ -192,9 +198,8 @@ class MlpNetwork:
         dropout: Float[AnyArray, ""] | float = 0.0,
     ) -> Float[Array, "batch out"]:
         if self.looped and self.shape.depth > 0:
-            loop = LayerLoop(self.shape, self.activations, self.has_dropout)
             told = Told(**traced, keys=keys, dropout=dropout)
-            return layer_loop.outputs(loop, jnp.asarray(parameters), jnp.asarray(x), told)
+            return layer_loop.outputs(self._loop, jnp.asarray(parameters), jnp.asarray(x), told)
         model: Any = self.called(parameters, traced)
         return model(x, keys=keys, dropout=dropout, activation=self._activation(traced))
 
@@ -203,6 +208,13 @@ class MlpNetwork:
             return spread(self._amounts, self._sizes, self.dtype)
         row = jnp.asarray(traced["depth"]) - 1
         return spread_by_depth(self._amounts_by_depth, self._sizes, row, self.dtype)
+
+    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
+        if not (self.padded and self.looped):
+            return None
+        # of spare layers it has nothing; of its own all, for spare units lie between the others
+        last = self._loop.weight_at(self.shape.depth)
+        return (0, self._loop.weight_at(traced["depth"])), (last, self.n_parameters)
 
     def model(self, parameters: Vector | None = None) -> MLP:
         if parameters is None:
@@ -216,6 +228,10 @@ class MlpNetwork:
 
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         return self._abstract
+
+    @property
+    def _loop(self) -> LayerLoop:
+        return LayerLoop(self.shape, self.activations, self.has_dropout)
 
     @property
     def _sizes(self) -> list[int]:

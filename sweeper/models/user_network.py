@@ -20,7 +20,7 @@ from sweeper.config import Settings
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, spread
 from sweeper.models.mlp import AnyArray
-from sweeper.models.network import Traced, Vector, parted
+from sweeper.models.network import Stretch, Traced, Vector, parted
 from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
 from sweeper.user_code import load_function
@@ -82,6 +82,9 @@ class UserNetwork:
     def decayed(self, traced: Traced) -> Amounts:
         sizes = [math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]
         return spread(np.array(self._ordered(self._amounts)), sizes, self.dtype)
+
+    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
+        return None
 
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         return self._abstract[0]

@@ -38,21 +38,34 @@ def optimizer_of(
     `traced` is what of its structure the lane is told; `step` counts the updates before this one,
     for the learning rate.
     """
-    table = settings.sole_optimizer
     clipping = clipping_of(settings, hparams)
+    return optax.chain(*clipping, *moving_of(settings, hparams, traced, network, step))
+
+
+def moving_of(
+    settings: Settings,
+    hparams: Mapping[str, Any],
+    traced: Traced,
+    network: Network,
+    step: Number,
+    cut: Callable[[Array], Array] = lambda vector: vector,
+) -> tuple[optax.GradientTransformation, ...]:
+    """What that optimizer does after clipping, one after the other.
+
+    One that looks at each parameter by itself may be of a part of them: that which `cut` makes of
+    a vector with one number a parameter.
+    """
+    table = settings.sole_optimizer
     if isinstance(table, UserOptimizerTable):
-        users = users_optimizer(settings, hparams, network, step)
-        return optax.chain(*clipping, _over_leaves(users, network))
+        return (_over_leaves(users_optimizer(settings, hparams, network, step), network),)
     direction = direction_of(settings, hparams)
     weight_decay = hparams["optimizer.weight_decay"]
-    if table.elementwise:
-        decay = optax.add_decayed_weights(weight_decay * network.decayed(traced))
-        moved = (direction, decay)
-    else:
-        decay = decayed_leaves(weight_decay, network)
-        moved = (_over_leaves(optax.chain(direction, decay), network),)
     rate = optax.scale_by_learning_rate(rate_of(settings, hparams, step))
-    return optax.chain(*clipping, *moved, rate)
+    if table.elementwise:
+        decay = optax.add_decayed_weights(cut(weight_decay * network.decayed(traced)))
+        return direction, decay, rate
+    decay = decayed_leaves(weight_decay, network)
+    return _over_leaves(optax.chain(direction, decay), network), rate
 
 
 def clipping_of(settings: Settings, hparams: Hparams) -> list[optax.GradientTransformation]:

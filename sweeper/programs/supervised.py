@@ -27,6 +27,7 @@ from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
 from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
 from sweeper.programs.saved_state import blank_of
 from sweeper.programs.tabled import Tabled
+from sweeper.programs.updates import updated
 from sweeper.randomness import generator, words
 
 
@@ -106,12 +107,11 @@ class Supervised(Tabled):
             return self._criterion.minimised(outputs, batch.y, hparams), outputs
 
         (value, outputs), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
-        optimizer = self._optimizer(lane, state.step)
-        updates, moments = optimizer.update(gradients, state.optimizer, state.model)
-        model = eqx.apply_updates(state.model, updates)
-        state = stepped(state, model, moments, lane)
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-        return state, (self._criterion.told(value, outputs, batch.y, hparams),)
+        told = self._criterion.told(value, outputs, batch.y, hparams)
+        made = self.settings, lane, self.network, state.step
+        model, moments = updated(*made, gradients, state.optimizer, state.model, after=told)
+        return stepped(state, model, moments, lane), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
         outputs = self.network.outputs(measured(state), data.x, lane.traced)

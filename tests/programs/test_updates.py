@@ -1,0 +1,101 @@
+"""An update in chunks is that of the whole vector, and touches nothing that a lane has not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, PyTree
+
+from sweeper.config import Settings, parse
+from sweeper.models.mlp import MlpShape
+from sweeper.models.network import MlpNetwork
+from sweeper.programs.optimizers import optimizer_of
+from sweeper.programs.program import Lane
+from sweeper.programs.updates import updated
+from tests.programs.conftest import STUDY
+
+# float64: two compiled programs may round sums of the same numbers, up to 10, differently
+RELATIVE, ABSOLUTE = 1e-14, 2e-15
+STEPS = 3
+# more parameters than a chunk has, and stretches that end within one
+LARGE = MlpShape(30, 7, 24, 5, layer_norm=True)
+SMALL = MlpShape(3, 2, 8, 2, layer_norm=False)
+OPTIMIZERS = {
+    "adamw": "name='adamw',weight_decay=0.1",
+    "adam, clipped": "name='adam',clip_norm=0.5,clip_value=0.1",
+    "rmsprop": "name='rmsprop',momentum=0.9,weight_decay=0.01",
+    "lion": "name='lion',weight_decay=0.1",
+    "sgd, a schedule": "name='sgd',momentum=0.9,nesterov=true,schedule={name='cosine'}",
+    "decay by place": "name='adamw',weight_decay=0.1,decay={where=[{depth=-1,decay=2.0}]}",
+}
+
+
+def trained(network: MlpNetwork, settings: Settings, lane: Lane) -> tuple[Array, PyTree]:
+    """The parameters and the moments of a lane after a few updates by made-up gradients."""
+    rng = np.random.default_rng(3)
+
+    def own() -> np.ndarray:
+        """Numbers for the lane's own parameters, zeros for all others."""
+        told = {name: int(size) for name, size in lane.traced.items()}
+        vector = np.zeros(network.n_parameters)
+        for part in replace(network.shape, **told).within(network.shape, vector):
+            part[...] = rng.normal(size=part.shape)
+        return vector
+
+    def update(step: int, gradients: Array, moments: PyTree, parameters: Array) -> PyTree:
+        made = settings, lane, network, step
+        return updated(*made, gradients, moments, parameters, after=jnp.sum(gradients))
+
+    parameters = jnp.asarray(own())
+    moments = optimizer_of(settings, lane.hparams, lane.traced, network, 0).init(parameters)
+    for step in range(STEPS):
+        gradients = jnp.asarray(own())
+        parameters, moments = jax.jit(update)(step, gradients, moments, parameters)
+    return parameters, moments
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5])
+@pytest.mark.parametrize("shape", [LARGE, SMALL], ids=["large", "small"])
+@pytest.mark.parametrize("case", OPTIMIZERS)
+def test_chunks_give_what_the_whole_vector_gives(case: str, shape: MlpShape, depth: int) -> None:
+    depth = min(depth, shape.depth)
+    optimizer = f"optimizer={{lr=0.01,{OPTIMIZERS[case]}}}"
+    settings = parse(STUDY, Path("study.toml"), [optimizer]).filled({})
+    numbers = settings.traced() | {"optimizer.schedule.steps": 10.0}
+    told = {"width": shape.width - 3, "depth": depth}
+    with jax.enable_x64(True):
+        lane = Lane.of(numbers, told, np.zeros(2, np.uint32), "float64")
+        whole = MlpNetwork(shape, ("relu",), False, padded=True, dtype="float64")
+        chunked = replace(whole, looped=True)
+        assert whole.stretches(lane.traced) is None and chunked.stretches(lane.traced) is not None
+
+        expected, actual = (trained(network, settings, lane) for network in (whole, chunked))
+
+        assert jax.tree.structure(expected) == jax.tree.structure(actual)
+        for own, its in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=ABSOLUTE)
+            assert not np.any(np.asarray(own)[np.asarray(its) == 0])
+
+
+def test_a_loss_that_is_not_finite_leaves_no_parameter_as_it_was() -> None:
+    """The loop begins after the loss, and at its first chunk whatever the loss is."""
+    settings = parse(STUDY, Path("study.toml"), ["optimizer.lr=0.01"]).filled({})
+    with jax.enable_x64(True):
+        lane = Lane.of(
+            settings.traced(), {"width": 24, "depth": 2}, np.zeros(2, np.uint32), "float64"
+        )
+        network = MlpNetwork(LARGE, ("relu",), False, padded=True, dtype="float64", looped=True)
+        ones = jnp.ones(network.n_parameters)
+        moments = optimizer_of(settings, lane.hparams, lane.traced, network, 0).init(ones)
+        moved = [
+            updated(settings, lane, network, 0, ones, moments, ones, after=jnp.asarray(loss))[0]
+            for loss in (1.0, np.inf, -np.inf, np.nan)
+        ]
+        for vector in moved[1:]:
+            assert np.asarray(vector).tobytes() == np.asarray(moved[0]).tobytes()
+        assert np.count_nonzero(np.asarray(moved[0]) != 1) > 1024
