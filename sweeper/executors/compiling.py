@@ -20,6 +20,8 @@ from sweeper.scheduler.capacity import LaneLoop
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # without it parameters are copied at each step, for they are read in a loop and then changed
 _ON_CPU: dict[str, str | bool] = {"xla_cpu_copy_insertion_use_region_analysis": True}
+# two threads that trace hold each other up, and then XLA has nothing to do until both are done
+_tracing = threading.Lock()
 _WHOLE = ""  # the one program of a class without phases
 
 
@@ -98,7 +100,9 @@ def _compiled(
         function = segment(program, lane_loop)
     function.__name__ = function.__qualname__ = name
     options = _ON_CPU if devices[0].platform == "cpu" else None
-    return jax.jit(function).lower(lanes, parts).compile(compiler_options=options)
+    with _tracing:
+        lowered = jax.jit(function).lower(lanes, parts)
+    return lowered.compile(compiler_options=options)
 
 
 def _memory_bytes(run: jax.stages.Compiled) -> int | None:
