@@ -13,36 +13,47 @@ from numpy.typing import NDArray
 _MOST = 2**31 - 1  # of whole numbers of 32 bits, in which programs count
 
 Amounts = Float[Array, " parameters"] | Bool[Array, " parameters"]
+Places = Int[Array, " parameters"]
 
 
-def spread(amounts: NDArray[np.float64], sizes: Sequence[int], dtype: DTypeLike) -> Amounts:
+def spread(
+    amounts: NDArray[np.float64],
+    sizes: Sequence[int],
+    dtype: DTypeLike,
+    places: Places | None = None,
+) -> Amounts:
     """By how much each parameter decays, of arrays of these sizes that stand one after the other.
 
-    Neighbours that decay alike are one stretch, told by comparing places instead of by a mask as
-    long as the vector; where only the beginning decays that is one comparison.
+    Where `places` are given, those there alone. Neighbours that decay alike are one stretch, told
+    by comparing places instead of by a mask as long as the vector; where only the beginning decays
+    that is one comparison.
     """
     ends = np.cumsum(sizes)
     runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda index: amounts[index])]
     stretches = [(float(amounts[run[0]]), int(ends[run[-1]])) for run in runs]
-    places = _places(sizes)
+    places = _places(sizes) if places is None else places
     if [amount for amount, _ in stretches] == [1.0, 0.0]:
         return places < stretches[0][1]
     return _piecewise(places, [a for a, _ in stretches], [end for _, end in stretches], dtype)
 
 
 def spread_by_depth(
-    amounts: Float[np.ndarray, "depths arrays"], sizes: Sequence[int], row: Array, dtype: DTypeLike
+    amounts: Float[np.ndarray, "depths arrays"],
+    sizes: Sequence[int],
+    row: Array,
+    dtype: DTypeLike,
+    places: Places | None = None,
 ) -> Amounts:
     """As `spread`, where the amounts are those in a `row` that the program is told at run time."""
     own = jnp.asarray(amounts, dtype)[row]
     ends = np.cumsum(sizes)
     runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda i: tuple(amounts[:, i]))]
-    places = _places(sizes)
+    places = _places(sizes) if places is None else places
     alike = [own[run[0]] for run in runs]
     return _piecewise(places, alike, [int(ends[run[-1]]) for run in runs], dtype)
 
 
-def _places(sizes: Sequence[int]) -> Int[Array, " parameters"]:
+def _places(sizes: Sequence[int]) -> Places:
     """The places in the vector.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import equinox as eqx
@@ -24,45 +24,18 @@ from sweeper.config import Settings
 from sweeper.config.model import MlpTable
 from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay, amounts
-from sweeper.models.decay_vector import Amounts, spread, spread_by_depth
+from sweeper.models.decay_vector import Amounts, Places, spread, spread_by_depth
 from sweeper.models.layer_loop import LayerLoop, Told
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, Activation, AnyArray, MlpShape
 from sweeper.models.padded_mlp import PaddedMLP
+from sweeper.models.parted import parted
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, Int[AnyArray, ""]]
 # of a vector: from a place on, up to another; either may be traced
 Stretch = tuple[Any, Any]
-
-
-def parted(parameters: Vector, sizes: Sequence[int]) -> Sequence[AnyArray]:
-    """The vector cut into parts of these sizes."""
-    if isinstance(parameters, np.ndarray):
-        return np.split(parameters, np.cumsum(sizes)[:-1])
-    return _split(parameters, tuple(sizes))
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _split(vector: Array, sizes: tuple[int, ...]) -> Sequence[Array]:
-    return lax.split(vector, sizes)
-
-
-def _split_forward(vector: Array, sizes: tuple[int, ...]) -> tuple[Sequence[Array], None]:
-    return lax.split(vector, sizes), None
-
-
-def _split_backward(sizes: tuple[int, ...], _: None, gradients: Sequence[Array]) -> tuple[Array]:
-    # not concatenated, as the gradient of a split would be: with several threads XLA does that
-    # element by element on a CPU, which takes longer than the whole step of a large network
-    # zeros that XLA sees become a pad, which takes up to a third of the step of a large network
-    vector = lax.optimization_barrier(jnp.zeros(sum(sizes), gradients[0].dtype))
-    starts = np.cumsum((0, *sizes[:-1]))
-    for start, gradient in zip(starts, gradients, strict=True):
-        vector = lax.dynamic_update_slice(vector, gradient, (start,))
-    return (vector,)
-
-
-_split.defvjp(_split_forward, _split_backward)
+# numbers of a vector and of its moments that a processor's second cache holds, or nearly
+_IN_CACHE = 1 << 17
 
 
 class Network(Protocol):
@@ -114,8 +87,8 @@ class Network(Protocol):
         """The outputs for each example; `keys`, one an example, are given in training alone."""
         ...
 
-    def decayed(self, traced: Traced) -> Amounts:
-        """By how much each parameter decays, as a share of the weight decay."""
+    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
+        """By how much each parameter decays, or those in `places`, as a share of the decay."""
         ...
 
     def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
@@ -203,15 +176,17 @@ class MlpNetwork:
         model: Any = self.called(parameters, traced)
         return model(x, keys=keys, dropout=dropout, activation=self._activation(traced))
 
-    def decayed(self, traced: Traced) -> Amounts:
+    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
         if not (self.padded and self.decay.is_by_place):
-            return spread(self._amounts, self._sizes, self.dtype)
+            return spread(self._amounts, self._sizes, self.dtype, places)
         row = jnp.asarray(traced["depth"]) - 1
-        return spread_by_depth(self._amounts_by_depth, self._sizes, row, self.dtype)
+        return spread_by_depth(self._amounts_by_depth, self._sizes, row, self.dtype, places)
 
     def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
-        if not (self.padded and self.looped):
+        if not self.looped:
             return None
+        if not self.padded:
+            return ((0, self.n_parameters),) if self.n_parameters > _IN_CACHE else None
         # of spare layers it has nothing; of its own all, for spare units lie between the others
         last = self._loop.weight_at(self.shape.depth)
         return (0, self._loop.weight_at(traced["depth"])), (last, self.n_parameters)

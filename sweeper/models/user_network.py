@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.models.decay import DEFAULT, Decay, amounts
-from sweeper.models.decay_vector import Amounts, spread
+from sweeper.models.decay_vector import Amounts, Places, spread
 from sweeper.models.mlp import AnyArray
-from sweeper.models.network import Stretch, Traced, Vector, parted
+from sweeper.models.network import Stretch, Traced, Vector
+from sweeper.models.parted import parted
 from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
 from sweeper.user_code import load_function
@@ -79,9 +80,9 @@ class UserNetwork:
             return jax.vmap(lambda x: evaluated(model, x))(x)
         return jax.vmap(lambda x, key: model(x, key=key))(x, keys)
 
-    def decayed(self, traced: Traced) -> Amounts:
+    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
         sizes = [math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]
-        return spread(np.array(self._ordered(self._amounts)), sizes, self.dtype)
+        return spread(np.array(self._ordered(self._amounts)), sizes, self.dtype, places)
 
     def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
         return None

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
+from sweeper.models.decay_vector import Places
 from sweeper.models.marks import amounts_of, mask_of
 from sweeper.models.network import Network, Traced
 from sweeper.programs.schedules import Hparams, Number, rate_of
@@ -48,12 +49,11 @@ def moving_of(
     traced: Traced,
     network: Network,
     step: Number,
-    cut: Callable[[Array], Array] = lambda vector: vector,
+    places: Places | None = None,
 ) -> tuple[optax.GradientTransformation, ...]:
     """What that optimizer does after clipping, one after the other.
 
-    One that looks at each parameter by itself may be of a part of them: that which `cut` makes of
-    a vector with one number a parameter.
+    One that looks at each parameter by itself may be for those in `places` of the vector alone.
     """
     table = settings.sole_optimizer
     if isinstance(table, UserOptimizerTable):
@@ -62,7 +62,7 @@ def moving_of(
     weight_decay = hparams["optimizer.weight_decay"]
     rate = optax.scale_by_learning_rate(rate_of(settings, hparams, step))
     if table.elementwise:
-        decay = optax.add_decayed_weights(cut(weight_decay * network.decayed(traced)))
+        decay = optax.add_decayed_weights(weight_decay * network.decayed(traced, places))
         return direction, decay, rate
     decay = decayed_leaves(weight_decay, network)
     return _over_leaves(optax.chain(direction, decay), network), rate

@@ -19,6 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
 from sweeper.config import Settings
+from sweeper.models.decay_vector import Places
 from sweeper.models.network import Network, Stretch
 from sweeper.programs.optimizers import clipping_of, moving_of, optimizer_of
 from sweeper.programs.program import Lane
@@ -57,15 +58,15 @@ def updated(
         gradients = clip.update(gradients, state, parameters)[0]
 
     # looked up in there: what is looked up around a loop is a program of its own to XLA
-    def moving(cut: Callable[[Array], Array]) -> optax.GradientTransformation:
-        return optax.chain(*moving_of(settings, lane.hparams, lane.traced, network, step, cut))
+    def moving(places: Places) -> optax.GradientTransformation:
+        return optax.chain(*moving_of(settings, lane.hparams, lane.traced, network, step, places))
 
     parameters, own = _in_chunks(moving, stretches, gradients, own, parameters, after)
     return parameters, (*unused, *own)
 
 
 def _in_chunks(
-    moving: Callable[[Callable[[Array], Array]], optax.GradientTransformation],
+    moving: Callable[[Places], optax.GradientTransformation],
     stretches: Sequence[Stretch],
     gradients: Vector,
     moments: PyTree,
@@ -95,7 +96,7 @@ def _in_chunks(
             return lax.dynamic_update_slice(vector, kept, (place,), allow_negative_indices=False)
 
         before, own = cut(parameters), eqx.combine(jax.tree.map(cut, vectors), numbers)
-        updates, own = moving(cut).update(cut(gradients), own, before)
+        updates, own = moving(places).update(cut(gradients), own, before)
         new, told = eqx.partition(own, lambda leaf: leaf.shape == (size,))
         parameters = put(parameters, eqx.apply_updates(before, updates))
         return parameters, jax.tree.map(put, vectors, new), told
