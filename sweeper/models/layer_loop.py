@@ -37,7 +37,8 @@ class Told(NamedTuple):
     """What a lane's outputs depend on beside its parameters; they have no gradient by it.
 
     `width` and `depth` are the lane's own where it is padded. `activation` is the place of its own
-    among several; `keys`, one an example, are given in training alone.
+    among several; `keys`, one an example, are given in training alone. `room` is a vector that the
+    gradient by the parameters is written over: zero where the lane has no parameters.
     """
 
     width: Int[AnyArray, ""] | None = None
@@ -45,6 +46,7 @@ class Told(NamedTuple):
     activation: Int[AnyArray, ""] | None = None
     keys: PRNGKeyArray | None = None
     dropout: Float[AnyArray, ""] | float = 0.0
+    room: Float[AnyArray, " parameters"] | None = None
 
 
 class _Given(NamedTuple):
@@ -198,10 +200,7 @@ def _forward(loop: LayerLoop, vector: Vector, x: Array, told: Told) -> tuple[Arr
 def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array, None]:
     vector, told, x, stacked, last = saved
     depth = loop.shape.depth
-    # zeros that XLA sees become a pad, which takes longer than all that is written into them; and
-    # if they did not wait for `change`, they would be made once and copied at each step
-    zero, _ = lax.optimization_barrier((jnp.zeros((), vector.dtype), change))
-    found = lax.optimization_barrier(jnp.full_like(vector, zero))
+    found = _blank(vector, change) if told.room is None else jnp.asarray(told.room)
     found = _put(found, _outer(change, last), loop.weight_at(depth))
     found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
     change = change @ loop.last(vector)[0]
@@ -223,6 +222,14 @@ def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array
 
 
 outputs.defvjp(_forward, _backward)
+
+
+def _blank(vector: Vector, change: Units) -> Vector:
+    """A vector to write a gradient into."""
+    # zeros that XLA sees become a pad, which takes longer than all that is written into them; and
+    # if they did not wait for `change`, they would be made once and copied at each step
+    zero, _ = lax.optimization_barrier((jnp.zeros((), vector.dtype), change))
+    return lax.optimization_barrier(jnp.full_like(vector, zero))
 
 
 def _part(vector: Vector, start: Any, size: int) -> Array:

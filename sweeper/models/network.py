@@ -76,6 +76,11 @@ class Network(Protocol):
         """The vector whose own part is `own` and whose padding is zero."""
         ...
 
+    @property
+    def fills_room(self) -> bool:
+        """Whether `outputs` write their gradient over `room`, where they are given it."""
+        ...
+
     def outputs(
         self,
         parameters: Vector,
@@ -83,8 +88,12 @@ class Network(Protocol):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
+        room: Vector | None = None,
     ) -> Float[Array, "batch out"]:
-        """The outputs for each example; `keys`, one an example, are given in training alone."""
+        """The outputs for each example; `keys`, one an example, are given in training alone.
+
+        `room` is a gradient by the parameters of the same lane that nobody needs any more.
+        """
         ...
 
     def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
@@ -162,6 +171,10 @@ class MlpNetwork:
             target[...] = part
         return vector
 
+    @property
+    def fills_room(self) -> bool:
+        return self.looped and self.shape.depth > 0
+
     def outputs(
         self,
         parameters: Vector,
@@ -169,9 +182,10 @@ class MlpNetwork:
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
+        room: Vector | None = None,
     ) -> Float[Array, "batch out"]:
-        if self.looped and self.shape.depth > 0:
-            told = Told(**traced, keys=keys, dropout=dropout)
+        if self.fills_room:
+            told = Told(**traced, keys=keys, dropout=dropout, room=room)
             return layer_loop.outputs(self._loop, jnp.asarray(parameters), jnp.asarray(x), told)
         model: Any = self.called(parameters, traced)
         return model(x, keys=keys, dropout=dropout, activation=self._activation(traced))

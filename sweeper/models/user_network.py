@@ -67,6 +67,10 @@ class UserNetwork:
     def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
         return own
 
+    @property
+    def fills_room(self) -> bool:
+        return False
+
     def outputs(
         self,
         parameters: Vector,
@@ -74,6 +78,7 @@ class UserNetwork:
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
+        room: Vector | None = None,
     ) -> Float[Array, "batch out"]:
         model: Any = self.model(parameters)
         if keys is None:

@@ -43,7 +43,8 @@ class State(eqx.Module):
     """What a lane carries from step to step: arrays alone, so that lanes can be stacked.
 
     `model` are its parameters; `step` counts updates from 0. The others are there
-    where the program has a use for them: `average` is the running average of the parameters.
+    where the program has a use for them: `average` is the running average of the parameters, and
+    `room`, within an epoch alone, the gradient of the last step, which the next is written over.
     """
 
     model: Parameters
@@ -52,6 +53,7 @@ class State(eqx.Module):
     average: Parameters | None = None
     kept: Kept | None = None
     patience: Patience | None = None
+    room: Parameters | None = None
 
 
 def measured(state: State) -> Parameters:
@@ -218,6 +220,10 @@ class Program(Layout, Protocol):
 
     def begin(self, state: State, lane: Lane) -> State:
         """`state` at step 0 with what is made inside the compiled program: optimizer states."""
+        ...
+
+    def roomy(self, state: State) -> State:
+        """`state` as the steps of an epoch hand it on, with the room that they need."""
         ...
 
     def step(

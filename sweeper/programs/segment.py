@@ -7,6 +7,7 @@ empty stop where they start.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -202,8 +203,8 @@ def _train_epoch(
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
         return program.step(state, parts.rows(rows, lane.member), lane.lane, epoch)
 
-    state, measured = lax.scan(step, state, order)
-    return state, tuple(jnp.mean(values) for values in measured)
+    state, measured = lax.scan(step, program.roomy(state), order)
+    return replace(state, room=None), tuple(jnp.mean(values) for values in measured)
 
 
 def _validate(program: Program, state: State, lane: Lanes, parts: Parts) -> Metrics:

@@ -92,6 +92,11 @@ class Supervised(Tabled):
         moments = self._optimizer(lane, 0).init(state.model)
         return begun(self.settings, state, moments, self.data.dtype)
 
+    def roomy(self, state: State) -> State:
+        # else a vector as long as the parameters would be cleared at each step
+        is_filled = self.network.fills_room
+        return replace(state, room=jnp.zeros_like(state.model)) if is_filled else state
+
     def step(
         self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
@@ -102,7 +107,9 @@ class Supervised(Tabled):
 
         def loss(parameters: Array) -> tuple[Float[Array, ""], Array]:
             dropout = lane.hparams.get("model.dropout", 0.0)
-            outputs = self.network.outputs(parameters, batch.x, lane.traced, keys, dropout)
+            outputs = self.network.outputs(
+                parameters, batch.x, lane.traced, keys, dropout, state.room
+            )
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
             return self._criterion.minimised(outputs, batch.y, hparams), outputs
 
@@ -111,7 +118,8 @@ class Supervised(Tabled):
         told = self._criterion.told(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
         model, moments = updated(*made, gradients, state.optimizer, state.model, after=told)
-        return stepped(state, model, moments, lane), (told,)
+        room = None if state.room is None else gradients
+        return replace(stepped(state, model, moments, lane), room=room), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
         outputs = self.network.outputs(measured(state), data.x, lane.traced)

@@ -43,6 +43,9 @@ class Tabled(ABC):
     def in_phase(self, name: str) -> Self:
         raise AssertionError("there are no phases")
 
+    def roomy(self, state: State) -> State:
+        return state
+
     @property
     def ends_early(self) -> bool:
         return self.settings.stops is not None
