@@ -93,7 +93,7 @@ def lane_features(
     steps = workload.epochs * workload.steps
     forward = flops(width, layers, workload.batch_size, workload)
     evaluation = flops(width, layers, workload.val_rows, workload)
-    kept = n_parameters(width, padded_depth, workload) * (1 + workload.optimizer_slots)
+    kept = n_parameters(width, layers, workload) * (1 + workload.optimizer_slots)
     scale = workload.bytes_per_number / 4
     hidden = steps * workload.batch_size * width * layers * scale
     return {
@@ -119,7 +119,7 @@ class CostModel:
 
     A step of a `map` lane, in seconds of one core: `step_base_s`; `step_layer_s` for each hidden
     layer that is run; `step_flop_s` for each flop, forward and backward being three times forward;
-    `step_parameter_s` for each parameter of the class and each number the optimizer keeps for it.
+    `step_parameter_s` for each parameter of these and each number the optimizer keeps for it.
 
     A step of a `vmap` bucket: `vmap_base_s` and `vmap_layer_s`, shared by its lanes; `vmap_flop_s`
     and `vmap_parameter_s` for each lane, counted as above.

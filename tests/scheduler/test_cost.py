@@ -86,7 +86,7 @@ def test_training_is_features_times_constants(
 def test_features_count_what_a_map_lane_does() -> None:
     workload = replace(DIGITS, layer_norm=True, n_activations=3)
     weights = 64 * 32 + 32 * 10  # one hidden layer of 32, in a class with two
-    kept = (weights + 32 * 32) + (32 + 32 + 10) + 2 * 2 * 32
+    kept = weights + (32 + 10) + 2 * 32
 
     assert lane_features(32, 2, 1, workload, "map", 4) == {
         "step_base_s": 20 * 19,

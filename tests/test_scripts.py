@@ -1,0 +1,45 @@
+"""What the scripts import of the package is there: most of them are run once in a while alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+def python_files() -> Iterator[Path]:
+    """The scripts in Python, and what they share."""
+    for path in sorted(SCRIPTS.rglob("*")):
+        if path.suffix == ".py" or (path.is_file() and not path.suffix and is_python(path)):
+            yield path
+
+
+def is_python(path: Path) -> bool:
+    return path.read_text(encoding="utf-8").partition("\n")[0].endswith("python3")
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """The modules of the package that a script imports from, each with a name that it takes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sweeper"):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", [*python_files()], ids=lambda path: path.name)
+def test_what_a_script_imports_of_the_package_is_there(path: Path) -> None:
+    missing = [
+        (module, name)
+        for module, name in imported(path)
+        if not (hasattr(import_module(module), name) or find_spec(f"{module}.{name}"))
+    ]
+    assert missing == []
+
+
+def test_there_are_scripts_that_import_of_the_package() -> None:
+    assert sum(any(imported(path)) for path in python_files()) > 3
