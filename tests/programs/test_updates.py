@@ -82,6 +82,23 @@ def test_chunks_give_what_the_whole_vector_gives(case: str, shape: MlpShape, dep
             assert not np.any(np.asarray(own)[np.asarray(its) == 0])
 
 
+def test_a_large_network_of_its_own_goes_in_chunks_too() -> None:
+    settings = parse(STUDY, Path("study.toml"), ["optimizer={name='adamw',lr=0.01}"]).filled({})
+    with jax.enable_x64(True):
+        lane = Lane.of(settings.traced(), {}, np.zeros(2, np.uint32), "float64")
+        shape = MlpShape(30, 7, 400, 2, layer_norm=True)
+        whole = MlpNetwork(shape, ("relu",), False, padded=False, dtype="float64")
+        chunked = replace(whole, looped=True)
+        small = replace(chunked, shape=LARGE)
+        assert chunked.stretches({}) == ((0, shape.n_parameters),)
+        assert whole.stretches({}) is None and small.stretches({}) is None
+
+        expected, actual = (trained(network, settings, lane) for network in (whole, chunked))
+
+        for own, its in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=ABSOLUTE)
+
+
 def test_a_loss_that_is_not_finite_leaves_no_parameter_as_it_was() -> None:
     """The loop begins after the loss, and at its first chunk whatever the loss is."""
     settings = parse(STUDY, Path("study.toml"), ["optimizer.lr=0.01"]).filled({})
