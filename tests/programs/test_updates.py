@@ -82,8 +82,11 @@ def test_chunks_give_what_the_whole_vector_gives(case: str, shape: MlpShape, dep
             assert not np.any(np.asarray(own)[np.asarray(its) == 0])
 
 
-def test_a_large_network_of_its_own_goes_in_chunks_too() -> None:
-    settings = parse(STUDY, Path("study.toml"), ["optimizer={name='adamw',lr=0.01}"]).filled({})
+@pytest.mark.parametrize("name", ["adamw", "adafactor"])
+def test_a_large_network_of_its_own_is_updated_as_a_small_one(name: str) -> None:
+    """In chunks, unless its optimizer looks at whole arrays."""
+    optimizer = f"optimizer={{name='{name}',lr=0.01}}"
+    settings = parse(STUDY, Path("study.toml"), [optimizer]).filled({})
     with jax.enable_x64(True):
         lane = Lane.of(settings.traced(), {}, np.zeros(2, np.uint32), "float64")
         shape = MlpShape(30, 7, 400, 2, layer_norm=True)
