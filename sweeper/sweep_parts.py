@@ -50,5 +50,5 @@ class Parts:
     boundary: str | None = None
     clock: Callable[[], float] = time.time
     ahead_after: int = 200
-    busy_with: int = 64
+    busy_with: int = 128
     deaths: int = 0
