@@ -21,7 +21,7 @@ _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # without it parameters are copied at each step, for they are read in a loop and then changed
 _IN_PLACE = "xla_cpu_copy_insertion_use_region_analysis"
 # at the third, which is XLA's own, LLVM unrolls a loop over the units of a narrow layer whole, and
-# then does not vectorize it; random numbers alone are drawn faster by what it unrolls
+# then does not vectorize it. One level for all: a lane of a switch has the bits of the trial alone
 _LEVEL = "xla_backend_optimization_level"
 # two threads that trace hold each other up, and then XLA has nothing to do until both are done
 _tracing = threading.Lock()
@@ -104,7 +104,7 @@ def _compiled(
     function.__name__ = function.__qualname__ = name
     options: dict[str, str | bool] | None = None
     if devices[0].platform == "cpu":
-        options = {_IN_PLACE: True, _LEVEL: "3" if program.draws else "2"}
+        options = {_IN_PLACE: True, _LEVEL: "2"}
     with _tracing:
         lowered = jax.jit(function).lower(lanes, parts)
     return lowered.compile(compiler_options=options)

@@ -80,10 +80,6 @@ class Alternating(OfParts):
         return (*losses, *(metric(outputs[judged], data.y) for metric in self._metrics))
 
     @property
-    def draws(self) -> bool:
-        return self.parts.needs_keys
-
-    @property
     def has_clock(self) -> bool:
         return self.phase is None
 

@@ -237,11 +237,6 @@ class Program(Layout, Protocol):
         ...
 
     @property
-    def draws(self) -> bool:
-        """Whether a step may draw random numbers."""
-        ...
-
-    @property
     def has_clock(self) -> bool:
         """Whether what a step does depends on its epoch, which lanes side by side then share."""
         ...

@@ -37,10 +37,6 @@ class Supervised(Tabled):
 
     network: Network
 
-    @property
-    def draws(self) -> bool:
-        return self.network.needs_keys
-
     def abstract(self) -> State:
         return self._abstract
 

@@ -55,10 +55,6 @@ class Switch:
     def test_metrics(self) -> tuple[str, ...]:
         return self.branches[0].test_metrics
 
-    @property
-    def draws(self) -> bool:
-        return any(branch.draws for branch in self.branches)
-
     def abstract(self) -> Vectors:
         return self.states.abstract
 

@@ -33,10 +33,6 @@ class Tabled(ABC):
         return self.settings.train.test_metric_names if self.data.has_test else ()
 
     @property
-    def draws(self) -> bool:
-        return True
-
-    @property
     def has_clock(self) -> bool:
         return False
 
