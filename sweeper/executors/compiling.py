@@ -18,11 +18,13 @@ from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-# without it parameters are copied at each step, for they are read in a loop and then changed
-_IN_PLACE = "xla_cpu_copy_insertion_use_region_analysis"
-# at the third, which is XLA's own, LLVM unrolls a loop over the units of a narrow layer whole, and
-# then does not vectorize it. One level for all: a lane of a switch has the bits of the trial alone
-_LEVEL = "xla_backend_optimization_level"
+_ON_CPU: dict[str, str | bool] = {
+    # without it parameters are copied at each step, for they are read in a loop and then changed
+    "xla_cpu_copy_insertion_use_region_analysis": True,
+    # at the third, XLA's own, LLVM unrolls a loop over the units of a narrow layer whole, and then
+    # does not vectorize it. One for all: a lane of a switch has the bits of the trial alone
+    "xla_backend_optimization_level": "2",
+}
 # two threads that trace hold each other up, and then XLA has nothing to do until both are done
 _tracing = threading.Lock()
 _WHOLE = ""  # the one program of a class without phases
@@ -102,9 +104,7 @@ def _compiled(
     else:
         function = segment(program, lane_loop)
     function.__name__ = function.__qualname__ = name
-    options: dict[str, str | bool] | None = None
-    if devices[0].platform == "cpu":
-        options = {_IN_PLACE: True, _LEVEL: "2"}
+    options = _ON_CPU if devices[0].platform == "cpu" else None
     with _tracing:
         lowered = jax.jit(function).lower(lanes, parts)
     return lowered.compile(compiler_options=options)
