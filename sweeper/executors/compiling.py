@@ -15,16 +15,13 @@ from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
 from sweeper.programs.switch import Switch, switch_segment
 from sweeper.scheduler.buckets import ProgramClass
-from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.signature import draws
+from sweeper.scheduler.switching import branch_settings
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-_ON_CPU: dict[str, str | bool] = {
-    # without it parameters are copied at each step, for they are read in a loop and then changed
-    "xla_cpu_copy_insertion_use_region_analysis": True,
-    # at the third, XLA's own, LLVM unrolls a loop over the units of a narrow layer whole, and then
-    # does not vectorize it. One for all: a lane of a switch has the bits of the trial alone
-    "xla_backend_optimization_level": "2",
-}
+# without it parameters are copied at each step, for they are read in a loop and then changed
+_IN_PLACE = "xla_cpu_copy_insertion_use_region_analysis"
+_LEVEL = "xla_backend_optimization_level"
 # two threads that trace hold each other up, and then XLA has nothing to do until both are done
 _tracing = threading.Lock()
 _WHOLE = ""  # the one program of a class without phases
@@ -81,7 +78,7 @@ def compile_class(
     hits, runs, memory = _cache_hits.count, dict[str, Run](), list[int | None]()
     for phase, own in (phases or {_WHOLE: program}).items():
         name = "_".join(filter(None, ("segment", program_class.class_id, phase)))
-        run = _compiled(own, program_class.lane_loop, name, lanes, parts, devices)
+        run = _compiled(own, program_class, name, lanes, parts, devices)
         is_spread = isinstance(own, Switch)
         runs[phase] = Spread(run, work_of(own), len(devices)) if is_spread else run
         memory.append(_memory_bytes(run))
@@ -92,7 +89,7 @@ def compile_class(
 
 def _compiled(
     program: Program | Switch,
-    lane_loop: LaneLoop,
+    program_class: ProgramClass,
     name: str,
     lanes: Lanes,
     parts: Parts,
@@ -102,12 +99,23 @@ def _compiled(
         mesh = device_mesh(devices)
         function, lanes = switch_segment(program, mesh), spread_lanes(lanes, mesh)
     else:
-        function = segment(program, lane_loop)
+        function = segment(program, program_class.lane_loop)
     function.__name__ = function.__qualname__ = name
-    options = _ON_CPU if devices[0].platform == "cpu" else None
+    options = _on_cpu(program_class) if devices[0].platform == "cpu" else None
     with _tracing:
         lowered = jax.jit(function).lower(lanes, parts)
     return lowered.compile(compiler_options=options)
+
+
+def _on_cpu(program_class: ProgramClass) -> dict[str, str | bool]:
+    """XLA's options for a class on a CPU.
+
+    At the third level, XLA's own, LLVM unrolls a loop over the units of a narrow layer whole, and
+    then does not vectorize it; but it draws random numbers in a loop without branches.
+    """
+    branches = branch_settings(program_class) if program_class.branches else ()
+    is_drawing = any(map(draws, branches or (program_class.settings,)))
+    return {_IN_PLACE: True, _LEVEL: "3" if is_drawing else "2"}
 
 
 def _memory_bytes(run: jax.stages.Compiled) -> int | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sweeper.scheduler.buckets import Policy, ProgramClass
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.parts_lattice import EXACT
-from sweeper.scheduler.signature import Structure, StructureOf, canonical
+from sweeper.scheduler.signature import Structure, StructureOf, canonical, draws
 from sweeper.trial import Scalar, TrialSpec
 
 # compiling takes seconds a branch, one after the other: more structures are parted into classes
@@ -54,7 +54,7 @@ def switch_classes(
     in_space = {branch.structure.program for branch in space}
     wanted = [branch for branch in lacking if branch.structure.program not in in_space]
     made = [_class(group, policy) for group in _groups(wanted)]
-    made += [_class(group, policy) for group in _by_batch_size(space)]
+    made += [_class(group, policy) for group in _alike(space)]
     for program in made:
         found = dict.fromkeys(branch_settings(program), program) | found
     return found
@@ -114,23 +114,27 @@ def _branch(params: Mapping[str, Scalar], structure_of: StructureOf) -> Branch:
 
 
 def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
-    """The branches of each new class: of one size of batch, and no more than compile in time."""
-    for alike in _by_batch_size(branches):
+    """The branches of each new class: those that are alike, and no more than compile in time."""
+    for alike in _alike(branches):
         size = math.ceil(len(alike) / math.ceil(len(alike) / MOST_BRANCHES))
         for start in range(0, len(alike), size):
             yield alike[start : start + size]
 
 
-def _by_batch_size(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
-    """Each structure once, the largest first, parted by the rows of a step: all lanes see these."""
+def _alike(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
+    """Each structure once, the largest first, parted by what is one for all lanes of a program.
+
+    That is the rows of a step, and how it is compiled, which depends on whether it draws numbers.
+    """
     first: dict[str, Branch] = {}
     for branch in branches:
         first.setdefault(branch.structure.program, branch)
     ordered = sorted(first.values(), key=lambda b: (-b.structure.n_parameters, b.structure.program))
     alike: dict[object, list[Branch]] = {}
     for branch in ordered:
-        size = json.loads(branch.structure.program).get(_BATCH_SIZE)
-        alike.setdefault(size, []).append(branch)
+        compiled = branch.structure.program
+        shared = json.loads(compiled).get(_BATCH_SIZE), draws(compiled)
+        alike.setdefault(shared, []).append(branch)
     yield from alike.values()
 
 

@@ -40,6 +40,8 @@ FEW = pytest.mark.parametrize("side", ["inline", "process", DASK, RAY], indirect
 # places that can die, and are replaced
 MORTAL = ["process", "dask", RAY]
 Open = Callable[..., Fleet]
+# what of its trials a class tells its executor
+SETTINGS = '{"train.program":"supervised"}'
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def work(
 ) -> Work:
     specs = tuple(TrialSpec(n, {"depth": 1, "width": 8, "lr": lr}, {}, 0) for n in numbers)
     lanes = tuple(Lane(n, 0, 2, "") for n in numbers)
-    program = ProgramClass("contract", "{}", "exact", "map", 4, "float32")
+    program = ProgramClass("contract", SETTINGS, "exact", "map", 4, "float32")
     return Work(1, Bucket(bucket, "contract", side, lanes), program, specs, {})
 
 

@@ -17,7 +17,7 @@ from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import plan
 from sweeper.scheduler.population import one_of_each
-from sweeper.scheduler.signature import Structure, canonical
+from sweeper.scheduler.signature import Structure, canonical, draws
 from sweeper.scheduler.switching import MOST_BRANCHES, branch_settings, longest_s, spread
 from sweeper.trial import TrialSpec
 from tests.config.conftest import VALID
@@ -33,7 +33,12 @@ POLICY = Policy(
 
 
 def structure_of(spec: TrialSpec) -> Structure:
-    own = {"train.batch_size": spec.params.get("rows", 64), "width": spec.params["width"]}
+    own = {
+        "train.batch_size": spec.params.get("rows", 64),
+        "train.program": "supervised",
+        "width": spec.params["width"],
+        "model.dropout": spec.params.get("dropout", False),
+    }
     return Structure(str(own), canonical(own), int(spec.params["width"]))
 
 
@@ -94,6 +99,34 @@ def test_trials_that_see_other_rows_in_a_step_are_in_other_classes() -> None:
     found = plan(trials, (), structure_of, POLICY)
 
     assert sorted(map(widths, found.classes)) == [[8], [16]]
+
+
+def test_trials_with_and_without_dropout_are_in_other_classes() -> None:
+    """They are compiled in another way, and each has the bits of the trial alone."""
+    trials = live(8, 16, 32)
+    trials[1] = LiveTrial(TrialSpec(1, {"width": 16, "dropout": True}, {}, 0), 4)
+
+    found = plan(trials, (), structure_of, POLICY)
+
+    assert sorted(map(widths, found.classes)) == [[16], [32, 8]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, False),
+        ({"model.dropout": False, "model.a.dropout": False}, False),
+        ({"model.dropout": True}, True),
+        ({"model.a.dropout": True}, True),
+        ({"train.program": "alternating"}, False),
+        ({"train.program": "coupled"}, True),
+        ({"train.program": "heat:HeatEquation"}, True),
+    ],
+)
+def test_what_a_program_compiles_in_tells_whether_it_draws(
+    settings: dict[str, object], expected: bool
+) -> None:
+    assert draws(canonical({"train.program": "supervised", **settings})) is expected
 
 
 def test_more_structures_than_compile_in_time_are_parted_evenly() -> None:
