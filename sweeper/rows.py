@@ -187,7 +187,7 @@ def trial_row(
         "class_id": program.class_id,
         "lane_loop": program.lane_loop,
         "capacity": lane.get("capacity") or program.capacity,
-        "padded_width": program.run_width(structure.width),
+        "padded_width": program.padded_width,
         "padded_depth": program.padded_depth,
         "padded_parts": program.padded_parts or None,
         "structure_id": structure.structure_id,

@@ -140,7 +140,6 @@ class Classes:
                 strategy="exact",
                 padded_width=None,
                 padded_depth=None,
-                run_widths=(),
                 padded_parts="",
             )
         else:

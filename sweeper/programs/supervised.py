@@ -15,7 +15,6 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from sweeper.config import Settings
-from sweeper.models.layer_loop import Given, Room
 from sweeper.models.network import Network
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.epochs import begun, stepped
@@ -94,8 +93,9 @@ class Supervised(Tabled):
         return begun(self.settings, state, moments, self.data.dtype)
 
     def roomy(self, state: State) -> State:
-        # else it would be cleared at each step
-        return replace(state, room=self.network.room(self.settings.train.batch_size))
+        # else a vector as long as the parameters would be cleared at each step
+        is_filled = self.network.fills_room
+        return replace(state, room=jnp.zeros_like(state.model)) if is_filled else state
 
     def step(
         self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
@@ -105,20 +105,20 @@ class Supervised(Tabled):
             key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
             keys = jax.random.split(key, len(batch.x))
 
-        def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Given | None]]:
+        def loss(parameters: Array) -> tuple[Float[Array, ""], Array]:
             dropout = lane.hparams.get("model.dropout", 0.0)
-            outputs, given = self.network.outputs_over(
-                state.room, parameters, batch.x, lane.traced, keys, dropout
+            outputs = self.network.outputs(
+                parameters, batch.x, lane.traced, keys, dropout, state.room
             )
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-            return self._criterion.minimised(outputs, batch.y, hparams), (outputs, given)
+            return self._criterion.minimised(outputs, batch.y, hparams), outputs
 
-        (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
+        (value, outputs), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
         told = self._criterion.told(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
         model, moments = updated(*made, gradients, state.optimizer, state.model, after=told)
-        room = None if given is None else Room(gradients, given)
+        room = None if state.room is None else gradients
         return replace(stepped(state, model, moments, lane), room=room), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:

@@ -103,7 +103,7 @@ CIRCUMSTANCES = (
         "lanes of the program that trained it last; fewer than planned, where memory ran short",
         D,
     ),
-    Column("padded_width", INT32, "width that its class ran it at, where that is padded", D),
+    Column("padded_width", INT32, "width of the class, where it is padded", D),
     Column("padded_depth", INT32, "depth of the class, where it is padded", D),
     Column("structure_id", STRING, "hash of the structural hyperparameters", D | R),
     Column("told_through_round", INT64, "the last round that the sampler knew", D | R),

@@ -20,8 +20,7 @@ class ProgramClass:
     """A compiled program that trials share, fixed for good when it is first planned.
 
     `settings` are the structural hyperparameters compiled into it, as JSON; those of a padded
-    class leave out width and depth, which are its own: each lane runs at the least of its
-    `run_widths` that holds it, where it has several. Of a model of parts `padded_parts` says
+    class leave out width and depth, which are its own; of a model of parts `padded_parts` says
     those of each, and width and depth are those of the widest and the deepest. Those of a switch
     class are an array with the ones of each branch; `branches` are parameters, by column, of a
     trial of each. `cached_s` is what loading it from the compile cache is predicted to take,
@@ -36,16 +35,10 @@ class ProgramClass:
     precision: str
     padded_width: int | None = None
     padded_depth: int | None = None
-    run_widths: tuple[int, ...] = ()
     padded_parts: str = ""
     predicted_compile_s: float | None = None
     cached_s: float | None = None
     branches: tuple[Mapping[str, Scalar], ...] = ()
-
-    def run_width(self, width: int | None) -> int | None:
-        """The width that it runs a trial of this width at; None where it is not padded."""
-        runs = () if width is None else (run for run in self.run_widths if width <= run)
-        return next(iter(runs), self.padded_width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +112,8 @@ class Plan:
         )
 
 
-def _program_class(
-    *,
-    branches: Iterable[Mapping[str, Scalar]] = (),
-    run_widths: Iterable[int] = (),
-    **entry: Any,
-) -> ProgramClass:
-    return ProgramClass(branches=tuple(branches), run_widths=tuple(run_widths), **entry)
+def _program_class(*, branches: Iterable[Mapping[str, Scalar]] = (), **entry: Any) -> ProgramClass:
+    return ProgramClass(branches=tuple(branches), **entry)
 
 
 def _bucket(*, lanes: Iterable[Mapping[str, Any]], **entry: Any) -> Bucket:
