@@ -15,7 +15,7 @@ from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
 from sweeper.programs.switch import Switch, switch_segment
 from sweeper.scheduler.buckets import ProgramClass
-from sweeper.scheduler.signature import draws
+from sweeper.scheduler.signature import may_draw
 from sweeper.scheduler.switching import branch_settings
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
@@ -111,10 +111,11 @@ def _on_cpu(program_class: ProgramClass) -> dict[str, str | bool]:
     """XLA's options for a class on a CPU.
 
     At the third level, XLA's own, LLVM unrolls a loop over the units of a narrow layer whole, and
-    then does not vectorize it; but it draws random numbers in a loop without branches.
+    then does not vectorize it; but it draws random numbers in a loop without branches. Models of
+    the user's own, which may draw, gain nothing by the second where they do not.
     """
     branches = branch_settings(program_class) if program_class.branches else ()
-    is_drawing = any(map(draws, branches or (program_class.settings,)))
+    is_drawing = any(map(may_draw, branches or (program_class.settings,)))
     return {_IN_PLACE: True, _LEVEL: "3" if is_drawing else "2"}
 
 

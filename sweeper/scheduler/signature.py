@@ -17,7 +17,7 @@ from sweeper.trial import Scalar, TrialSpec
 _PADDED = ("model.width", "model.depth")
 # what hidden layers alone have use for
 _HIDDEN = ("model.width", "model.activation", "model.layer_norm", "model.dropout")
-# the programs that draw random numbers for dropout alone
+# the programs that draw random numbers in their models alone
 _WITHOUT_DRAWS = ("supervised", "alternating")
 # trials whose structure is kept at hand: more than are in training at a time
 _MOST_KEPT = 65_536
@@ -136,15 +136,16 @@ def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str
     return canonical(room) if padded else None
 
 
-def draws(compiled: str) -> bool:
-    """Whether a program draws random numbers in its steps that compiles in `compiled`.
+def may_draw(compiled: str) -> bool:
+    """Whether a program may draw random numbers in its steps that compiles in `compiled`.
 
-    For dropout, for what it generates, or in a step of the user's own. A model of the user's own is
-    taken to draw none.
+    For dropout, for what it generates, or in a step or a model of the user's own.
     """
     settings = json.loads(compiled)
-    drops = (value for key, value in settings.items() if key.endswith(".dropout"))
-    return settings["train.program"] not in _WITHOUT_DRAWS or any(drops)
+    if settings["train.program"] not in _WITHOUT_DRAWS:
+        return True
+    models = ((key.rpartition(".")[2], value) for key, value in settings.items())
+    return any(told in (("dropout", True), ("kind", "python")) for told in models)
 
 
 def sizes_of(settings: Settings) -> Sizes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sweeper.scheduler.buckets import Policy, ProgramClass
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.parts_lattice import EXACT
-from sweeper.scheduler.signature import Structure, StructureOf, canonical, draws
+from sweeper.scheduler.signature import Structure, StructureOf, canonical, may_draw
 from sweeper.trial import Scalar, TrialSpec
 
 # compiling takes seconds a branch, one after the other: more structures are parted into classes
@@ -133,7 +133,7 @@ def _alike(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
     alike: dict[object, list[Branch]] = {}
     for branch in ordered:
         compiled = branch.structure.program
-        shared = json.loads(compiled).get(_BATCH_SIZE), draws(compiled)
+        shared = json.loads(compiled).get(_BATCH_SIZE), may_draw(compiled)
         alike.setdefault(shared, []).append(branch)
     yield from alike.values()
 

@@ -17,7 +17,7 @@ from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import plan
 from sweeper.scheduler.population import one_of_each
-from sweeper.scheduler.signature import Structure, canonical, draws
+from sweeper.scheduler.signature import Structure, canonical, may_draw
 from sweeper.scheduler.switching import MOST_BRANCHES, branch_settings, longest_s, spread
 from sweeper.trial import TrialSpec
 from tests.config.conftest import VALID
@@ -101,7 +101,7 @@ def test_trials_that_see_other_rows_in_a_step_are_in_other_classes() -> None:
     assert sorted(map(widths, found.classes)) == [[8], [16]]
 
 
-def test_trials_with_and_without_dropout_are_in_other_classes() -> None:
+def test_trials_that_may_draw_numbers_are_in_other_classes() -> None:
     """They are compiled in another way, and each has the bits of the trial alone."""
     trials = live(8, 16, 32)
     trials[1] = LiveTrial(TrialSpec(1, {"width": 16, "dropout": True}, {}, 0), 4)
@@ -119,14 +119,17 @@ def test_trials_with_and_without_dropout_are_in_other_classes() -> None:
         ({"model.dropout": True}, True),
         ({"model.a.dropout": True}, True),
         ({"train.program": "alternating"}, False),
+        ({"model.kind": "mlp", "model.a.kind": "mlp", "train.losses.a.kind": "mse"}, False),
+        ({"model.kind": "python"}, True),
+        ({"model.a.kind": "mlp", "model.b.kind": "python"}, True),
         ({"train.program": "coupled"}, True),
         ({"train.program": "heat:HeatEquation"}, True),
     ],
 )
-def test_what_a_program_compiles_in_tells_whether_it_draws(
+def test_what_a_program_compiles_in_tells_whether_it_may_draw(
     settings: dict[str, object], expected: bool
 ) -> None:
-    assert draws(canonical({"train.program": "supervised", **settings})) is expected
+    assert may_draw(canonical({"train.program": "supervised", **settings})) is expected
 
 
 def test_more_structures_than_compile_in_time_are_parted_evenly() -> None:
