@@ -31,7 +31,14 @@ from sweeper.programs.program import Batch
 from sweeper.programs.segment import Lanes, Parts
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
-from sweeper.scheduler.cost import CostModel, Workload, compile_features, lane_features, shipped
+from sweeper.scheduler.cost import (
+    CostModel,
+    Workload,
+    carry_features,
+    compile_features,
+    lane_features,
+    shipped,
+)
 from sweeper.scheduler.forecast import DataSizes, traced_structure, workload_of
 from sweeper.scheduler.signature import canonical, compiled_in, family_of
 from sweeper.worker import usable_cpus
@@ -65,11 +72,15 @@ _ROUNDS, _TRAIN_S = 3, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One class to time: its size, a lane's own depth, and everything else that has a cost."""
+    """One class to time: its size, a lane's own depth, and everything else that has a cost.
+
+    The lane runs at `width`; `others` are those that the class has beside it.
+    """
 
     width: int
     padded_depth: int
     depth: int
+    others: tuple[int, ...] = ()
     batch_size: int = 64
     layer_norm: bool = False
     dropout: bool = False
@@ -77,6 +88,11 @@ class Case:
     lane_loop: LaneLoop = "map"
     rows: int = 2048
     epochs: int = 20
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """All that the class runs lanes at."""
+        return tuple(sorted({self.width, *self.others}))
 
     @property
     def sizes(self) -> DataSizes:
@@ -127,12 +143,19 @@ def cases() -> tuple[Case, ...]:
         Case(width, depth, depth, lane_loop="vmap")
         for width, depth in product((16, 64, 256), (1, 4))
     ]
+    several = [
+        Case(16, 4, 1, others=(64,)),
+        Case(16, 4, 4, others=(64, 256)),
+        Case(64, 4, 4, others=(16, 32, 128)),
+        Case(128, 3, 3, others=(32,), layer_norm=True),
+        Case(32, 3, 3, others=(128,), dropout=True),
+    ]
     # where an epoch is a few steps, what is done once an epoch counts
     few_rows = [
         Case(16, depth, depth, lane_loop=loop, batch_size=16, rows=128, epochs=100)
         for loop, depth in product(LANES, (1, 4))
     ]
-    chosen = (*plain, *batches, *parts, *side_by_side, *few_rows)
+    chosen = (*plain, *batches, *parts, *side_by_side, *several, *few_rows)
     # wide ones take long, and a call takes no time beside them
     return tuple(replace(case, epochs=2) if case.width == 256 else case for case in chosen)
 
@@ -235,7 +258,9 @@ def _timing(ready: _Ready, lane_s: float) -> Timing:
     case, work = ready.case, ready.work
     size = case.width, case.padded_depth, case.depth
     training = lane_features(*size, work, case.lane_loop, ready.capacity)
-    compiling = compile_features(case.padded_depth, work)
+    if case.lane_loop == "map":
+        training |= carry_features(case.widths[-1], case.padded_depth, work)
+    compiling = compile_features(case.padded_depth, work, len(case.widths))
     return Timing(case, compiling, ready.compile_s, training, lane_s)
 
 
@@ -252,8 +277,9 @@ def _compiled(case: Case) -> _Ready:
         lane_loop=case.lane_loop,
         capacity=LANES[case.lane_loop],
         precision="float32",
-        padded_width=case.width if is_padded else None,
+        padded_width=case.widths[-1] if is_padded else None,
         padded_depth=case.padded_depth if is_padded else None,
+        run_widths=case.widths if case.others else (),
     )
     spec = DataSpec(_IN, _OUT, case.rows, (0.0,), (1.0,), False, "float32", 0)
     program = Programs(spec).of_class(program_class, settings)

@@ -126,13 +126,13 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
     return rows(
         "lattice: the programs of the whole study",
         (
-            *("strategy", "width", "depth", *(("parts",) if has_parts else spans)),
+            *("strategy", "widths", "depth", *(("parts",) if has_parts else spans)),
             *(name.rpartition(".")[2] for name in differing),
             *("trials", "compile s", "train s", "waste", "why"),
         ),
         [
             (
-                *(block["strategy"], block["width"], block["depth"]),
+                *(block["strategy"], _widths(block), block["depth"]),
                 *([block["parts"]] if has_parts else (_for(block, name) for name in spans)),
                 *(str(block["settings"].get(name)) for name in differing),
                 *(block["trials"], block["compile_s"], block["train_s"]),
@@ -141,6 +141,11 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
             for block in blocks
         ],
     )
+
+
+def _widths(block: Mapping[str, Any]) -> str:
+    """Those that a class runs lanes at."""
+    return ", ".join(map(str, block.get("run_widths", (block["width"],))))
 
 
 def _for(block: Mapping[str, Any], name: str) -> str:

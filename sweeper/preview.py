@@ -133,6 +133,7 @@ class Preview:
                     "strategy": "exact" if block.structures == 1 else "padded",
                     "width": block.width,
                     "depth": block.depth,
+                    "run_widths": list(block.run_widths or (block.width,)),
                     "for_widths": list(block.widths),
                     "for_depths": list(block.depths),
                     "trials": block.trials,

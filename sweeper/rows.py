@@ -190,6 +190,7 @@ def trial_row(
         "padded_width": program.padded_width,
         "padded_depth": program.padded_depth,
         "padded_parts": program.padded_parts or None,
+        "run_widths": ",".join(map(str, program.run_widths)) or None,
         "structure_id": structure.structure_id,
         "told_through_round": spec.told_through_round,
         "first_round": trial.rows[0]["round"],

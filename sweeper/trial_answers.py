@@ -22,7 +22,10 @@ _CURVE_WIDTH = 60
 _TRACEBACK_LINES = 12
 # what `show` says of a trial's training, where it is known
 _TRAINING = ("epochs_done", "n_parameters", "train_s", "compile_share_s", "peak_memory_bytes")
-_CLASS = ("strategy", "lane_loop", "capacity", "padded_width", "padded_depth", "padded_parts")
+_CLASS = (
+    *("strategy", "lane_loop", "capacity"),
+    *("padded_width", "padded_depth", "padded_parts", "run_widths"),
+)
 _PLACE = ("place", "device", "host")
 
 

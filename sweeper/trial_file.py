@@ -138,6 +138,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
             "lane_loop": row["lane_loop"],
             "capacity": row["capacity"],
             "width": row["padded_width"],
+            "run_widths": [int(run) for run in (row.get("run_widths") or "").split(",") if run],
             "depth": row["padded_depth"],
             "sizes": {name: [w, d] for name, w, d in sizes_in(row.get("padded_parts") or "")},
             "epochs": config.max_epochs,

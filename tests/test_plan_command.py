@@ -102,6 +102,32 @@ def test_a_recorded_plan_is_gone_by(command: CommandLine) -> None:
     assert again.returncode == 0  # and goes on by what is recorded
 
 
+def test_a_lane_of_a_class_of_several_widths_is_reproduced(command: CommandLine) -> None:
+    import pandas as pd
+
+    several = settings(
+        "execution.lane_loop=map", "search.model.width.high=64", "search.model.width.low=8"
+    )
+    preview = planned(command, *several)
+    (family,) = preview["forecast"]["families"].values()
+    largest = dict(family["classes"][-1])
+    family["classes"] = [{**largest, "width": 64, "depth": 3, "run_widths": [8, 16, 64]}]
+    (command.directory / "plan.json").write_text(json.dumps(preview), encoding="utf-8")
+    run = ("run", "study.toml", *SHAPES, *several, "--quiet", "--plan", "plan.json")
+    assert command(*run).returncode == 0
+
+    trials = pd.read_parquet(command.run_dir.trials)
+    assert {*trials["class_id"].value_counts()} == {12}
+    assert {*trials["run_widths"]} == {"8,16,64"}
+    assert {*trials["padded_width"]} == {64}
+    of_each_width = trials[trials["params_depth"] > 1].groupby("params_width")["trial_number"].min()
+    assert len(of_each_width) >= 3
+    for number in of_each_width:
+        done = command("reproduce", str(command.run_dir.root), str(number), "--quiet")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith("bit-equal\n")
+
+
 @pytest.mark.parametrize("content", ["", "{}", '{"forecast": {"costs": {}}}'])
 def test_what_is_no_plan_is_refused(content: str, command: CommandLine) -> None:
     (command.directory / "plan.json").write_text(content, encoding="utf-8")

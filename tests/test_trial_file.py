@@ -236,6 +236,17 @@ def problems(text: str) -> list[str]:
             "epochs = 4\nwidth = 8\n",
             "study.toml:35: trial.class.depth: missing; write the size that the class is padded to",
         ),
+        (
+            "depth = 1\n\n[trial.class.traced]",
+            "depth = 1\nrun_widths = [4, 6]\n\n[trial.class.traced]",
+            "study.toml:42: trial.class.run_widths: [4, 6] for width 8; let them ascend to width",
+        ),
+        (
+            'lane_loop = "map"',
+            'lane_loop = "vmap"\nrun_widths = [4, 8]',
+            "study.toml:38: trial.class.run_widths: several widths of a class whose lanes are side "
+            "by side; remove it",
+        ),
     ],
 )
 def test_what_contradicts_the_trial_is_refused(old: str, new: str, expected: str) -> None:

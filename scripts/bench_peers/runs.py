@@ -108,5 +108,12 @@ def _trial(row: Mapping[str, Any]) -> Trial:
         *(row[f"params_{name}"] for name in ("depth", "width", "lr", "weight_decay")),
         row["class_id"] or "",
         row["padded_depth"] or 0,
-        row["padded_width"] or 0,
+        _run_width(row),
     )
+
+
+def _run_width(row: Mapping[str, Any]) -> int:
+    """The width that its class ran a trial at; 0 where that is its own."""
+    several = [int(width) for width in (row["run_widths"] or "").split(",") if width]
+    wide_enough = (width for width in several if row["params_width"] <= width)
+    return next(wide_enough, row["padded_width"] or 0)

@@ -31,6 +31,19 @@ def _size_and_strategy(
             yield Fault(name, f"{value} for a class that pads nothing", "remove it")
 
 
+def _run_widths(
+    lane_loop: Literal["map", "vmap"],
+    width: int | None,
+    run_widths: tuple[int, ...],
+    sizes: Mapping[str, tuple[int, int]],
+) -> Iterable[Fault]:
+    if run_widths and (sizes or lane_loop == "vmap"):
+        why = "of parts" if sizes else "whose lanes are side by side"
+        yield Fault("run_widths", f"several widths of a class {why}", "remove it")
+    elif run_widths and (run_widths != tuple(sorted({*run_widths})) or run_widths[-1] != width):
+        yield Fault("run_widths", f"{[*run_widths]} for width {width}", "let them ascend to width")
+
+
 def _unknown_part(parts: tuple[str, ...]) -> Iterable[Fault]:
     for part in parts:
         if not is_optional(part):
@@ -40,7 +53,7 @@ def _unknown_part(parts: tuple[str, ...]) -> Iterable[Fault]:
 class ClassTable(Table):
     """`[trial.class]`: what is fixed about the program that the trial is a lane of."""
 
-    rules = (_size_and_strategy, _unknown_part)
+    rules = (_size_and_strategy, _run_widths, _unknown_part)
 
     strategy: ClassStrategy = Field(description="of the class that trained it")
     lane_loop: Literal["map", "vmap"] = Field(description="how the class runs its lanes")
@@ -50,6 +63,11 @@ class ClassTable(Table):
     )
     width: Count | None = Field(
         default=None, description="to which a padded class pads", examples=[64]
+    )
+    run_widths: Annotated[tuple[Count, ...], Field(strict=False)] = Field(
+        default=(),
+        description="widths at which a padded class runs lanes, where there are several",
+        examples=[[32, 64]],
     )
     depth: Count | None = Field(
         default=None, description="to which a padded class pads", examples=[4]

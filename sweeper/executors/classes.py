@@ -140,6 +140,7 @@ class Classes:
                 strategy="exact",
                 padded_width=None,
                 padded_depth=None,
+                run_widths=(),
                 padded_parts="",
             )
         else:

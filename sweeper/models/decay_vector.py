@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,20 +19,20 @@ Places = Int[Array, " parameters"]
 
 def spread(
     amounts: NDArray[np.float64],
-    sizes: Sequence[int],
+    ends: Sequence[Any],
+    count: int,
     dtype: DTypeLike,
     places: Places | None = None,
 ) -> Amounts:
-    """By how much each parameter decays, of arrays of these sizes that stand one after the other.
+    """By how much each of `count` parameters decays, of arrays that follow each other.
 
-    Where `places` are given, those there alone. Neighbours that decay alike are one stretch, told
-    by comparing places instead of by a mask as long as the vector; where only the beginning decays
-    that is one comparison.
+    They end at `ends`, which may be traced. Where `places` are given, those there alone. Neighbours
+    that decay alike are one stretch, told by comparing places instead of by a mask as long as the
+    vector; where only the beginning decays that is one comparison.
     """
-    ends = np.cumsum(sizes)
-    runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda index: amounts[index])]
-    stretches = [(float(amounts[run[0]]), int(ends[run[-1]])) for run in runs]
-    places = _places(sizes) if places is None else places
+    runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda index: amounts[index])]
+    stretches = [(float(amounts[run[0]]), ends[run[-1]]) for run in runs]
+    places = _places(count) if places is None else places
     if [amount for amount, _ in stretches] == [1.0, 0.0]:
         return places < stretches[0][1]
     return _piecewise(places, [a for a, _ in stretches], [end for _, end in stretches], dtype)
@@ -39,34 +40,33 @@ def spread(
 
 def spread_by_depth(
     amounts: Float[np.ndarray, "depths arrays"],
-    sizes: Sequence[int],
+    ends: Sequence[Any],
+    count: int,
     row: Array,
     dtype: DTypeLike,
     places: Places | None = None,
 ) -> Amounts:
     """As `spread`, where the amounts are those in a `row` that the program is told at run time."""
     own = jnp.asarray(amounts, dtype)[row]
-    ends = np.cumsum(sizes)
-    runs = [[*run] for _, run in groupby(range(len(sizes)), key=lambda i: tuple(amounts[:, i]))]
-    places = _places(sizes) if places is None else places
+    runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda i: tuple(amounts[:, i]))]
+    places = _places(count) if places is None else places
     alike = [own[run[0]] for run in runs]
-    return _piecewise(places, alike, [int(ends[run[-1]]) for run in runs], dtype)
+    return _piecewise(places, alike, [ends[run[-1]] for run in runs], dtype)
 
 
-def _places(sizes: Sequence[int]) -> Places:
+def _places(count: int) -> Places:
     """The places in the vector.
 
     Raises:
         MemoryError: there are more than programs count to.
     """
-    count = sum(sizes)
     if count > _MOST:
         raise MemoryError(f"{count} parameters, and a program counts to {_MOST}")
     return jnp.arange(count)
 
 
 def _piecewise(
-    places: Array, amounts: Sequence[float | Array], ends: Sequence[int], dtype: DTypeLike
+    places: Array, amounts: Sequence[float | Array], ends: Sequence[Any], dtype: DTypeLike
 ) -> Float[Array, " parameters"]:
     """The first of `amounts` up to the first of `ends`, and so on."""
     found = jnp.full(places.shape, amounts[-1] if amounts else 0.0, dtype)

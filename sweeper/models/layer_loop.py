@@ -2,13 +2,17 @@
 
 They are those of `MLP`, or of `PaddedMLP`, where lanes run one by one. The layers after the first
 are compiled once instead of one by one, absent ones take no time, and gradients are written to
-their place in the vector. A loop of unknown length has no gradient in JAX, so it is written out
-here: what passes through `outputs` can be differentiated once, backward. Where a slope is
-penalised, and in functions of the user's own, which may do more, the model itself is called.
+their place in the vector. There may be a loop for each of several widths, of which a lane takes its
+own: all else of a program is compiled once for all of them.
+
+A loop of unknown length has no gradient in JAX, so it is written out here: what passes through
+`outputs` can be differentiated once, backward. Where a slope is penalised, and in functions of the
+user's own, which may do more, the model itself is called.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, DTypeLike, Float, Int, PRNGKeyArray
 
 from sweeper.models.mlp import (
     ACTIVATIONS,
@@ -33,23 +37,7 @@ Units = Float[Array, "batch width"]
 Mask = Bool[Array, "batch width"]
 
 
-class Told(NamedTuple):
-    """What a lane's outputs depend on beside its parameters; they have no gradient by it.
-
-    `width` and `depth` are the lane's own where it is padded. `activation` is the place of its own
-    among several; `keys`, one an example, are given in training alone. `room` is a vector that the
-    gradient by the parameters is written over: zero where the lane has no parameters.
-    """
-
-    width: Int[AnyArray, ""] | None = None
-    depth: Int[AnyArray, ""] | None = None
-    activation: Int[AnyArray, ""] | None = None
-    keys: PRNGKeyArray | None = None
-    dropout: Float[AnyArray, ""] | float = 0.0
-    room: Float[AnyArray, " parameters"] | None = None
-
-
-class _Given(NamedTuple):
+class Given(NamedTuple):
     """What a hidden layer gives, and the sums of its units; of several layers, stacked.
 
     There are no `sums` where the gradient by them can be told from what the layer gives.
@@ -58,6 +46,31 @@ class _Given(NamedTuple):
     x: Float[Array, "*layers batch width"]
     sums: Float[Array, "*layers batch width"] | None
     kept: Bool[Array, "*layers batch width"] | None
+
+
+class Room(NamedTuple):
+    """What a step of the same lane leaves behind, for the next one to write over.
+
+    The gradient by the parameters is zero where the lane has none.
+    """
+
+    gradient: Float[AnyArray, " parameters"]
+    given: Given
+
+
+class Told(NamedTuple):
+    """What a lane's outputs depend on beside its parameters; they have no gradient by it.
+
+    `width` and `depth` are the lane's own where it is padded. `loop` and `activation` are the
+    places of its own among several; `keys`, one an example, are given in training alone.
+    """
+
+    width: Int[AnyArray, ""] | None = None
+    depth: Int[AnyArray, ""] | None = None
+    loop: Int[AnyArray, ""] | None = None
+    activation: Int[AnyArray, ""] | None = None
+    keys: PRNGKeyArray | None = None
+    dropout: Float[AnyArray, ""] | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,14 @@ class LayerLoop:
             return None
         return _part(vector, self.norm_at(layer), 2 * self.shape.width)
 
-    def given(self, vector: Vector, layer: Any, x: Array, told: Told) -> _Given:
+    def blank(self, rows: int, dtype: DTypeLike) -> Given:
+        """Where there is room for what all hidden layers give, in training, for so many rows."""
+        size = self.shape.depth, rows, self.shape.width
+        sums = None if self._is_told_by_x else jnp.zeros(size, dtype)
+        kept = jnp.zeros(size, bool) if self.has_dropout else None
+        return Given(jnp.zeros(size, dtype), sums, kept)
+
+    def given(self, vector: Vector, layer: Any, x: Array, told: Told) -> Given:
         """What a hidden layer gives that is passed `x`, and what its gradient is told by."""
         bias = _part(vector, self.bias_at(layer), self.shape.width)
         sums = x @ self.weight(vector, layer, x.shape[-1]).T + bias
@@ -114,7 +134,7 @@ class LayerLoop:
         if told.keys is not None and self.has_dropout:
             kept = kept_units(told.keys, layer, told.dropout, self.shape.width, x.dtype)
         x = self.activated(self.norm(vector, layer), sums, kept, told)
-        return _Given(x, None if self._is_told_by_x else sums, kept)
+        return Given(x, None if self._is_told_by_x else sums, kept)
 
     @property
     def _is_told_by_x(self) -> bool:
@@ -142,7 +162,7 @@ class LayerLoop:
         vector: Vector,
         layer: Any,
         x: Array,
-        at: _Given,
+        at: Given,
         told: Told,
         change: Units,
         found: Vector,
@@ -162,66 +182,100 @@ class LayerLoop:
         return by_sums, found if by_norm is None else _put(found, by_norm, self.norm_at(layer))
 
 
+Loops = tuple[LayerLoop, ...]
+"""Alike but for their widths, which ascend; vectors have the length that the last one needs."""
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def outputs(
-    loop: LayerLoop, vector: Vector, x: Float[Array, "batch in"], told: Told
-) -> Float[Array, "batch out"]:
-    """The outputs for each example."""
+def outputs_over(
+    loops: Loops, vector: Vector, x: Float[Array, "batch in"], told: Told, room: Room | None
+) -> tuple[Float[Array, "batch out"], Given | None]:
+    """The outputs for each example, and what its layers gave, written over that in `room`.
 
-    def layer(index: Array, x: Units) -> Units:
-        return loop.given(vector, index, x, told).x
+    The gradient is written over that in `room` too. Where there is no room nothing is given.
+    """
 
-    x = layer(0, x)  # type: ignore[arg-type]
-    if loop.shape.depth > 1:
-        x = lax.fori_loop(1, loop.depth(told), layer, x)
-    weight, bias = loop.last(vector)
-    return x @ weight.T + bias
+    def run(loop: LayerLoop) -> Array:
+        def layer(index: Array, x: Units) -> Units:
+            return loop.given(vector, index, x, told).x
 
+        given = layer(0, x)  # type: ignore[arg-type]
+        if loop.shape.depth > 1:
+            given = lax.fori_loop(1, loop.depth(told), layer, given)
+        weight, bias = loop.last(vector)
+        return given @ weight.T + bias
 
-def _forward(loop: LayerLoop, vector: Vector, x: Array, told: Told) -> tuple[Array, Any]:
-    def hidden(index: Array, carry: tuple[Units, _Given]) -> tuple[Units, _Given]:
-        at = loop.given(vector, index, carry[0], told)
-        # the first layer is not among them
-        stacked = jax.tree.map(
-            lambda all, own: lax.dynamic_update_index_in_dim(all, own, index, 0), carry[1], at
-        )
-        return at.x, stacked
-
-    at = loop.given(vector, 0, x, told)
-    blank = jax.tree.map(lambda p: jnp.zeros((loop.shape.depth, *p.shape), p.dtype), at)
-    stacked = jax.tree.map(lambda all, own: all.at[0].set(own), blank, at)
-    last = at.x
-    if loop.shape.depth > 1:
-        last, stacked = lax.fori_loop(1, loop.depth(told), hidden, (last, stacked))
-    weight, bias = loop.last(vector)
-    return last @ weight.T + bias, (vector, told, x, stacked, last)
+    return _own(loops, told, run), None if room is None else room.given
 
 
-def _backward(loop: LayerLoop, saved: Any, change: Array) -> tuple[Vector, Array, None]:
-    vector, told, x, stacked, last = saved
-    depth = loop.shape.depth
-    found = _blank(vector, change) if told.room is None else jnp.asarray(told.room)
-    found = _put(found, _outer(change, last), loop.weight_at(depth))
-    found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
-    change = change @ loop.last(vector)[0]
+def _forward(
+    loops: Loops, vector: Vector, x: Array, told: Told, room: Room | None
+) -> tuple[tuple[Array, Given | None], Any]:
+    def run(loop: LayerLoop, stack: Given) -> tuple[Array, Given]:
+        def hidden(index: Any, carry: tuple[Units, Given]) -> tuple[Units, Given]:
+            at = loop.given(vector, index, carry[0], told)
+            begin = _begin(index)
+            return at.x, jax.tree.map(
+                lambda all, own: lax.dynamic_update_slice(all, own[None], begin), carry[1], at
+            )
 
-    def at(layer: Any) -> _Given:
-        return jax.tree.map(
-            lambda part: lax.dynamic_index_in_dim(part, layer, keepdims=False), stacked
-        )
+        # the first layer is not among those that are alike
+        last, stack = hidden(0, (x, stack))
+        if loop.shape.depth > 1:
+            last, stack = lax.fori_loop(1, loop.depth(told), hidden, (last, stack))
+        weight, bias = loop.last(vector)
+        return last @ weight.T + bias, stack
 
-    def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
-        layer = loop.depth(told) - 1 - index
-        by_sums, found = loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
-        return by_sums @ loop.weight(vector, layer, loop.shape.width), found
-
-    if depth > 1:
-        change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
-    by_sums, found = loop.backward(vector, 0, x, at(0), told, change, found)
-    return found, by_sums @ loop.weight(vector, 0, x.shape[-1]), None
+    blank = loops[-1].blank(len(x), x.dtype) if room is None else room.given
+    given, stack = _own(loops, told, run, blank)
+    if room is None:
+        return (given, None), (vector, told, x, stack, None)
+    return (given, stack), (vector, told, x, stack, room.gradient)
 
 
-outputs.defvjp(_forward, _backward)
+def _backward(
+    loops: Loops, saved: Any, changes: tuple[Array, Any]
+) -> tuple[Vector, Array, None, None]:
+    vector, told, x, stack, room = saved
+    found = _blank(vector, changes[0]) if room is None else jnp.asarray(room)
+
+    def run(loop: LayerLoop, found: Vector, change: Units) -> tuple[Vector, Array]:
+        depth, width = loop.shape.depth, loop.shape.width
+
+        def at(layer: Any) -> Given:
+            begin, size = _begin(layer), (1, len(x), width)
+            return jax.tree.map(lambda part: lax.dynamic_slice(part, begin, size)[0], stack)
+
+        last = at(loop.depth(told) - 1).x
+        found = _put(found, _outer(change, last), loop.weight_at(depth))
+        found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
+        change = change @ loop.last(vector)[0]
+
+        def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
+            layer = loop.depth(told) - 1 - index
+            by_sums, found = loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
+            return by_sums @ loop.weight(vector, layer, width), found
+
+        if depth > 1:
+            change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
+        by_sums, found = loop.backward(vector, 0, x, at(0), told, change, found)
+        return found, by_sums @ loop.weight(vector, 0, x.shape[-1])
+
+    return (*_own(loops, told, run, found, changes[0]), None, None)
+
+
+outputs_over.defvjp(_forward, _backward)
+
+
+def _own(loops: Loops, told: Told, run: Callable[..., Any], *operands: Any) -> Any:
+    """What `run` gives of the lane's own loop and the operands."""
+    runs: Sequence[Callable[..., Any]] = [partial(run, loop) for loop in loops]
+    return runs[0](*operands) if told.loop is None else lax.switch(told.loop, runs, *operands)
+
+
+def _begin(layer: Any) -> tuple[Array, ...]:
+    """Where a layer begins among what all give; one class has room there for several widths."""
+    return tuple(jnp.asarray(place, jnp.int32) for place in (layer, 0, 0))
 
 
 def _blank(vector: Vector, change: Units) -> Vector:

@@ -25,7 +25,7 @@ from sweeper.config.model import MlpTable
 from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, Places, spread, spread_by_depth
-from sweeper.models.layer_loop import LayerLoop, Told
+from sweeper.models.layer_loop import Given, LayerLoop, Room, Told
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, Activation, AnyArray, MlpShape
 from sweeper.models.padded_mlp import PaddedMLP
 from sweeper.models.parted import parted
@@ -76,9 +76,8 @@ class Network(Protocol):
         """The vector whose own part is `own` and whose padding is zero."""
         ...
 
-    @property
-    def fills_room(self) -> bool:
-        """Whether `outputs` write their gradient over `room`, where they are given it."""
+    def room(self, rows: int) -> Room | None:
+        """What `outputs_over` writes over first, for batches of so many rows; None if nothing."""
         ...
 
     def outputs(
@@ -88,11 +87,22 @@ class Network(Protocol):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Vector | None = None,
     ) -> Float[Array, "batch out"]:
-        """The outputs for each example; `keys`, one an example, are given in training alone.
+        """The outputs for each example; `keys`, one an example, are given in training alone."""
+        ...
 
-        `room` is a gradient by the parameters of the same lane that nobody needs any more.
+    def outputs_over(
+        self,
+        room: Room | None,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        keys: PRNGKeyArray | None,
+        dropout: Float[AnyArray, ""] | float,
+    ) -> tuple[Float[Array, "batch out"], Given | None]:
+        """The same in training, and what layers gave, over what a step of the lane left.
+
+        Together with the gradient it is the room of the next step.
         """
         ...
 
@@ -122,7 +132,8 @@ class MlpNetwork:
     """An MLP of one shape, or of every shape within it where it is `padded`.
 
     Where there are several `activations`, a lane is told which is its own. `looped` says that its
-    hidden layers are a loop, which pays where lanes run one by one.
+    hidden layers are a loop, which pays where lanes run one by one: then there may be several
+    `widths`, up to that of `shape`, and a lane runs at the least of them that holds its own.
     """
 
     shape: MlpShape
@@ -132,6 +143,7 @@ class MlpNetwork:
     dtype: str
     decay: Decay = DEFAULT
     looped: bool = False
+    widths: tuple[int, ...] = ()
 
     @property
     def n_parameters(self) -> int:
@@ -146,34 +158,40 @@ class MlpNetwork:
 
     def traced(self, settings: Settings) -> dict[str, int]:
         model = _mlp(settings)
-        size = {"width": model.width, "depth": model.depth} if self.padded else {}
+        told: dict[str, int] = {}
+        if self.padded:
+            told |= {"width": model.width, "depth": model.depth}
+        if len(self.widths) > 1:
+            told["loop"] = self.widths.index(self._run(settings).width)
         if len(self.activations) > 1:
-            return {**size, "activation": self.activations.index(model.activation)}
-        return size
+            told["activation"] = self.activations.index(model.activation)
+        return told
 
     def own_parameters(self, settings: Settings) -> int:
         return self._own(settings).n_parameters
 
     def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape = self._own(settings)
+        shape, run = self._own(settings), self._run(settings)
         if shape == self.shape:
             return vector
-        return np.concatenate([part.ravel() for part in shape.within(self.shape, vector)])
+        parts = shape.within(run, vector[: run.n_parameters])
+        return np.concatenate([part.ravel() for part in parts])
 
     def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape = self._own(settings)
+        shape, run = self._own(settings), self._run(settings)
         if shape == self.shape:
             return own
         vector = np.zeros(self.n_parameters, own.dtype)
-        for target, part in zip(
-            shape.within(self.shape, vector), shape.within(shape, own), strict=True
-        ):
+        parts = shape.within(run, vector[: run.n_parameters])
+        for target, part in zip(parts, shape.within(shape, own), strict=True):
             target[...] = part
         return vector
 
-    @property
-    def fills_room(self) -> bool:
-        return self.looped and self.shape.depth > 0
+    def room(self, rows: int) -> Room | None:
+        if not self._is_loop:
+            return None
+        gradient = jnp.zeros(self.n_parameters, self.dtype)
+        return Room(gradient, self._loops[-1].blank(rows, self.dtype))
 
     def outputs(
         self,
@@ -182,19 +200,32 @@ class MlpNetwork:
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Vector | None = None,
     ) -> Float[Array, "batch out"]:
-        if self.fills_room:
-            told = Told(**traced, keys=keys, dropout=dropout, room=room)
-            return layer_loop.outputs(self._loop, jnp.asarray(parameters), jnp.asarray(x), told)
+        return self.outputs_over(None, parameters, x, traced, keys, dropout)[0]
+
+    def outputs_over(
+        self,
+        room: Room | None,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        keys: PRNGKeyArray | None,
+        dropout: Float[AnyArray, ""] | float,
+    ) -> tuple[Float[Array, "batch out"], Given | None]:
+        if self._is_loop:
+            told = Told(**traced, keys=keys, dropout=dropout)
+            given = jnp.asarray(parameters), jnp.asarray(x), told, room
+            return layer_loop.outputs_over(self._loops, *given)
         model: Any = self.called(parameters, traced)
-        return model(x, keys=keys, dropout=dropout, activation=self._activation(traced))
+        activation = self._activation(traced)
+        return model(x, keys=keys, dropout=dropout, activation=activation), None
 
     def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
         if not (self.padded and self.decay.is_by_place):
-            return spread(self._amounts, self._sizes, self.dtype, places)
+            return spread(self._amounts, self._ends(traced), self.n_parameters, self.dtype, places)
         row = jnp.asarray(traced["depth"]) - 1
-        return spread_by_depth(self._amounts_by_depth, self._sizes, row, self.dtype, places)
+        amounts = self._amounts_by_depth, self._ends(traced), self.n_parameters, row
+        return spread_by_depth(*amounts, self.dtype, places)
 
     def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
         if not self.looped:
@@ -202,8 +233,12 @@ class MlpNetwork:
         if not self.padded:
             return ((0, self.n_parameters),) if self.n_parameters > _IN_CACHE else None
         # of spare layers it has nothing; of its own all, for spare units lie between the others
-        last = self._loop.weight_at(self.shape.depth)
-        return (0, self._loop.weight_at(traced["depth"])), (last, self.n_parameters)
+        ends = self._ends(traced)
+        loop = self._loops[-1]
+        if "loop" in traced:
+            width = jnp.asarray(self.widths, jnp.int32)[traced["loop"]]
+            loop = replace(loop, shape=replace(self.shape, width=width))
+        return (0, loop.weight_at(traced["depth"])), (loop.weight_at(self.shape.depth), ends[-1])
 
     def model(self, parameters: Vector | None = None) -> MLP:
         if parameters is None:
@@ -219,12 +254,29 @@ class MlpNetwork:
         return self._abstract
 
     @property
-    def _loop(self) -> LayerLoop:
-        return LayerLoop(self.shape, self.activations, self.has_dropout)
+    def _is_loop(self) -> bool:
+        return self.looped and self.shape.depth > 0
+
+    @property
+    def _shapes(self) -> list[MlpShape]:
+        """The shapes that lanes run at, of which the last is the largest."""
+        return [replace(self.shape, width=width) for width in self.widths] or [self.shape]
+
+    @property
+    def _loops(self) -> tuple[LayerLoop, ...]:
+        return tuple(LayerLoop(shape, self.activations, self.has_dropout) for shape in self._shapes)
 
     @property
     def _sizes(self) -> list[int]:
         return [math.prod(leaf) for leaf in self.shape.leaves]
+
+    def _ends(self, traced: Traced) -> Sequence[Any]:
+        """Where each array of the vector ends."""
+        ends = np.cumsum([[math.prod(leaf) for leaf in shape.leaves] for shape in self._shapes], 1)
+        if "loop" not in traced:
+            return ends[-1].tolist()
+        own = jnp.asarray(ends, jnp.int32)[traced["loop"]]
+        return [own[index] for index in range(ends.shape[1])]
 
     @property
     def _order(self) -> list[int]:
@@ -263,6 +315,11 @@ class MlpNetwork:
             return None
         branches = [ACTIVATIONS[name] for name in self.activations]
         return lambda x: lax.switch(traced["activation"], branches, x)
+
+    def _run(self, settings: Settings) -> MlpShape:
+        """The shape that the trial runs at."""
+        width = _mlp(settings).width
+        return next(shape for shape in self._shapes if width <= shape.width)
 
     def _own(self, settings: Settings) -> MlpShape:
         model, shape = _mlp(settings), self.shape

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, Places, spread
+from sweeper.models.layer_loop import Room
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Stretch, Traced, Vector
 from sweeper.models.parted import parted
@@ -67,9 +68,8 @@ class UserNetwork:
     def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
         return own
 
-    @property
-    def fills_room(self) -> bool:
-        return False
+    def room(self, rows: int) -> None:
+        return None
 
     def outputs(
         self,
@@ -78,16 +78,27 @@ class UserNetwork:
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Vector | None = None,
     ) -> Float[Array, "batch out"]:
         model: Any = self.model(parameters)
         if keys is None:
             return jax.vmap(lambda x: evaluated(model, x))(x)
         return jax.vmap(lambda x, key: model(x, key=key))(x, keys)
 
+    def outputs_over(
+        self,
+        room: Room | None,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        keys: PRNGKeyArray | None,
+        dropout: Float[AnyArray, ""] | float,
+    ) -> tuple[Float[Array, "batch out"], None]:
+        return self.outputs(parameters, x, traced, keys, dropout), None
+
     def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
-        sizes = [math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]
-        return spread(np.array(self._ordered(self._amounts)), sizes, self.dtype, places)
+        ends = np.cumsum([math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]).tolist()
+        amounts = np.array(self._ordered(self._amounts))
+        return spread(amounts, ends, self.n_parameters, self.dtype, places)
 
     def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
         return None

@@ -173,7 +173,8 @@ class Programs:
         activations = told if isinstance(told, list) else (model.activation,)
         size = program_class.padded_width, program_class.padded_depth
         looped = program_class.lane_loop == "map"
-        return _mlp_network(settings, model, self._data, activations, size, looped)
+        network = _mlp_network(settings, model, self._data, activations, size, looped)
+        return replace(network, widths=program_class.run_widths)
 
     def _user_network(self, settings: Settings, model: PythonTable, data: DataSpec) -> UserNetwork:
         """The same one for trials of one structure, for it keeps what it has traced."""

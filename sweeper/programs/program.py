@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
 from sweeper.config import Settings
+from sweeper.models.layer_loop import Room
 
 AnyArray = Array | np.ndarray
 Hparams = Mapping[str, Float[AnyArray, ""]]
@@ -44,7 +45,7 @@ class State(eqx.Module):
 
     `model` are its parameters; `step` counts updates from 0. The others are there
     where the program has a use for them: `average` is the running average of the parameters, and
-    `room`, within an epoch alone, the gradient of the last step, which the next is written over.
+    `room`, within an epoch alone, what the last step left that the next one writes over.
     """
 
     model: Parameters
@@ -53,7 +54,7 @@ class State(eqx.Module):
     average: Parameters | None = None
     kept: Kept | None = None
     patience: Patience | None = None
-    room: Parameters | None = None
+    room: Room | None = None
 
 
 def measured(state: State) -> Parameters:

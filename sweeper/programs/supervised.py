@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from sweeper.config import Settings
+from sweeper.models.layer_loop import Given, Room
 from sweeper.models.network import Network
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.epochs import begun, stepped
@@ -93,9 +94,8 @@ class Supervised(Tabled):
         return begun(self.settings, state, moments, self.data.dtype)
 
     def roomy(self, state: State) -> State:
-        # else a vector as long as the parameters would be cleared at each step
-        is_filled = self.network.fills_room
-        return replace(state, room=jnp.zeros_like(state.model)) if is_filled else state
+        # else it would be cleared at each step
+        return replace(state, room=self.network.room(self.settings.train.batch_size))
 
     def step(
         self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
@@ -105,20 +105,20 @@ class Supervised(Tabled):
             key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
             keys = jax.random.split(key, len(batch.x))
 
-        def loss(parameters: Array) -> tuple[Float[Array, ""], Array]:
+        def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Given | None]]:
             dropout = lane.hparams.get("model.dropout", 0.0)
-            outputs = self.network.outputs(
-                parameters, batch.x, lane.traced, keys, dropout, state.room
+            outputs, given = self.network.outputs_over(
+                state.room, parameters, batch.x, lane.traced, keys, dropout
             )
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-            return self._criterion.minimised(outputs, batch.y, hparams), outputs
+            return self._criterion.minimised(outputs, batch.y, hparams), (outputs, given)
 
-        (value, outputs), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
+        (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
         told = self._criterion.told(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
         model, moments = updated(*made, gradients, state.optimizer, state.model, after=told)
-        room = None if state.room is None else gradients
+        room = None if given is None else Room(gradients, given)
         return replace(stepped(state, model, moments, lane), room=room), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:

@@ -136,6 +136,9 @@ CIRCUMSTANCES = (
 PADDED_PARTS = Column(
     "padded_parts", STRING, "width and depth of each part of the class, where it is padded", D
 )
+RUN_WIDTHS = Column(
+    "run_widths", STRING, "widths that a padded class runs lanes at, where it has several", D
+)
 FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
 
 

@@ -29,6 +29,7 @@ from sweeper.results.columns import (
     OUTCOME,
     PADDED_PARTS,
     PARAMS_JSON,
+    RUN_WIDTHS,
     SCHEMA_VERSION,
     STRING,
     Column,
@@ -142,13 +143,14 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     columns = _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
     padded = (PADDED_PARTS,) if "parts" in config.kinds else ()
     spreads = _spreads(test_metrics) if len(config.members) > 1 else ()
-    return (*columns, *padded, *spreads, BOUNDARY)
+    widths = (RUN_WIDTHS,) if "mlp" in config.kinds else ()
+    return (*columns, *padded, *spreads, BOUNDARY, *widths)
 
 
 def _columns_of_any() -> tuple[Column, ...]:
     named = {"<name>": "that of its values"}
     columns = _trials_of(named, ("<metric>",), ("test_<metric>",))
-    return (*columns, PADDED_PARTS, *_spreads(("test_<metric>",)), BOUNDARY)
+    return (*columns, PADDED_PARTS, *_spreads(("test_<metric>",)), BOUNDARY, RUN_WIDTHS)
 
 
 def _spreads(test_metrics: Sequence[str]) -> tuple[Column, ...]:

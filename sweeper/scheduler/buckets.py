@@ -20,7 +20,8 @@ class ProgramClass:
     """A compiled program that trials share, fixed for good when it is first planned.
 
     `settings` are the structural hyperparameters compiled into it, as JSON; those of a padded
-    class leave out width and depth, which are its own; of a model of parts `padded_parts` says
+    class leave out width and depth, which are its own: each lane runs at the least of its
+    `run_widths` that holds it, where it has several. Of a model of parts `padded_parts` says
     those of each, and width and depth are those of the widest and the deepest. Those of a switch
     class are an array with the ones of each branch; `branches` are parameters, by column, of a
     trial of each. `cached_s` is what loading it from the compile cache is predicted to take,
@@ -35,6 +36,7 @@ class ProgramClass:
     precision: str
     padded_width: int | None = None
     padded_depth: int | None = None
+    run_widths: tuple[int, ...] = ()
     padded_parts: str = ""
     predicted_compile_s: float | None = None
     cached_s: float | None = None
@@ -112,8 +114,13 @@ class Plan:
         )
 
 
-def _program_class(*, branches: Iterable[Mapping[str, Scalar]] = (), **entry: Any) -> ProgramClass:
-    return ProgramClass(branches=tuple(branches), **entry)
+def _program_class(
+    *,
+    branches: Iterable[Mapping[str, Scalar]] = (),
+    run_widths: Iterable[int] = (),
+    **entry: Any,
+) -> ProgramClass:
+    return ProgramClass(branches=tuple(branches), run_widths=tuple(run_widths), **entry)
 
 
 def _bucket(*, lanes: Iterable[Mapping[str, Any]], **entry: Any) -> Bucket:

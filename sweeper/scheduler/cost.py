@@ -62,15 +62,26 @@ def _n_weights(width: int, depth: int, workload: Workload) -> int:
     return width * (workload.in_size + workload.out_size + (depth - 1) * width)
 
 
-def compile_features(depth: int, workload: Workload) -> dict[str, float]:
-    """How often each constant counts in compiling a class of `depth` hidden layers."""
+def compile_features(depth: int, workload: Workload, widths: int = 1) -> dict[str, float]:
+    """How often each constant counts in compiling a class of `depth` hidden layers.
+
+    It runs lanes at so many `widths`.
+    """
+    layers = depth * widths
     return {
         "compile_base_s": 1,
+        "compile_width_s": widths - 1,
         "compile_layer_s": depth,
-        "compile_layer_norm_s": depth * workload.layer_norm,
-        "compile_dropout_s": depth * workload.dropout,
-        "compile_activation_s": depth * (workload.n_activations - 1),
+        "compile_layer_norm_s": layers * workload.layer_norm,
+        "compile_dropout_s": layers * workload.dropout,
+        "compile_activation_s": layers * (workload.n_activations - 1),
     }
+
+
+def carry_features(width: int, depth: int, workload: Workload) -> dict[str, float]:
+    """How often each constant counts in handing a `map` lane to a class of this size and back."""
+    numbers = n_parameters(width, depth, workload) * (1 + workload.optimizer_slots)
+    return {"carry_number_s": numbers * workload.bytes_per_number / 4}
 
 
 def lane_features(
@@ -83,7 +94,7 @@ def lane_features(
 ) -> dict[str, float]:
     """How often each constant counts in training one lane for all of its epochs.
 
-    The class has the size (`width`, `padded_depth`), the lane has `depth` hidden layers. A `map`
+    It is run at this `width` in a class of `padded_depth`, and has `depth` hidden layers. A `map`
     lane runs only its own layers; a `vmap` lane runs all, and shares what is done once for the
     whole bucket with the other lanes, `capacity` in all.
     """
@@ -112,8 +123,9 @@ def lane_features(
 class CostModel:
     """The seconds that things take once on one backend, all finite and not negative.
 
-    Compiling: `compile_base_s` a class; `compile_layer_s`, `compile_layer_norm_s` and
-    `compile_dropout_s` for each layer of the class; `compile_activation_s` for each layer and each
+    Compiling: `compile_base_s` a class; `compile_width_s` for each width beyond the first that it
+    runs lanes at; `compile_layer_s` for each layer of the class; `compile_layer_norm_s` and
+    `compile_dropout_s` for each layer of each width, `compile_activation_s` too for each
     activation beyond the first; `compile_cached_s` is loading a class from the cache on disk
     instead of all these.
 
@@ -126,7 +138,7 @@ class CostModel:
 
     In both loops: `step_row_s` for each row of a batch; `step_layer_norm_s` and `step_dropout_s`
     for each hidden unit of each such row; `epoch_base_s` for each epoch of a `map` lane or `vmap`
-    bucket.
+    bucket. `carry_number_s` for each number of the state of a `map` lane, as its class has it.
 
     Flops, parameters, rows and units are of four bytes; one of eight bytes counts as two.
     `worker_start_s` is a worker process, up to its first compilation.
@@ -134,6 +146,7 @@ class CostModel:
 
     backend: str
     compile_base_s: float
+    compile_width_s: float = 0.7  # models of earlier versions have not all
     compile_layer_s: float
     compile_layer_norm_s: float
     compile_dropout_s: float
@@ -143,19 +156,24 @@ class CostModel:
     step_layer_s: float
     step_flop_s: float
     step_parameter_s: float
-    step_row_s: float = 0.0  # which models of earlier versions have not
+    step_row_s: float = 0.0
     step_layer_norm_s: float
     step_dropout_s: float
     epoch_base_s: float
+    carry_number_s: float = 5e-9
     vmap_base_s: float
     vmap_layer_s: float
     vmap_flop_s: float
     vmap_parameter_s: float
     worker_start_s: float
 
-    def compile_s(self, depth: int, workload: Workload) -> float:
+    def compile_s(self, depth: int, workload: Workload, widths: int = 1) -> float:
         """Seconds to compile a class of `depth` hidden layers, with nothing in the cache."""
-        return self._dot(compile_features(depth, workload))
+        return self._dot(compile_features(depth, workload, widths))
+
+    def carry_s(self, width: int, depth: int, workload: Workload) -> float:
+        """Seconds to hand a `map` lane to a class of this size and back."""
+        return self._dot(carry_features(width, depth, workload))
 
     def lane_s(
         self,

@@ -15,11 +15,12 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload
-from sweeper.scheduler.lattice import Cell, LaneSeconds, LatticeClass, lattice, place
+from sweeper.scheduler.lattice import Cell, LatticeClass, lattice, place
 from sweeper.scheduler.parts_forecast import PartsFamily, parts_families
 from sweeper.scheduler.parts_lattice import PartsClass, Room
 from sweeper.scheduler.population import cells_of, chances, families_of, merged
 from sweeper.scheduler.signature import Structure, family_of
+from sweeper.scheduler.width_lattice import Prices, width_lattice
 from sweeper.trial import Scalar
 
 
@@ -72,8 +73,11 @@ class Forecast:
         family = self.families.get(structure.family or "")
         if family is None or structure.width is None or structure.depth is None:
             return None
-        lane_s = self._lane_seconds(family.workload)
-        return family.classes[place(structure.width, structure.depth, family.classes, lane_s)]
+
+        def trial_s(known: LatticeClass, width: int, depth: int) -> float:
+            return self._trial_s(family.workload, width, depth, room_in(known), self.capacity)
+
+        return family.classes[place(structure.width, structure.depth, family.classes, trial_s)]
 
     def epoch_s(self, structure: Structure, room: Room, capacity: int) -> float | None:
         """Seconds that a trial trains for one epoch in a class with this room, or of its own size.
@@ -89,9 +93,9 @@ class Forecast:
         family = self.families.get(structure.family or "")
         if family is None or structure.width is None or structure.depth is None:
             return None
-        work, size = family.workload, (room.width or structure.width, room.depth or structure.depth)
-        lane_s = self.costs.lane_s(*size, structure.depth, work, self.lane_loop, capacity)
-        return lane_s / work.epochs
+        work = family.workload
+        trial_s = self._trial_s(work, structure.width, structure.depth, room, capacity)
+        return trial_s / work.epochs
 
     def compile_s(self, structure: Structure, room: Room) -> float | None:
         """Seconds to compile the class of such a trial, with nothing in the compile cache."""
@@ -101,7 +105,8 @@ class Forecast:
         family = self.families.get(structure.family or "")
         if family is None or structure.depth is None:
             return None
-        return self.costs.compile_s(room.depth or structure.depth, family.workload)
+        depth, widths = room.depth or structure.depth, len(room.run_widths) or 1
+        return self.costs.compile_s(depth, family.workload, widths)
 
     def train_s(self, n_trials: int) -> float | None:
         """Seconds to train so many trials, drawn as all are; None where nothing is known."""
@@ -130,11 +135,21 @@ class Forecast:
         of_classes = values["lane_loop"], values["capacity"], families, parts
         return Forecast(costs, *of_classes, values.get("devices", 1))
 
-    def _lane_seconds(self, workload: Workload) -> LaneSeconds:
-        def lane_s(width: int, padded: int, depth: int) -> float:
-            return self.costs.lane_s(width, padded, depth, workload, self.lane_loop, self.capacity)
+    def _trial_s(
+        self, workload: Workload, width: int, depth: int, room: Room, capacity: int
+    ) -> float:
+        """Seconds of a trial of this size in a class with such room, or in one of its own."""
+        how = workload, self.lane_loop, capacity
+        deepest = room.depth or depth
+        lane_s = self.costs.lane_s(room.run_width(width), deepest, depth, *how)
+        if self.lane_loop == "vmap":
+            return lane_s
+        return lane_s + self.costs.carry_s(room.width or width, deepest, workload)
 
-        return lane_s
+
+def room_in(known: LatticeClass) -> Room:
+    """The room that a class of the lattice has."""
+    return Room(known.width, known.depth, run_widths=known.run_widths)
 
 
 def _family(
@@ -162,8 +177,9 @@ def _parts_class(entry: Mapping[str, Any]) -> PartsClass:
 
 
 def _lattice_class(entry: Mapping[str, Any]) -> LatticeClass:
-    spans: dict[str, Any] = {name: tuple(entry[name]) for name in ("widths", "depths")}
-    return LatticeClass(**{**entry, **spans})
+    spans = ("widths", "depths", "run_widths")
+    tuples: dict[str, Any] = {name: tuple(entry.get(name, ())) for name in spans}
+    return LatticeClass(**{**entry, **tuples})
 
 
 def forecast(
@@ -186,19 +202,31 @@ def forecast(
         work = workload_of(config, config.filled(example), data, traced)
         cells = list(merged(every))
 
-        def lane_s(width: int, padded: int, depth: int, work: Workload = work) -> float:
-            return costs.lane_s(width, padded, depth, work, lane_loop, capacity)
-
-        def compile_s(_width: int, depth: int, work: Workload = work) -> float:
-            return costs.compile_s(depth, work)
-
-        trials = sum(cell.trials for cell in cells)
-        families[name] = Family(work, trials, example, lattice(cells, compile_s, lane_s))
+        classes = _lattice(cells, work, costs, lane_loop, capacity)
+        families[name] = Family(work, sum(cell.trials for cell in cells), example, classes)
     parts: dict[str, PartsFamily] = {}
     if "parts" in config.kinds:
         whole = workload_of(config, config.filled({}), data, traced)
         parts = parts_families(config, traced, whole, costs, lane_loop, capacity, n_trials)
     return Forecast(costs, lane_loop, capacity, families, parts, devices)
+
+
+def _lattice(
+    cells: Sequence[Cell], work: Workload, costs: CostModel, lane_loop: LaneLoop, capacity: int
+) -> tuple[LatticeClass, ...]:
+    """The best classes for these cells, by these costs."""
+
+    def lane_s(width: int, padded: int, depth: int) -> float:
+        return costs.lane_s(width, padded, depth, work, lane_loop, capacity)
+
+    if lane_loop == "vmap":  # where each lane would compute all widths
+        return lattice(cells, lambda _, depth: costs.compile_s(depth, work), lane_s)
+    prices = Prices(
+        compile_s=lambda depth, widths: costs.compile_s(depth, work, widths),
+        lane_s=lambda width, depth: lane_s(width, depth, depth),
+        carry_s=lambda width, depth: costs.carry_s(width, depth, work),
+    )
+    return width_lattice(cells, prices)
 
 
 def cells_by_family(

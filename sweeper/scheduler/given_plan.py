@@ -82,6 +82,10 @@ def _of_family(given: Family, made: Family, shapes: Iterable[tuple[int, int]]) -
         yield f"its example {dict(given.example)} is none of this study's trials"
     if any(known.width < 1 or known.depth < 1 for known in given.classes):
         yield "a class without width or depth"
+    for known in given.classes:
+        runs = known.run_widths
+        if runs and (runs != tuple(sorted({*runs})) or runs[-1] != known.width or runs[0] < 1):
+            yield f"the widths that a class runs at, {runs}, do not ascend to its own"
     for width, depth in sorted(shapes):
         if not any(holds(known, width, depth) for known in given.classes):
             yield f"no class has room for width {width}, depth {depth}"

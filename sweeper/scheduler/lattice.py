@@ -1,4 +1,4 @@
-"""The lattice: the classes that a study compiles, chosen once.
+"""The lattice where lanes run side by side: the classes that a study compiles, chosen once.
 
 Many classes are slow to compile, few waste training on padding. Widths and depths are sorted, so
 the optimum is found exactly: widths are cut into intervals, and the depths of each interval of
@@ -17,8 +17,10 @@ CompileSeconds = Callable[[int, int], float]
 """Seconds to compile a class, by its width and depth."""
 LaneSeconds = Callable[[int, int, int], float]
 """Seconds to train a lane, by the class's width, the class's depth and the lane's own depth."""
+TrialSeconds = Callable[["LatticeClass", int, int], float]
+"""Seconds to train a trial in a class, by its own width and depth."""
 
-_VECTOR = 8  # units: of four bytes, the 32 that most processors take at once
+_VECTOR = 16  # units: of four bytes, the 64 that a processor takes at once, or two times the half
 # More widths than these are rounded up to the widest of this many groups, equal in number, before
 # they are cut into intervals: the search takes time with the square of the widths.
 _MOST_WIDTHS = 512
@@ -41,7 +43,8 @@ class LatticeClass:
     """A class of the lattice: its size, what it is for, and what it is predicted to cost.
 
     `widths` and `depths` are the lowest and highest it is for, `structures` the shapes among them
-    that have trials. `train_s` is for all `trials` together, `exact_train_s` for the same trials
+    that have trials; `run_widths` are those that it runs lanes at, where there are several.
+    `train_s` is for all `trials` together, `exact_train_s` for the same trials
     each in a class of its own shape, compiling left out.
     """
 
@@ -54,6 +57,7 @@ class LatticeClass:
     train_s: float
     exact_train_s: float
     structures: int
+    run_widths: tuple[int, ...] = ()
 
     @property
     def waste_fraction(self) -> float:
@@ -79,7 +83,7 @@ def lattice(
     return tuple(_class_of(block, compile_s, lane_s) for block in blocks)
 
 
-def place(width: int, depth: int, classes: Sequence[LatticeClass], lane_s: LaneSeconds) -> int:
+def place(width: int, depth: int, classes: Sequence[LatticeClass], trial_s: TrialSeconds) -> int:
     """The index of the class that trains a shape in the fewest seconds, the first of equals.
 
     Raises:
@@ -88,7 +92,7 @@ def place(width: int, depth: int, classes: Sequence[LatticeClass], lane_s: LaneS
     holding = [index for index, known in enumerate(classes) if holds(known, width, depth)]
     if not holding:
         raise LookupError(f"no class of the lattice holds width {width}, depth {depth}")
-    return min(holding, key=lambda at: lane_s(classes[at].width, classes[at].depth, depth))
+    return min(holding, key=lambda at: trial_s(classes[at], width, depth))
 
 
 def holds(known: LatticeClass, width: int, depth: int) -> bool:
@@ -112,7 +116,8 @@ def filled(width: int) -> int:
     """The width that a padded class has, to hold `width` units: whole vectors of a processor.
 
     On a CPU a class of 151 units takes nearly twice as long as one of 152, for rows of a matrix
-    that begin anywhere are slow to read.
+    that begin anywhere are slow to read; and one of 120, with half a vector left over, takes an
+    eighth longer than one of 128.
     """
     return -(-width // _VECTOR) * _VECTOR
 
@@ -143,7 +148,7 @@ def _span(values: Iterable[int]) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class Grid:
     """The cells by width (rows) and depth (columns), both ascending.
 
     A row spans the widths `lows[row]` to `tops[row]`. `trials[row]` and `shapes[row]` are sums
@@ -158,28 +163,31 @@ class _Grid:
     shapes: NDArray[np.float64]
 
 
-def _grid(cells: Iterable[Cell]) -> _Grid:
+def grid_of(
+    cells: Iterable[Cell], most: int = _MOST_WIDTHS, rounded: Callable[[int], int] = int
+) -> Grid:
+    """The cells as a grid of so many rows at most, with a row for each width as `rounded` up."""
     cells = list(cells)
-    widths = sorted({cell.width for cell in cells})
+    widths = sorted({rounded(cell.width) for cell in cells})
     depths = sorted({cell.depth for cell in cells})
-    rows = np.array_split(widths, min(len(widths), _MOST_WIDTHS))
+    rows = np.array_split(widths, min(len(widths), most))
     row_of = {int(width): index for index, row in enumerate(rows) for width in row}
     by_row: list[list[Cell]] = [[] for _ in rows]
     sums = np.zeros((2, len(rows) + 1, len(depths)))
     for cell in cells:
-        row = row_of[cell.width]
+        row = row_of[rounded(cell.width)]
         by_row[row].append(cell)
         sums[:, row + 1, depths.index(cell.depth)] += cell.trials, 1
     trials, shapes = sums.cumsum(axis=1)
-    lows, tops = ([int(row[end]) for row in rows] for end in (0, -1))
-    return _Grid(lows, tops, depths, by_row, trials, shapes)
+    lows = [min(cell.width for cell in row) for row in by_row]
+    return Grid(lows, [int(row[-1]) for row in rows], depths, by_row, trials, shapes)
 
 
 def _cut_shapes(cells: list[Cell], compile_s: CompileSeconds, lane_s: LaneSeconds) -> list[_Block]:
     """The blocks of the best lattice for `cells`, all with hidden layers."""
     if not cells:
         return []
-    grid = _grid(cells)
+    grid = grid_of(cells)
     n_rows = len(grid.tops)
     rows_s = np.zeros((n_rows, n_rows))
     depth_starts: list[NDArray[np.intp]] = []
@@ -195,7 +203,7 @@ def _cut_shapes(cells: list[Cell], compile_s: CompileSeconds, lane_s: LaneSecond
 
 
 def _blocks(
-    grid: _Grid, first: int, last: int, columns: Iterable[tuple[int, int]]
+    grid: Grid, first: int, last: int, columns: Iterable[tuple[int, int]]
 ) -> Iterable[_Block]:
     """The blocks with trials among the rows `first` to `last`, cut into `columns`."""
     cells = [cell for row in grid.cells[first : last + 1] for cell in row]
@@ -208,7 +216,7 @@ def _blocks(
 
 
 def _price_blocks(
-    grid: _Grid, last: int, compile_s: CompileSeconds, lane_s: LaneSeconds
+    grid: Grid, last: int, compile_s: CompileSeconds, lane_s: LaneSeconds
 ) -> NDArray[np.float64]:
     """Seconds of each block whose widest row is `last`: [first row, first column, last column].
 

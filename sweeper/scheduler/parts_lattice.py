@@ -23,12 +23,18 @@ Sizes = tuple[tuple[str, int, int], ...]
 class Room:
     """What a class is padded to; nothing where it is exact.
 
-    Of a model of parts it is their sizes, with the greatest width and depth among them.
+    `run_widths` are those that it runs lanes at, where there are several. Of a model of parts it is
+    their sizes, with the greatest width and depth among them.
     """
 
     width: int | None = None
     depth: int | None = None
     parts: Sizes = ()
+    run_widths: tuple[int, ...] = ()
+
+    def run_width(self, width: int) -> int:
+        """The width that a lane of this width is run at."""
+        return next((run for run in self.run_widths if width <= run), self.width or width)
 
     @staticmethod
     def of_parts(sizes: Sizes) -> Room:

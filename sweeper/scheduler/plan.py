@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from sweeper.scheduler.buckets import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
 from sweeper.scheduler.capacity import capacity_for
+from sweeper.scheduler.forecast import room_in
 from sweeper.scheduler.parts_lattice import EXACT, PartsClass, Room, shown, sizes_in
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
@@ -81,12 +82,12 @@ def _classify(
     return placed, added
 
 
-Content = tuple[str, Strategy, int | None, int | None, str]
+Content = tuple[str, Strategy, int | None, int | None, tuple[int, ...], str]
 
 
 def _content(program: ProgramClass) -> Content:
     """What tells two classes of a study apart."""
-    size = program.padded_width, program.padded_depth, program.padded_parts
+    size = program.padded_width, program.padded_depth, program.run_widths, program.padded_parts
     return program.settings, program.strategy, *size
 
 
@@ -105,7 +106,8 @@ def _wanted(
     if policy.given is not None:
         given = policy.given
         sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes if given.sizes)
-        room = Room.of_parts(sizes) if sizes else Room(given.width, given.depth)
+        room = Room(given.width, given.depth, run_widths=given.run_widths)
+        room = Room.of_parts(sizes) if sizes else room
         return _program(structure, given.strategy, policy, room)
     best = policy.forecast.best_class(structure)
     if policy.strategy == "process":
@@ -120,7 +122,7 @@ def _wanted(
     if policy.strategy == "auto" and best.structures == 1:
         return _program(structure, "exact", policy)
     is_of_parts = isinstance(best, PartsClass)
-    room = Room.of_parts(best.sizes) if is_of_parts else Room(best.width, best.depth)
+    room = Room.of_parts(best.sizes) if is_of_parts else room_in(best)
     return _program(structure, "padded", policy, room)
 
 
@@ -140,6 +142,7 @@ def _program(
         precision=policy.precision,
         padded_width=room.width,
         padded_depth=room.depth,
+        run_widths=room.run_widths,
         padded_parts=shown(room.parts),
         predicted_compile_s=policy.forecast.compile_s(structure, room),
         cached_s=policy.forecast.costs.compile_cached_s,
@@ -214,7 +217,8 @@ def _predicted(
     """
     program = members[0].program
     epochs = [lane.epoch_to - lane.epoch_from for lane in lanes]
-    room = Room(program.padded_width, program.padded_depth, sizes_in(program.padded_parts))
+    parts = sizes_in(program.padded_parts)
+    room = Room(program.padded_width, program.padded_depth, parts, program.run_widths)
     taken_s: list[float] = []
     useful_s = 0.0
     for member, count in zip(members, epochs, strict=True):

@@ -52,6 +52,7 @@ class Bench:
         lane_loop: LaneLoop = "map",
         capacity: int = 4,
         padded_to: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
+        run_widths: tuple[int, ...] = (),
         switched: bool = False,
         traced: Mapping[str, Sequence[Scalar]] | None = None,
         epochs: tuple[int, int] | None = None,
@@ -59,8 +60,9 @@ class Bench:
     ) -> Work:
         """A bucket of `specs`, from the first epoch or on from the outcome `after`.
 
-        `padded_to` is the width and depth of a padded class, or those of each part; where they are
-        `switched`, the structures of `specs` are branches of a switch class.
+        `padded_to` is the width and depth of a padded class, or those of each part, `run_widths`
+        are those that it runs lanes at, where there are several. Where they are `switched`, the
+        structures of `specs` are branches of a switch class.
         """
         start, stop = epochs or (0, self.config.train.epochs)
         files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
@@ -74,7 +76,7 @@ class Bench:
             padded_to = max(w for _, w, _ in sizes), max(d for _, _, d in sizes)
         width, depth = padded_to or (None, None)
         program = ProgramClass(
-            class_id=short_hash(lane_loop, capacity, settings, width, depth, sizes),
+            class_id=short_hash(lane_loop, capacity, settings, width, depth, sizes, run_widths),
             settings=settings,
             strategy="switch" if switched else "exact" if padded_to is None else "padded",
             lane_loop=lane_loop,
@@ -82,6 +84,7 @@ class Bench:
             precision="float64",
             padded_width=width,
             padded_depth=depth,
+            run_widths=run_widths,
             padded_parts=shown(sizes),
             branches=tuple(branches.values()) if switched else (),
         )

@@ -21,6 +21,7 @@ from tests.programs.conftest import Bench, spec
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
 CLASS = (24, 4)
+RUN_WIDTHS = (8, 16, 24)
 EVERYTHING = (
     "data.name=iris",
     "train.epochs=50",
@@ -90,19 +91,22 @@ def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray
 
 
 @pytest.mark.parametrize(
-    ("lane_loop", "count"),
+    ("lane_loop", "run_widths", "count"),
     [
-        ("map", 2),
-        *(pytest.param(*how, marks=pytest.mark.slow) for how in (("vmap", 2), ("map", 20))),
+        ("map", RUN_WIDTHS, 2),
+        pytest.param("vmap", (), 2, marks=pytest.mark.slow),
+        pytest.param("map", (), 20, marks=pytest.mark.slow),
+        pytest.param("map", RUN_WIDTHS, 20, marks=pytest.mark.slow),
     ],
 )
 def test_a_padded_lane_is_the_trial_alone(
-    lane_loop: str, count: int, bench: Callable[..., Bench]
+    lane_loop: str, run_widths: tuple[int, ...], count: int, bench: Callable[..., Bench]
 ) -> None:
     study = bench(*EVERYTHING)
     specs = random_trials((1e-4, 1e-3), count)
+    how = {"lane_loop": lane_loop, "padded_to": CLASS, "run_widths": run_widths}
 
-    padded, own = segment(study, specs, lane_loop=lane_loop, padded_to=CLASS)
+    padded, own = segment(study, specs, **how)
 
     np.testing.assert_allclose(padded.curves, alone(study, specs), rtol=RELATIVE)
     for each, state in zip(specs, own, strict=True):
@@ -141,7 +145,10 @@ def test_at_any_rate_padding_parts_no_further_than_rounding(bench: Callable[...,
     assert (apart <= 10 * by_rounding + 1e-12).all(), apart / by_rounding
 
 
-def test_padding_stays_exactly_zero(bench: Callable[..., Bench]) -> None:
+@pytest.mark.parametrize("run_widths", [(), RUN_WIDTHS])
+def test_padding_stays_exactly_zero(
+    run_widths: tuple[int, ...], bench: Callable[..., Bench]
+) -> None:
     study = bench(*EVERYTHING, "train.epochs=5")
     specs = [
         replace(each, params={**each.params, "activation": activation})
@@ -151,7 +158,8 @@ def test_padding_stays_exactly_zero(bench: Callable[..., Bench]) -> None:
     ]
     traced = {"model.activation": ("tanh", "sigmoid", "relu")}
 
-    found, own = segment(study, specs, padded_to=CLASS, traced=traced)
+    how = {"padded_to": CLASS, "run_widths": run_widths, "traced": traced}
+    found, own = segment(study, specs, **how)
 
     leaves = zip(jax.tree.leaves(found.state), jax.tree.leaves(own[0]), strict=True)
     vectors = [(leaf, part.size) for leaf, part in leaves if part.ndim == 1]
@@ -178,12 +186,31 @@ def test_a_padded_lane_goes_on_from_its_checkpoint(bench: Callable[..., Bench]) 
     study = bench(*EVERYTHING, "train.epochs=6")
     specs = random_trials((1e-3, 1e-2), 3)
 
-    whole = study.curves(specs, padded_to=CLASS)
-    first = study.train(specs, padded_to=CLASS, epochs=(0, 2))
-    second = study.train(specs, padded_to=CLASS, epochs=(2, 6), after=first)
+    how = {"padded_to": CLASS, "run_widths": RUN_WIDTHS}
+
+    whole = study.curves(specs, **how)
+    first = study.train(specs, **how, epochs=(0, 2))
+    second = study.train(specs, **how, epochs=(2, 6), after=first)
 
     for lane in second.lanes:
         assert lane.curve.values.tobytes() == whole[lane.number][2:].tobytes()
+
+
+def test_a_lane_of_any_width_has_the_bits_that_it_has_without_company(
+    bench: Callable[..., Bench],
+) -> None:
+    study = bench(*EVERYTHING, "train.epochs=3")
+    specs = [
+        replace(each, params={**each.params, "width": width})
+        for each, width in zip(random_trials((1e-3, 1e-2), 4), (24, 3, 16, 8), strict=True)
+    ]
+    how = {"padded_to": CLASS, "run_widths": RUN_WIDTHS}
+
+    together = study.curves(specs, **how)
+
+    for each in specs:
+        own = study.curves([each], **how)[each.number]
+        assert own.tobytes() == together[each.number].tobytes()
 
 
 def test_a_checkpoint_of_a_padded_lane_is_that_of_the_small_model(
@@ -217,15 +244,16 @@ def test_the_vector_of_a_network_holds_the_leaves_of_its_model(
     assert weights == set(np.flatnonzero(network.decayed({})))
 
 
+@pytest.mark.parametrize("run_widths", [(), (3, 7, 9)])
 @pytest.mark.parametrize("shape", [(4, 2), (9, 1), (2, 5)])
 def test_a_shape_is_found_again_in_a_larger_one(
-    shape: tuple[int, int], bench: Callable[..., Bench]
+    shape: tuple[int, int], run_widths: tuple[int, ...], bench: Callable[..., Bench]
 ) -> None:
     study = bench("data.name=iris", "model.layer_norm=true")
     width, depth = shape
     settings = study.config.filled({"width": width, "depth": depth})
     small, large = (MlpShape(3, 2, w, d, True) for w, d in (shape, (9, 5)))
-    outer = MlpNetwork(large, ("relu",), False, True, "float64")
+    outer = MlpNetwork(large, ("relu",), False, True, "float64", widths=run_widths)
     own = np.random.default_rng(0).normal(size=small.n_parameters)
 
     vector = outer.padded_from(own, settings)
@@ -233,7 +261,9 @@ def test_a_shape_is_found_again_in_a_larger_one(
     np.testing.assert_array_equal(outer.own(vector, settings), own)
     assert np.count_nonzero(vector) == len(own)
     inner = MlpNetwork(small, ("relu",), False, False, "float64")
-    little, big = inner.model(own), outer.model(vector)
+    run = next((run for run in run_widths if width <= run), large.width)
+    at = MlpNetwork(replace(large, width=run), ("relu",), False, True, "float64")
+    little, big = inner.model(own), at.model(vector[: at.n_parameters])
     for a, b in zip(little.layers[:-1], big.layers[:depth], strict=True):
         np.testing.assert_array_equal(a.weight, b.weight[:width, : a.weight.shape[1]])
         np.testing.assert_array_equal(a.bias, b.bias[:width])

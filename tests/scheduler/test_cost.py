@@ -20,7 +20,8 @@ from sweeper.scheduler.cost import (
     n_parameters,
     shipped,
 )
-from sweeper.scheduler.lattice import Cell, LatticeClass, lattice
+from sweeper.scheduler.lattice import Cell, LatticeClass
+from sweeper.scheduler.width_lattice import Prices, width_lattice
 
 DIGITS = Workload(
     in_size=64,
@@ -37,7 +38,7 @@ DIGITS = Workload(
 )
 CONSTANTS = [field.name for field in fields(CostModel) if field.name != "backend"]
 # Primes: a constant that is mistaken for another one shows.
-PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67)
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
 MODEL = CostModel(backend="cpu", **dict(zip(CONSTANTS, map(float, PRIMES), strict=True)))
 
 workloads = st.builds(
@@ -69,6 +70,17 @@ def test_compiling_is_features_times_constants(workload: Workload, depth: int) -
 
     assert MODEL.compile_s(depth, workload) == dot(features)
     assert features.keys() <= set(CONSTANTS)
+    several = compile_features(depth, workload, 3)
+    assert MODEL.compile_s(depth, workload, 3) == dot(several)
+    assert several["compile_width_s"] == 2
+
+
+@given(workloads, sizes, depths)
+def test_carrying_counts_the_numbers_of_a_state(workload: Workload, width: int, depth: int) -> None:
+    numbers = n_parameters(width, depth, workload) * (1 + workload.optimizer_slots)
+
+    expected = MODEL.carry_number_s * numbers * workload.bytes_per_number / 4
+    assert MODEL.carry_s(width, depth, workload) == pytest.approx(expected)
 
 
 @given(workloads, sizes, depths, depths, loops, st.integers(1, 64))
@@ -100,6 +112,7 @@ def test_features_count_what_a_map_lane_does() -> None:
     }
     assert compile_features(2, workload) == {
         "compile_base_s": 1,
+        "compile_width_s": 0,
         "compile_layer_s": 2,
         "compile_layer_norm_s": 2,
         "compile_dropout_s": 0,
@@ -162,9 +175,11 @@ def test_missing_and_unknown_constants_are_refused_by_name() -> None:
 
 def test_a_model_of_an_earlier_version_is_read() -> None:
     values = MODEL.as_dict()
-    del values["step_row_s"]
+    for later in ("step_row_s", "compile_width_s", "carry_number_s"):
+        del values[later]
 
-    assert CostModel.from_dict(values) == replace(MODEL, step_row_s=0.0)
+    expected = replace(MODEL, step_row_s=0.0, compile_width_s=0.7, carry_number_s=5e-9)
+    assert CostModel.from_dict(values) == expected
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
@@ -187,15 +202,18 @@ def classes_for(trials: int) -> tuple[LatticeClass, ...]:
     """The lattice of the shipped CPU model for `trials` trials, equally many of 16 shapes."""
     model = shipped("cpu")
     cells = [Cell(w, d, trials / 16) for w in (16, 32, 64, 128) for d in (1, 2, 3, 4)]
-    return lattice(
-        cells,
-        lambda width, depth: model.compile_s(depth, DIGITS),
-        lambda width, padded, depth: model.lane_s(width, padded, depth, DIGITS, "map", 4),
+    prices = Prices(
+        compile_s=lambda depth, widths: model.compile_s(depth, DIGITS, widths),
+        lane_s=lambda width, depth: model.lane_s(width, depth, depth, DIGITS, "map", 4),
+        carry_s=lambda width, depth: model.carry_s(width, depth, DIGITS),
+    )
+    return width_lattice(cells, prices)
+
+
+def test_more_trials_are_worth_more_widths() -> None:
+    few, many = (
+        [len(known.run_widths) or 1 for known in classes_for(trials)] for trials in (64, 10_000)
     )
 
-
-def test_more_trials_are_worth_more_classes() -> None:
-    few, many = classes_for(64), classes_for(10_000)
-
-    assert 1 <= len(few) <= 4
-    assert len(few) < len(many) <= 16
+    assert len(few) == 1
+    assert few[0] < sum(many) == 4

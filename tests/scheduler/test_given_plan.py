@@ -23,7 +23,7 @@ SIZES = DataSizes(in_size=8, out_size=3, train_rows=100, val_rows=20)
 SEARCH = (
     "search={}",
     "search.model.depth={type='int',low=1,high=2,name='depth'}",
-    "search.model.width={type='int',low=4,high=16,base=2}",
+    "search.model.width={type='int',low=16,high=64,base=2}",
     "search.model.activation={type='categorical',choices=['relu','tanh']}",
 )
 STUDIES = {"one": bent(DIGITS, *SEARCH), "parts": bent(PARTS, "optimizer.lr=1e-2")}
@@ -82,7 +82,9 @@ def test_a_study_can_go_by_its_own_plan(name: str) -> None:
         ("one", "costs", 7, "TypeError"),
         ("one", "families", [1], "families: "),
         ("one", "families", {}, "structures"),
-        ("one", "families.*.classes", [], "no class has room for width 4, depth 1"),
+        ("one", "families.*.classes", [], "no class has room for width 16, depth 1"),
+        ("one", "families.*.classes.*.run_widths", [32, 16, 64], "do not ascend to its own"),
+        ("one", "families.*.classes.*.run_widths", [16, 32], "do not ascend to its own"),
         ("one", "families.*.classes.*.depth", 1.5, "integer"),
         ("one", "families.*.classes.*.width", 0, "without width"),
         ("one", "families.*.classes.*.train_s", -1.0, "below 0"),
@@ -91,7 +93,7 @@ def test_a_study_can_go_by_its_own_plan(name: str) -> None:
         ("one", "families.*.example", {"colour": 3}, "none of this study's trials"),
         ("one", "families.*.workload.batch_size", 63, "other data, or another training"),
         ("one", "parts", {"a": 1}, "parts"),
-        ("parts", "parts.*.classes", [], "no class has room for a of width 8, depth 1"),
+        ("parts", "parts.*.classes", [], "no class has room for a of width 16, depth 1"),
         ("parts", "parts.*.classes.*.sizes", [["a", 8, 1]], "parts of this study"),
         ("parts", "parts.*.classes.*.sizes.*", ["a", 4, 1], "no class has room for a"),
         ("parts", "parts.*.classes.*.example", {"model.b.width": 3}, "none of this study's trials"),
@@ -112,7 +114,7 @@ def test_what_holds_no_forecast_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        "search.model.width={type='int',low=4,high=8,base=2}",
+        "search.model.width={type='int',low=16,high=32,base=2}",
         "search.model.depth={type='int',low=1,high=1,name='depth'}",
         "search.model.depth={type='int',low=1,high=2,name='layers'}",
         "search={}",
