@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sweeper import calibration
-from sweeper.calibration import Case, Timing
+from sweeper.calibration import Timing
+from sweeper.calibration_cases import Case, cases
 from sweeper.scheduler.cost import CostModel, compile_features, lane_features, shipped
 from sweeper.scheduler.forecast import workload_of
 
@@ -28,7 +29,7 @@ def timing(case: Case, model: CostModel) -> Timing:
 
 def test_a_fit_predicts_the_times_that_a_model_gave() -> None:
     truth = replace(shipped("cpu"), step_base_s=3e-5, compile_layer_s=0.4)
-    timings = [timing(case, truth) for case in calibration.cases() if case.n_activations == 1]
+    timings = [timing(case, truth) for case in cases() if case.n_activations == 1]
 
     fitted = calibration.fit(timings, shipped("cpu"))
 

@@ -194,8 +194,9 @@ def test_calibrate_writes_what_a_study_can_name(
     from typer.testing import CliRunner
 
     from sweeper import calibration, cli
+    from sweeper.calibration_cases import Case
 
-    monkeypatch.setattr(calibration, "cases", lambda: (calibration.Case(8, 1, 1),))
+    monkeypatch.setattr(calibration, "cases", lambda: (Case(8, 1, 1),))
     monkeypatch.setattr(calibration, "_TRAIN_S", 0.01)
     costs = tmp_path / "costs.json"
 

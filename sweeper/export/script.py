@@ -15,7 +15,8 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.parts import PartsTable
 from sweeper.data.transform import MISSING, UNKNOWN
-from sweeper.models.network import MlpNetwork, Network
+from sweeper.models.mlp_network import MlpNetwork
+from sweeper.models.network import Network
 from sweeper.models.user_network import UserNetwork
 
 

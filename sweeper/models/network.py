@@ -6,36 +6,25 @@ networks runs faster too (`scripts/bench` times both together with everything el
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.config.model import MlpTable
-from sweeper.models import layer_loop
-from sweeper.models.decay import DEFAULT, Decay, amounts
-from sweeper.models.decay_vector import Amounts, Places, spread, spread_by_depth
-from sweeper.models.layer_loop import Given, LayerLoop, Room, Told
-from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, Activation, AnyArray, MlpShape
-from sweeper.models.padded_mlp import PaddedMLP
-from sweeper.models.parted import parted
+from sweeper.models.decay import Decay
+from sweeper.models.decay_vector import Amounts, Places
+from sweeper.models.layer_loop import Given, Room
+from sweeper.models.mlp import AnyArray
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, Int[AnyArray, ""]]
 # of a vector: from a place on, up to another; either may be traced
 Stretch = tuple[Any, Any]
-# numbers of a vector and of its moments that a processor's second cache holds, or nearly
-_IN_CACHE = 1 << 17
 
 
 class Network(Protocol):
@@ -125,222 +114,3 @@ class Network(Protocol):
     def called(self, parameters: Vector, traced: Traced) -> eqx.Module:
         """What maps an example to its outputs, also where it is padded."""
         ...
-
-
-@dataclass(frozen=True)
-class MlpNetwork:
-    """An MLP of one shape, or of every shape within it where it is `padded`.
-
-    Where there are several `activations`, a lane is told which is its own. `looped` says that its
-    hidden layers are a loop, which pays where lanes run one by one: then there may be several
-    `widths`, up to that of `shape`, and a lane runs at the least of them that holds its own.
-    """
-
-    shape: MlpShape
-    activations: tuple[str, ...]
-    has_dropout: bool
-    padded: bool
-    dtype: str
-    decay: Decay = DEFAULT
-    looped: bool = False
-    widths: tuple[int, ...] = ()
-
-    @property
-    def n_parameters(self) -> int:
-        return self.shape.n_parameters
-
-    @property
-    def needs_keys(self) -> bool:
-        return self.has_dropout
-
-    def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
-        return self.padded_from(self._own(settings).initial(rng, self.dtype), settings)
-
-    def traced(self, settings: Settings) -> dict[str, int]:
-        model = _mlp(settings)
-        told: dict[str, int] = {}
-        if self.padded:
-            told |= {"width": model.width, "depth": model.depth}
-        if len(self.widths) > 1:
-            told["loop"] = self.widths.index(self._run(settings).width)
-        if len(self.activations) > 1:
-            told["activation"] = self.activations.index(model.activation)
-        return told
-
-    def own_parameters(self, settings: Settings) -> int:
-        return self._own(settings).n_parameters
-
-    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape, run = self._own(settings), self._run(settings)
-        if shape == self.shape:
-            return vector
-        parts = shape.within(run, vector[: run.n_parameters])
-        return np.concatenate([part.ravel() for part in parts])
-
-    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape, run = self._own(settings), self._run(settings)
-        if shape == self.shape:
-            return own
-        vector = np.zeros(self.n_parameters, own.dtype)
-        parts = shape.within(run, vector[: run.n_parameters])
-        for target, part in zip(parts, shape.within(shape, own), strict=True):
-            target[...] = part
-        return vector
-
-    def room(self, rows: int) -> Room | None:
-        if not self._is_loop:
-            return None
-        gradient = jnp.zeros(self.n_parameters, self.dtype)
-        return Room(gradient, self._loops[-1].blank(rows, self.dtype))
-
-    def outputs(
-        self,
-        parameters: Vector,
-        x: Float[AnyArray, "batch features"],
-        traced: Traced,
-        keys: PRNGKeyArray | None = None,
-        dropout: Float[AnyArray, ""] | float = 0.0,
-    ) -> Float[Array, "batch out"]:
-        return self.outputs_over(None, parameters, x, traced, keys, dropout)[0]
-
-    def outputs_over(
-        self,
-        room: Room | None,
-        parameters: Vector,
-        x: Float[AnyArray, "batch features"],
-        traced: Traced,
-        keys: PRNGKeyArray | None,
-        dropout: Float[AnyArray, ""] | float,
-    ) -> tuple[Float[Array, "batch out"], Given | None]:
-        if self._is_loop:
-            told = Told(**traced, keys=keys, dropout=dropout)
-            given = jnp.asarray(parameters), jnp.asarray(x), told, room
-            return layer_loop.outputs_over(self._loops, *given)
-        model: Any = self.called(parameters, traced)
-        activation = self._activation(traced)
-        return model(x, keys=keys, dropout=dropout, activation=activation), None
-
-    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
-        if not (self.padded and self.decay.is_by_place):
-            return spread(self._amounts, self._ends(traced), self.n_parameters, self.dtype, places)
-        row = jnp.asarray(traced["depth"]) - 1
-        amounts = self._amounts_by_depth, self._ends(traced), self.n_parameters, row
-        return spread_by_depth(*amounts, self.dtype, places)
-
-    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
-        if not self.looped:
-            return None
-        if not self.padded:
-            return ((0, self.n_parameters),) if self.n_parameters > _IN_CACHE else None
-        # of spare layers it has nothing; of its own all, for spare units lie between the others
-        ends = self._ends(traced)
-        loop = self._loops[-1]
-        if "loop" in traced:
-            width = jnp.asarray(self.widths, jnp.int32)[traced["loop"]]
-            loop = replace(loop, shape=replace(self.shape, width=width))
-        return (0, loop.weight_at(traced["depth"])), (loop.weight_at(self.shape.depth), ends[-1])
-
-    def model(self, parameters: Vector | None = None) -> MLP:
-        if parameters is None:
-            return self._abstract
-        arrays = [
-            part.reshape(leaf)
-            for part, leaf in zip(parted(parameters, self._sizes), self.shape.leaves, strict=True)
-        ]
-        structure = jax.tree.structure(self._abstract)
-        return jax.tree.unflatten(structure, [arrays[index] for index in self._order])
-
-    def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
-        return self._abstract
-
-    @property
-    def _is_loop(self) -> bool:
-        return self.looped and self.shape.depth > 0
-
-    @property
-    def _shapes(self) -> list[MlpShape]:
-        """The shapes that lanes run at, of which the last is the largest."""
-        return [replace(self.shape, width=width) for width in self.widths] or [self.shape]
-
-    @property
-    def _loops(self) -> tuple[LayerLoop, ...]:
-        return tuple(LayerLoop(shape, self.activations, self.has_dropout) for shape in self._shapes)
-
-    @property
-    def _sizes(self) -> list[int]:
-        return [math.prod(leaf) for leaf in self.shape.leaves]
-
-    def _ends(self, traced: Traced) -> Sequence[Any]:
-        """Where each array of the vector ends."""
-        ends = np.cumsum([[math.prod(leaf) for leaf in shape.leaves] for shape in self._shapes], 1)
-        if "loop" not in traced:
-            return ends[-1].tolist()
-        own = jnp.asarray(ends, jnp.int32)[traced["loop"]]
-        return [own[index] for index in range(ends.shape[1])]
-
-    @property
-    def _order(self) -> list[int]:
-        """The arrays of the vector as they stand in the PyTree: layer by layer, then the norms."""
-        n_layers = self.shape.depth + 1
-        weights, biases, norms = np.split(
-            np.arange(len(self.shape.leaves)), [n_layers, 2 * n_layers]
-        )
-        return [int(index) for index in (*np.stack([weights, biases], 1).ravel(), *norms)]
-
-    @cached_property
-    def _amounts(self) -> NDArray[np.float64]:
-        """By how much each array of the vector decays in a network of this very shape."""
-        found = np.zeros(len(self.shape.leaves))
-        found[self._order] = amounts(self._abstract, self.decay)
-        return found
-
-    @cached_property
-    def _amounts_by_depth(self) -> NDArray[np.float64]:
-        """The same in a lane of depth 1, 2, ...: its last layer has the place of the last here."""
-        found = np.zeros((self.shape.depth, len(self.shape.leaves)))
-        for row, depth in zip(found, range(1, self.shape.depth + 1), strict=True):
-            own = replace(self, shape=replace(self.shape, depth=depth))
-            row[own.shape.leaves_in(self.shape)] = own._amounts
-        return found
-
-    def called(self, parameters: Vector, traced: Traced) -> MLP | PaddedMLP:
-        model = self.model(parameters)
-        if not self.padded:
-            return model
-        masked = bool(OTHER_THAN_ZERO & set(self.activations))
-        return PaddedMLP(model, traced["width"], traced["depth"], masked)
-
-    def _activation(self, traced: Traced) -> Activation | None:
-        if len(self.activations) == 1:
-            return None
-        branches = [ACTIVATIONS[name] for name in self.activations]
-        return lambda x: lax.switch(traced["activation"], branches, x)
-
-    def _run(self, settings: Settings) -> MlpShape:
-        """The shape that the trial runs at."""
-        width = _mlp(settings).width
-        return next(shape for shape in self._shapes if width <= shape.width)
-
-    def _own(self, settings: Settings) -> MlpShape:
-        model, shape = _mlp(settings), self.shape
-        return MlpShape(shape.in_size, shape.out_size, model.width, model.depth, model.layer_norm)
-
-    @cached_property
-    def _abstract(self) -> MLP:
-        return eqx.filter_eval_shape(
-            MLP,
-            self.shape.in_size,
-            self.shape.out_size,
-            depth=self.shape.depth,
-            width=self.shape.width,
-            activation=self.activations[0],
-            layer_norm=self.shape.layer_norm,
-            has_dropout=self.has_dropout,
-            dtype=jnp.dtype(self.dtype),
-            key=jax.random.key(0),
-        )
-
-
-def _mlp(settings: Settings) -> MlpTable:
-    assert settings.model.kind == "mlp"
-    return settings.model

@@ -16,7 +16,8 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PartsTable, in_order
 from sweeper.models.decay import Decay
 from sweeper.models.mlp import MlpShape
-from sweeper.models.network import MlpNetwork, Network
+from sweeper.models.mlp_network import MlpNetwork
+from sweeper.models.network import Network
 from sweeper.models.part_networks import PartNetworks
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.alternating import Alternating

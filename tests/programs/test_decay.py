@@ -16,7 +16,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.models.decay import DEFAULT, Decay
 from sweeper.models.mlp import MlpShape
-from sweeper.models.network import MlpNetwork
+from sweeper.models.mlp_network import MlpNetwork
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import Lane
 from tests.programs import plain

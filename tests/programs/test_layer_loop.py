@@ -12,7 +12,7 @@ import pytest
 from jaxtyping import Array
 
 from sweeper.models.mlp import MlpShape
-from sweeper.models.network import MlpNetwork
+from sweeper.models.mlp_network import MlpNetwork
 
 RELATIVE = 1e-12  # float64: sums of the same numbers in another order
 IN_SIZE, OUT_SIZE, WIDTH, BATCH = 5, 3, 8, 6

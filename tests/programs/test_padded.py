@@ -13,7 +13,7 @@ import pytest
 
 from sweeper.executors.lanes import Start, stack
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, MlpShape
-from sweeper.models.network import MlpNetwork
+from sweeper.models.mlp_network import MlpNetwork
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
 from sweeper.trial import TrialSpec

@@ -13,7 +13,7 @@ from jaxtyping import Array, PyTree
 
 from sweeper.config import Settings, parse
 from sweeper.models.mlp import MlpShape
-from sweeper.models.network import MlpNetwork
+from sweeper.models.mlp_network import MlpNetwork
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import Lane
 from sweeper.programs.updates import updated
