@@ -155,8 +155,9 @@ class Sweep:
 
     @property
     def _asks_ahead(self) -> bool:
-        """Early trials teach a sampler most, so they are told of before the next is drawn."""
-        return len(self.state.ended) >= self._parts.ahead_after
+        """Early trials teach a sampler most, so one that learns is told of them before it draws."""
+        learns = self._parts.config.study.sampler.learns
+        return not learns or len(self.state.ended) >= self._parts.ahead_after
 
     def _ask_ahead(self, plan: Plan) -> None:
         """Draw the proposals that will be needed while the round of `plan` trains.

@@ -179,3 +179,16 @@ def test_proposals_are_drawn_ahead_once_enough_trials_have_ended() -> None:
     assert max(lags.values()) >= 1
     # no proposal waits for longer than a trial trains
     assert max(lags.values()) <= 4
+
+
+def test_a_sampler_that_learns_nothing_draws_ahead_from_the_first_round_on() -> None:
+    ledger = new_ledger()
+    run(
+        study(["study.sampler={name='random'}", "study.n_trials=12", "schedule.parallel=4"]), ledger
+    )
+
+    rows = ledger.trial_rows()
+    told = {row["trial_number"]: row["told_through_round"] for row in rows}
+
+    assert {told[number] for number in range(4)} == {0}
+    assert all(row["told_through_round"] < row["first_round"] - 1 for row in rows[4:])
