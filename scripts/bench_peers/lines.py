@@ -32,7 +32,7 @@ SPACES = {
         rounds=3,
         once=(*SLOW, "hand_written", "optuna_equinox"),
     ),
-    "many": Space("1,024 trials, digits", Problem(1024), rounds=2, once=("torch_joblib",)),
+    "many": Space("1,024 trials, digits", Problem(1024), rounds=3),
     "integers": Space(
         "500 trials of any width from 16 to 256, digits",
         Problem(500, width=(16, 256), widths="integers"),
