@@ -37,7 +37,7 @@ LAYERS = (
     {"templates", "origins"},
     {"authoring", "backup"},
     {"programs"},
-    {"executors"},
+    {"executors", "calibration_cases"},
     {
         "state",
         "store",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
@@ -98,6 +99,9 @@ def test_closing_drops_what_waits() -> None:
     futures = [executor.submit(work(n, "a")) for n in range(5)]
     closing = threading.Thread(target=executor.close)
     closing.start()
+    # or the thread would go on with what waits before it is told to end
+    while not executor._closed:  # pyright: ignore[reportPrivateUsage]
+        time.sleep(0.001)
     gate.set()
     closing.join(timeout=10)
 
