@@ -102,7 +102,7 @@ def test_a_recorded_plan_is_gone_by(command: CommandLine) -> None:
     assert again.returncode == 0  # and goes on by what is recorded
 
 
-def test_a_lane_of_a_class_of_several_widths_is_reproduced(command: CommandLine) -> None:
+def test_a_lane_of_a_class_of_several_widths_is_reproduced_and_refit(command: CommandLine) -> None:
     import pandas as pd
 
     several = settings(
@@ -126,6 +126,8 @@ def test_a_lane_of_a_class_of_several_widths_is_reproduced(command: CommandLine)
         done = command("reproduce", str(command.run_dir.root), str(number), "--quiet")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.endswith("bit-equal\n")
+    refitted = command("refit", str(command.run_dir.root), "--to", "refit", "--quiet")
+    assert (refitted.returncode, refitted.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"forecast": {"costs": {}}}'])

@@ -33,7 +33,8 @@ def refit_study(
     # epochs do not differ in the number of parameters
     best_epoch = row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
     of_class = tables["trial"]["class"]
-    alone = {"strategy": "exact", "capacity": 1, "width": None, "depth": None, "sizes": {}}
+    unpadded = {"width": None, "depth": None, "run_widths": [], "sizes": {}}
+    alone = {"strategy": "exact", "capacity": 1, **unpadded}
     tables["trial"] |= {
         "epochs": best_epoch or row["epochs_done"],
         "class": {**of_class, **alone, "traced": {}},
