@@ -111,9 +111,9 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
         keys = ("name", "values", "missing")
         yield ""
         yield rows("categories", keys, [[column[key] for key in keys] for column in shown])
-    for title in ("classes", "targets", "modes"):
-        if records := data[title]:
-            headings = [name.replace("_", " ") for name in records[0]]
+    for name, title in (("classes", "classes of rows"), ("targets", "targets"), ("modes", "modes")):
+        if records := data[name]:
+            headings = [key.replace("_", " ") for key in records[0]]
             values = [list(record.values()) for record in records[:_MOST_SHOWN]]
             yield ""
             yield rows(title, headings, values)
@@ -145,7 +145,7 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
 
 def _widths(block: Mapping[str, Any]) -> str:
     """Those that a class runs lanes at."""
-    return ", ".join(map(str, block.get("run_widths", (block["width"],))))
+    return ", ".join(map(str, block.get("run_widths") or (block["width"],)))
 
 
 def _for(block: Mapping[str, Any], name: str) -> str:

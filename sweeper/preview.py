@@ -13,6 +13,7 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.data_preview import data_preview
+from sweeper.duration import Duration, duration
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
@@ -25,6 +26,8 @@ from sweeper.switch_preview import lanes_per_device, largest_branch, notes, swit
 # numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
 # updates and the new parameters
 _WORKING_COPIES = 3
+# of a number of trials, which is a sum of chances
+_DIGITS = 9
 # below this share of trials with a partner, a space is said to stack badly
 _FEW = 0.5
 
@@ -65,7 +68,7 @@ class Preview:
             "space": self._space(),
             "lattice": list(self._lattice()),
             "switch": list(switch_classes(self.plan, self.devices)),
-            "predicted": self._predicted(),
+            "predicted": asdict(self._duration),
             "advice": self._advice(),
             "rules_without_use_in_some_trials": list(self.idle_rules),
             "notes": [
@@ -133,10 +136,10 @@ class Preview:
                     "strategy": "exact" if block.structures == 1 else "padded",
                     "width": block.width,
                     "depth": block.depth,
-                    "run_widths": list(block.run_widths or (block.width,)),
+                    "run_widths": list(block.run_widths),
                     "for_widths": list(block.widths),
                     "for_depths": list(block.depths),
-                    "trials": block.trials,
+                    "trials": round(block.trials, _DIGITS),
                     "structures": block.structures,
                     "compile_s": block.compile_s,
                     "train_s": block.train_s,
@@ -154,7 +157,7 @@ class Preview:
                     "width": room.width,
                     "depth": room.depth,
                     "parts": shown(block.sizes),
-                    "trials": block.trials,
+                    "trials": round(block.trials, _DIGITS),
                     "structures": block.structures,
                     "compile_s": block.compile_s,
                     "train_s": block.train_s,
@@ -168,54 +171,24 @@ class Preview:
         engine = self.config.execution.engine
         return None if engine is None else f"{engine.name} at {engine.address}"
 
-    def _predicted(self) -> dict[str, float]:
-        """Seconds, each a sum over threads but `total_s`; the forced strategies beside `auto`."""
-        costs = self.forecast.costs
-        blocks: list[tuple[LatticeClass | PartsClass, float]] = [
-            (block, costs.compile_s(block.depth, family.workload))
-            for family in self.forecast.families.values()
-            for block in family.classes
-        ]
-        blocks += [
-            (block, family.compile_s(block.sizes, costs))
-            for family in self.forecast.parts.values()
-            for block in family.classes
-        ]
-        compile_s = sum(block.compile_s for block, _ in blocks)
-        train_s = sum(block.train_s for block, _ in blocks)
-        exact_train_s = sum(block.exact_train_s for block, _ in blocks)
-        exact_compile_s = sum(
-            min(block.structures, block.trials) * each_s for block, each_s in blocks
-        )
-        if not self._is_padding:
-            compile_s, train_s = exact_compile_s, exact_train_s
+    @property
+    def _duration(self) -> Duration:
         busy = max(1, self.threads or self.workers)
-        total_s = (compile_s + train_s) / busy
-        if self.config.execution.strategy == "switch":
-            total_s = compile_s + train_s / self.devices
-        return {
-            "compile_s": compile_s,
-            "train_s": train_s,
-            "waste_s": train_s - exact_train_s,
-            "total_s": total_s,
-            "exact_compile_s": exact_compile_s,
-            "exact_train_s": exact_train_s,
-            "exact_total_s": (exact_compile_s + exact_train_s) / busy,
-        }
+        return duration(self.config, self.forecast, self.plan, busy, self.devices)
 
     def _advice(self) -> str | None:
         """What would let more trials stack, where hardly two of them have the same structure."""
         share = partnered_share(self.config, n_proposals(self.config))
-        if not self.forecast.families or share >= _FEW:
+        if not self.forecast.families or share >= _FEW or self.config.trial is not None:
             return None
-        told = f"{share:.0%} of the trials will have another of the same structure"
-        predicted = self._predicted()
+        told = f"{100 * share:.0f} % of the trials will have another of the same structure"
+        waste_s = self._duration.waste_s
         widths = self.config.entry("model.width")
         if not isinstance(widths, IntSearch) or widths.base == 2:
-            return f"{told}; padding them costs {predicted['waste_s']:.1f} s of training"
+            return f"{told}; padding them costs {waste_s:.1f} s of training"
         return (
             f"{told}; with base = 2 (or a step) in search.model.width more would, "
-            f"else padding costs {predicted['waste_s']:.1f} s of training"
+            f"else padding costs {waste_s:.1f} s of training"
         )
 
     def _bucket(self, bucket: Bucket) -> dict[str, Any]:

@@ -167,10 +167,11 @@ def prediction(predicted: Mapping[str, float]) -> dict[str, str]:
     """What the cost model foresees for a study."""
     if not predicted["total_s"]:
         return {"predicted": "nothing: the cost model knows no model or program of your own"}
+    total, exact_total = (seconds(predicted[name]) for name in ("total_s", "exact_total_s"))
+    unpadded = f"; with a program for each structure about {exact_total}"
     return {
         "predicted": f"{seconds(predicted['compile_s'])} compiling and "
         f"{seconds(predicted['train_s'])} training in all threads together, "
         f"{seconds(predicted['waste_s'])} of it padding",
-        "in all": f"about {seconds(predicted['total_s'])}; with a program for each "
-        f"structure about {seconds(predicted['exact_total_s'])}",
+        "in all": f"about {total}{unpadded if total != exact_total else ''}",
     }

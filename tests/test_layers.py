@@ -59,6 +59,7 @@ LAYERS = (
         "resume",
         "standing",
         "switch_preview",
+        "duration",
         "sweep_parts",
         "data_preview",
         "contract",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,44 @@ def test_plan_tells_data_device_space_lattice_costs_and_buckets(command: Command
     )
     assert predicted["total_s"] < predicted["exact_total_s"]
     assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
+
+
+def test_a_class_is_compiled_by_one_thread_and_trained_by_all(command: CommandLine) -> None:
+    threads = settings("execution.threads=2", "execution.workers=0")
+    preview = planned(command, *threads)
+    predicted, start_s = preview["predicted"], shipped("cpu").start_s
+
+    assert [block["strategy"] for block in preview["lattice"]] == ["padded"]
+    assert predicted["total_s"] == pytest.approx(
+        start_s + predicted["compile_s"] + predicted["train_s"] / 2
+    )
+    # twelve programs of one trial each keep both threads busy
+    both_s = (predicted["exact_compile_s"] + predicted["exact_train_s"]) / 2
+    assert predicted["exact_total_s"] == pytest.approx(start_s + both_s)
+
+
+def test_the_plan_of_a_trial_is_of_the_class_that_it_names(command: CommandLine) -> None:
+    import pandas as pd
+
+    assert command("run", "study.toml", *SHAPES, "--quiet").returncode == 0
+    whole = planned(command)
+    trials = pd.read_parquet(command.run_dir.trials)
+    shallow = str(trials["trial_number"][trials["params_depth"] < 3].iloc[0])
+    assert command("trial", str(command.run_dir.root), shallow, "-o", "one.toml").returncode == 0
+
+    preview = json.loads(command("plan", "one.toml", "--json").stdout)
+
+    predicted = preview["predicted"]
+    (program,), (bucket,) = (preview["first_round"][name] for name in ("classes", "buckets"))
+    assert program["padded_width"] == whole["lattice"][0]["width"]
+    assert predicted["compile_s"] == pytest.approx(whole["predicted"]["compile_s"])
+    epochs = tomllib.loads((command.directory / "one.toml").read_text())["trial"]["epochs"]
+    whole_s = bucket["predicted_train_s"] * epochs / bucket["epoch_to"]
+    assert predicted["train_s"] == pytest.approx(whole_s)
+    assert predicted["exact_compile_s"] < predicted["compile_s"]
+    assert predicted["exact_train_s"] < predicted["train_s"]
+    assert predicted["total_s"] > predicted["compile_s"] + predicted["train_s"]
+    assert preview["advice"] is None
 
 
 def test_plan_says_it_for_people_too(command: CommandLine) -> None:
@@ -235,7 +274,8 @@ def test_plan_tells_the_branches_of_a_switch_class(command: CommandLine) -> None
         "model.depth": "branches",
     }
     predicted = preview["predicted"]
-    assert predicted["total_s"] == pytest.approx(predicted["compile_s"] + predicted["train_s"])
+    at_work_s = predicted["compile_s"] + predicted["train_s"]
+    assert predicted["total_s"] == pytest.approx(shipped("cpu").start_s + at_work_s)
     assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
     assert "takes no less time than" in preview["notes"][0]
     for words in ("each device training its own", "depth 3, width 32", "4 to 32"):

@@ -28,8 +28,7 @@ def model_card(
         "## Measures",
         _table(("measure", "value"), _measures(config, row)),
         "## Parameters",
-        "What the trial drew; all of its settings are in `trial.toml`.",
-        _table(("parameter", "value"), record["params"].items()),
+        _parameters(record["params"]),
         "## Data",
         _table(("", ""), _data(config, data)),
         "## How to use it",
@@ -44,6 +43,13 @@ def model_card(
         )
         parts += [f"{told}installed; `load.py` and `sweeper.load` run it."]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _parameters(params: Record) -> str:
+    if not params:
+        return "Its study searches nothing; all settings are in `trial.toml`."
+    told = "What the trial drew; all of its settings are in `trial.toml`."
+    return f"{told}\n\n{_table(('parameter', 'value'), params.items())}"
 
 
 def _summary(config: StudyConfig, row: Record, record: Record) -> str:

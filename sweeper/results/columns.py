@@ -126,7 +126,11 @@ CIRCUMSTANCES = (
     Column("bytes_limit", INT64, "memory that the device granted"),
     Column("started_at", TIME, "start of its training"),
     Column("finished_at", TIME, "end of its training"),
-    Column("train_s", DOUBLE, "its share of its buckets' training"),
+    Column(
+        "train_s",
+        DOUBLE,
+        "its buckets' training, shared out equally among the epochs of their lanes",
+    ),
     Column("compile_share_s", DOUBLE, "its share of its buckets' compiling"),
     Column("lane_s", DOUBLE, "how long its buckets trained, its companions included"),
     Column("peak_memory_bytes", INT64, "the most memory that its buckets used"),

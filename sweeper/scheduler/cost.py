@@ -141,7 +141,8 @@ class CostModel:
     bucket. `carry_number_s` for each number of the state of a `map` lane, as its class has it.
 
     Flops, parameters, rows and units are of four bytes; one of eight bytes counts as two.
-    `worker_start_s` is a worker process, up to its first compilation.
+    `start_s` is a command, up to its first compilation and from its last bucket to its end;
+    `worker_start_s` a worker process, up to its first compilation.
     """
 
     backend: str
@@ -165,6 +166,7 @@ class CostModel:
     vmap_layer_s: float
     vmap_flop_s: float
     vmap_parameter_s: float
+    start_s: float = 1.8
     worker_start_s: float
 
     def compile_s(self, depth: int, workload: Workload, widths: int = 1) -> float:
