@@ -34,6 +34,7 @@ from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
 from sweeper.unchecked import can_build_models, can_read_rows, unchecked
 from sweeper.user_code import forget_changed
+from sweeper.xla_threads import kept_threads, told_of_threads
 
 if TYPE_CHECKING:
     from sweeper.decay_preview import DecayPreview
@@ -231,10 +232,13 @@ def run_prepared(
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
         stack.enter_context(jax_restored())
-        claim_devices(config)
+        run_dir = RunDir(config.run_dir.absolute())
+        kept = None if fresh else kept_threads(config, run_dir)
+        claim_devices(config, kept)
+        if told := told_of_threads(kept):
+            tell(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))
-        run_dir = RunDir(config.run_dir.absolute())
         start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
         executor = None
         if not prepared.is_kept:

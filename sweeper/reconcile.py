@@ -141,6 +141,12 @@ def data_digest(sessions: Sequence[Mapping[str, Any]]) -> str | None:
     return next(known, None)
 
 
+def xla_threads(sessions: Sequence[Mapping[str, Any]]) -> int | None:
+    """How many threads XLA had when a study began; None where no session tells."""
+    told = sessions[0].get("environment", {}).get("xla_threads") if sessions else None
+    return int(told) if told else None
+
+
 def _asks(key: str) -> bool:
     """Whether code by this key only asks for trials and ends them: what it did stays as it is."""
     return key.startswith(("study.sampler.", "study.pruner."))

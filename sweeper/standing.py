@@ -32,6 +32,7 @@ class Standing:
     n_trials: int
     started_at: float
     ended_before: int
+    xla_threads: int | None = None
     spent_s: dict[str, float] = field(default_factory=dict[str, float])
     waited_s: float = 0.0
 
@@ -97,6 +98,7 @@ class Standing:
             n_cache_hits=state.n_cache_hits,
             spent_s=dict(self.spent_s),
             committed_at=now if state.rounds else None,
+            xla_threads=self.xla_threads,
         )
 
     def _trials_per_s(self, ended: int, now: float) -> float | None:

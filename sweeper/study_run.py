@@ -22,7 +22,7 @@ from sweeper.planning import structures
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
-from sweeper.reconcile import Change
+from sweeper.reconcile import Change, xla_threads
 from sweeper.results.publish import Publisher
 from sweeper.results.schema_text import write_schema_text
 from sweeper.results.status import Status, ended_by, write_status
@@ -59,7 +59,8 @@ class StudyRun:
         self._ledger = session.ledger
         self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
         state, n_trials = self._sweep.state, n_proposals(config)
-        self._standing = Standing(config, session.run_id, n_trials, time.time(), len(state.ended))
+        began = session.run_id, n_trials, time.time(), len(state.ended)
+        self._standing = Standing(config, *began, xla_threads(session.ledger.sessions()))
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
         for change in session.boundaries:

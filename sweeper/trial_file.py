@@ -141,6 +141,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
             "run_widths": [int(run) for run in (row.get("run_widths") or "").split(",") if run],
             "depth": row["padded_depth"],
             "sizes": {name: [w, d] for name, w, d in sizes_in(row.get("padded_parts") or "")},
+            "xla_threads": row.get("xla_threads"),
             "epochs": config.max_epochs,
             "parts": sorted(config.filled({}).parts),
             "traced": dict(traced_structure(config, lane_loop)),

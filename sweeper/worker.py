@@ -29,12 +29,17 @@ if TYPE_CHECKING:
 WHERE_ARE_YOU = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
+# XLA reads it as it opens a CPU
+XLA_THREADS = "PJRT_NPROC"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
     """What a worker is started with: paths and plain values; data travels as a file.
 
     `cpus` are the cores it may use, all where there are none. `start` is the saved model that
-    trials start from, if they do. `directory` is where the program was started, for files that code
+    trials start from, if they do. `xla_threads` are as many as the program that runs the study has,
+    unless nobody has said. `directory` is where the program was started, for files that code
     of the user's opens, where it is not this process's own anyway.
     """
 
@@ -45,6 +50,7 @@ class WorkerSetup:
     parent: int
     start: Path | None = None
     directory: Path | None = None
+    xla_threads: int | None = None
 
 
 _trainer: Trainer | None = None
@@ -79,8 +85,9 @@ def start(setup: WorkerSetup) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(setup.parent)
     if setup.cpus and hasattr(os, "sched_setaffinity"):
-        # XLA sizes its thread pool by affinity; its flags for that would change results
         os.sched_setaffinity(0, setup.cpus)
+    if setup.xla_threads is not None:
+        os.environ[XLA_THREADS] = str(setup.xla_threads)
     if setup.directory is not None and setup.directory.is_dir():
         os.chdir(setup.directory)
     _memory_fraction = carried_fraction(os.environ)

@@ -47,6 +47,7 @@ LAYERS = (
         "saved_model",
         "export",
         "starting",
+        "xla_threads",
         "importances",
         "optuna_export",
         "diagnosis",

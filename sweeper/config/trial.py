@@ -77,6 +77,11 @@ class ClassTable(Table):
         description="width and depth to which a padded class pads each part of a model",
         examples=[{"a": [64, 2]}],
     )
+    xla_threads: Count | None = Field(
+        default=None,
+        description="threads that XLA had for the class, on a CPU; by default one a core",
+        examples=[8],
+    )
     parts: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
         description="settings compiled in because their study searches them",

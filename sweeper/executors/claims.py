@@ -24,7 +24,7 @@ from sweeper.executors.memory import (
     shares,
 )
 from sweeper.executors.opening import open_devices, own_fraction
-from sweeper.worker import usable_cpus
+from sweeper.worker import XLA_THREADS, usable_cpus
 
 
 def n_threads(config: StudyConfig) -> int:
@@ -107,10 +107,11 @@ def shares_of(config: StudyConfig) -> Shares:
     return shares(config.execution.memory_fraction, n_threads(config), workers)
 
 
-def claim_devices(config: StudyConfig) -> None:
+def claim_devices(config: StudyConfig, xla_threads: int | None = None) -> None:
     """Set JAX up, and open this process's devices with its share of their memory.
 
-    A share is settled by the first study of a process.
+    Of `xla_threads` there are as many as cores that it may use, unless told otherwise. Both are
+    settled by the first study of a process.
 
     Raises:
         SetupError: the share that the environment sets for this process leaves workers too little.
@@ -120,10 +121,12 @@ def claim_devices(config: StudyConfig) -> None:
     if mine and n_threads(config):
         check_shares(config, own_fraction())
     configure_jax(config.execution.precision, config.execution.matmul_precision)
+    variables = {XLA_THREADS: str(xla_threads or len(usable_cpus()))}
     if n_threads(config):
-        open_devices({fraction_variable(os.environ): f"{shares_of(config).parent:.4f}"})
+        variables[fraction_variable(os.environ)] = f"{shares_of(config).parent:.4f}"
     else:  # this process looks what the device is, and leaves its memory to the workers
-        open_devices({PREALLOCATE: "false"})
+        variables[PREALLOCATE] = "false"
+    open_devices(variables)
     names = of_the_first_kind(mine, jax.local_devices())
     if names != mine:  # so workers see no others, either
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)

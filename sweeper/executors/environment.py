@@ -1,4 +1,4 @@
-"""What the bits of a result depend on beside the study: libraries, device and flags."""
+"""What the bits of a result depend on beside the study: libraries, device, threads and flags."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import jax
 
 from sweeper.executors.jax_setup import processor
+from sweeper.executors.opening import own_xla_threads
 from sweeper.scheduler.signature import short_hash
 
 _LIBRARIES = (
@@ -47,6 +48,7 @@ def environment() -> dict[str, str]:
     return {
         **{library: _version(library) for library in _LIBRARIES},
         "device": _device(),
+        "xla_threads": str(own_xla_threads() or "") if jax.default_backend() == "cpu" else "",
         **{name: " ".join(_set(name)) for name in FLAGS},
     }
 

@@ -33,7 +33,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a bucket ran. `memory_fraction` is what the environment carried when JAX started."""
+    """Where a bucket ran. `memory_fraction` is what the environment carried when JAX started.
+
+    `xla_threads` is how many a program has there, on a CPU.
+    """
 
     place: str
     device: str
@@ -41,6 +44,7 @@ class Place:
     worker_pid: int | None
     memory_fraction: float | None
     bytes_limit: int | None
+    xla_threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sweeper.executors.claims import (
 )
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
-from sweeper.executors.opening import own_fraction
+from sweeper.executors.opening import own_fraction, own_xla_threads
 from sweeper.executors.trainer import Trainer
 from sweeper.executors.turns import turns_on
 from sweeper.executors.worker_shares import worker_cpus, worker_environment
@@ -211,6 +211,7 @@ def _process(
                 cpus=worker_cpus(index, mine, usable_cpus()),
                 parent=os.getpid(),
                 start=None if start is None else run_dir.started_from,
+                xla_threads=own_xla_threads(),
             ),
             worker_environment(index, worker_fraction, mine, os.environ),
             run_dir.worker_log(index),

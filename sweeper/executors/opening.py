@@ -1,4 +1,10 @@
-"""Opens the devices of this process, with its share of their memory."""
+"""Opens the devices of this process, with its share of their memory and its threads of XLA.
+
+For a program on a CPU XLA has a thread for each core that its process may use, and parts sums over
+many rows among them: the norm of a large gradient, products over large batches. So the last bits of
+a result depend on how many there are, and all processes of a study have as many, however many cores
+each may use.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,13 @@ import jax
 
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.memory import carried_fraction
+from sweeper.worker import XLA_THREADS
 
 _PLATFORMS = "JAX_PLATFORMS"
 _lock = threading.Lock()
 _is_open = False
 _fraction: float | None = None
+_threads: int | None = None
 
 
 def open_devices(variables: Mapping[str, str]) -> None:
@@ -26,7 +34,7 @@ def open_devices(variables: Mapping[str, str]) -> None:
     Raises:
         SetupError: there is none that can be opened.
     """
-    global _is_open, _fraction
+    global _is_open, _fraction, _threads
     with _lock:
         if _is_open:
             return
@@ -35,6 +43,7 @@ def open_devices(variables: Mapping[str, str]) -> None:
         try:
             jax.local_devices()
             _is_open, _fraction = True, carried_fraction(os.environ)
+            _threads = _carried_threads(os.environ)
         except Exception as error:  # a bare AssertionError even
             said = str(error).strip().splitlines() or ["there is none"]
             told = f"no device can be opened: {said[0]}"
@@ -48,3 +57,13 @@ def open_devices(variables: Mapping[str, str]) -> None:
 def own_fraction() -> float | None:
     """What the environment carried when the devices were opened; until then, what it carries."""
     return _fraction if _is_open else carried_fraction(os.environ)
+
+
+def own_xla_threads() -> int | None:
+    """How many threads XLA has for a program on a CPU; None where nobody has said."""
+    return _threads if _is_open else _carried_threads(os.environ)
+
+
+def _carried_threads(environment: Mapping[str, str]) -> int | None:
+    told = environment.get(XLA_THREADS, "")
+    return max(1, int(told)) if told.isdecimal() else None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweeper.executors.executor import Place
+from sweeper.executors.opening import own_xla_threads
 from sweeper.programs.segment import Segment
 
 
@@ -21,6 +22,7 @@ def place_on(device: Any, place: str, memory_fraction: float | None) -> Place:
         worker_pid=os.getpid(),
         memory_fraction=memory_fraction,
         bytes_limit=_memory(device).get("bytes_limit"),
+        xla_threads=own_xla_threads() if device.platform == "cpu" else None,
     )
 
 

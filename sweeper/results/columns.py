@@ -143,6 +143,11 @@ PADDED_PARTS = Column(
 RUN_WIDTHS = Column(
     "run_widths", STRING, "widths that a padded class runs lanes at, where it has several", D
 )
+XLA_THREADS = Column(
+    "xla_threads",
+    INT32,
+    "threads that XLA had for its programs, on a CPU: last bits of large sums depend on it",
+)
 FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
 
 

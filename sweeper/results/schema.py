@@ -32,6 +32,7 @@ from sweeper.results.columns import (
     RUN_WIDTHS,
     SCHEMA_VERSION,
     STRING,
+    XLA_THREADS,
     Column,
     D,
     spread_of,
@@ -144,13 +145,20 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     padded = (PADDED_PARTS,) if "parts" in config.kinds else ()
     spreads = _spreads(test_metrics) if len(config.members) > 1 else ()
     widths = (RUN_WIDTHS,) if "mlp" in config.kinds else ()
-    return (*columns, *padded, *spreads, BOUNDARY, *widths)
+    return (*columns, *padded, *spreads, BOUNDARY, *widths, XLA_THREADS)
 
 
 def _columns_of_any() -> tuple[Column, ...]:
     named = {"<name>": "that of its values"}
     columns = _trials_of(named, ("<metric>",), ("test_<metric>",))
-    return (*columns, PADDED_PARTS, *_spreads(("test_<metric>",)), BOUNDARY, RUN_WIDTHS)
+    return (
+        *columns,
+        PADDED_PARTS,
+        *_spreads(("test_<metric>",)),
+        BOUNDARY,
+        RUN_WIDTHS,
+        XLA_THREADS,
+    )
 
 
 def _spreads(test_metrics: Sequence[str]) -> tuple[Column, ...]:

@@ -23,7 +23,7 @@ from sweeper.ledger import Ledger
 from sweeper.lock import held, held_to_look
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.tensors import CheckpointError
-from sweeper.reconcile import data_digest
+from sweeper.reconcile import data_digest, xla_threads
 from sweeper.results.compare import Difference, differences
 from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
@@ -88,7 +88,8 @@ def repair(run_dir: RunDir) -> tuple[str, ...]:
             path.unlink(missing_ok=True)
         Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
         state, n_trials = restore(ledger, config).state, n_proposals(config)
-        standing = Standing(config, run_id, n_trials, time.time(), len(state.ended))
+        threads = xla_threads(ledger.sessions())
+        standing = Standing(config, run_id, n_trials, time.time(), len(state.ended), threads)
         is_over = not state.running and not state.waiting and len(state.ended) >= n_trials
         doing = "finished" if is_over else "interrupted"
         write_status(run_dir, standing.status(state, time.time(), doing))

@@ -26,7 +26,7 @@ diverged_epoch int32, error_type string, error_message string, attempts int32, d
 place string, host string, worker_pid int64, memory_fraction double, bytes_limit int64,
 started_at timestamp[us, tz=UTC], finished_at timestamp[us, tz=UTC], train_s double,
 compile_share_s double, lane_s double, peak_memory_bytes int64, model_path string,
-boundary string, run_widths string"""
+boundary string, run_widths string, xla_threads int32"""
 
 METRICS = """\
 study string, trial_number int64, replicate int32, fold int32, epoch int32, step int64,
@@ -46,7 +46,7 @@ n_parameters strategy structure_id told_through_round first_round last_round see
 
 TRIALS_NOT_DETERMINISTIC = """run_id error_type error_message attempts device place host worker_pid
 memory_fraction bytes_limit started_at finished_at train_s compile_share_s lane_s
-peak_memory_bytes model_path boundary"""
+peak_memory_bytes model_path boundary xla_threads"""
 
 
 def columns(schema: pa.Schema) -> str:

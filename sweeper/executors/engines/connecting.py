@@ -21,6 +21,7 @@ from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.roster import Roster
 from sweeper.executors.engines.seats import Seat, Seats
 from sweeper.executors.engines.survey import Kinds, differences, survey_of, want_of_memory
+from sweeper.executors.opening import own_xla_threads
 from sweeper.progress import Observer, Warned
 from sweeper.rundir import RunDir
 from sweeper.worker import WorkerSetup
@@ -173,6 +174,7 @@ class _Joining:
                 parent=0,
                 start=None if self._start is None else self._start.absolute(),
                 directory=Path.cwd(),
+                xla_threads=own_xla_threads(),
             ),
             log=run_dir.worker_log(log),
             memory_fraction=config.execution.memory_fraction,
