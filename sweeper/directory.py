@@ -38,7 +38,9 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
     except OSError as error:  # a name that is longer than the system has names
         told = f"{run_dir.root}: {error.strerror}"
         raise SetupError(_unwritable(config, told)) from error
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+    if not place.is_dir():
+        raise SetupError(_unwritable(config, f"{run_dir.root}: {place} is no directory"))
+    if not os.access(place, os.W_OK | os.X_OK):
         raise SetupError(_unwritable(config, run_dir.root))
     if not run_dir.root.exists():
         return

@@ -144,7 +144,8 @@ def reproduced(found: Reproduction) -> Iterator[RenderableType]:
 
 def refitted(row: Record, again: Record, on: str) -> Table:
     """What a model was measured at before, and after it was trained on more rows."""
-    names = [n for n in row if n.startswith("test_") and row[n] is not None]
+    # of several members it has spreads beside them, of one it has none
+    names = [n for n in row if n.startswith("test_") and row[n] is not None and n in again]
     unseen = on != "all"
     records = [[name, row[name], again[name] if unseen else "seen in training"] for name in names]
     records.append(["epochs", row["epochs_done"], again["epochs_done"]])

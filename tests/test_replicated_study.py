@@ -107,6 +107,16 @@ def test_lanes_of_a_bucket_are_counted_with_their_replicates(run: Path) -> None:
     assert (buckets.lanes_live <= buckets.capacity).all()
 
 
+def test_its_best_is_refit_with_one_replicate(run: Path, command: CommandLine) -> None:
+    done = command("refit", str(run), "--quiet")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "test_accuracy" in done.stdout
+    assert "test_accuracy_std" not in done.stdout
+    beside = command("refit", str(run), "--quiet", "--on", "all", "--to", "of_all")
+    assert (beside.returncode, beside.stderr) == (0, "")
+
+
 def test_metrics_name_replicate_and_fold(command: CommandLine) -> None:
     command.write(STUDY)
     overrides = settings("study.folds=2", "study.n_trials=1")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from sweeper.config import StudyConfig
+from sweeper.config.kinds import MOST_COUNT
 from sweeper.config.typed import of_json
 from sweeper.scheduler.cost import CostModel
 from sweeper.scheduler.forecast import Family, Forecast, cells_by_family
 from sweeper.scheduler.lattice import holds
 from sweeper.scheduler.parts_forecast import PartsFamily
+from sweeper.scheduler.width_lattice import MOST_WIDTHS
 from sweeper.trial import Scalar
 
 # of a class, also where fewer trials are live: a plan may be of a larger study
@@ -28,11 +30,31 @@ def read_forecast(text: str) -> Forecast:
     try:
         values: Any = json.loads(text)["forecast"]
         CostModel.from_dict(values["costs"])
-        return of_json(Forecast, json.dumps(values, allow_nan=False))
+        read = of_json(Forecast, json.dumps(values, allow_nan=False))
     except RecursionError:
         raise ValueError("too many brackets within each other") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
+    for place in _unknown(values, json.loads(json.dumps(read.as_dict()))):
+        raise ValueError(f"{place}: no such key")
+    return read
+
+
+def _unknown(told: Any, known: Any) -> Iterator[str]:
+    """Where `told` has a key that `known`, which was read from it, has not.
+
+    What is named by JSON, as families are, is left out of the place.
+    """
+    if isinstance(told, list):
+        for at, one in enumerate(cast("list[Any]", told)):
+            yield from (f"{at}.{place}" for place in _unknown(one, known[at]))
+    elif isinstance(told, dict):
+        for key, value in cast("dict[str, Any]", told).items():
+            if key not in known:
+                yield key
+                continue
+            within = "" if "{" in key else f"{key}."
+            yield from (f"{within}{place}" for place in _unknown(value, known[key]))
 
 
 def unfit(
@@ -71,6 +93,10 @@ def _faults(
     for name, family in made.families.items():
         _, cells = shapes[name]
         yield from _of_family(given.families[name], family, {(c.width, c.depth) for c in cells})
+        if given.lane_loop == "vmap" and any(
+            one.run_widths for one in given.families[name].classes
+        ):
+            yield "several widths of a class whose lanes are side by side"
     for name, family in made.parts.items():
         yield from _of_parts(given.parts[name], family, config)
 
@@ -82,8 +108,11 @@ def _of_family(given: Family, made: Family, shapes: Iterable[tuple[int, int]]) -
         yield f"its example {dict(given.example)} is none of this study's trials"
     if any(known.width < 1 or known.depth < 1 for known in given.classes):
         yield "a class without width or depth"
+    yield from _too_large((known.width, known.depth) for known in given.classes)
     for known in given.classes:
         runs = known.run_widths
+        if len(runs) > MOST_WIDTHS:
+            yield f"a class runs at {len(runs)} widths, where {MOST_WIDTHS} are the most"
         if runs and (runs != tuple(sorted({*runs})) or runs[-1] != known.width or runs[0] < 1):
             yield f"the widths that a class runs at, {runs}, do not ascend to its own"
     for width, depth in sorted(shapes):
@@ -94,6 +123,7 @@ def _of_family(given: Family, made: Family, shapes: Iterable[tuple[int, int]]) -
 def _of_parts(given: PartsFamily, made: PartsFamily, config: StudyConfig) -> Iterator[str]:
     if (given.workloads, given.phases) != (made.workloads, made.phases):
         yield "it is for other data, or another training"
+    yield from _too_large(size for known in given.classes for _, *size in known.sizes)
     (names, *_), entries = [_names(known.sizes) for known in made.classes], config.columns
     for known in given.classes:
         if _names(known.sizes) != names or any(min(size) < 1 for _, *size in known.sizes):
@@ -110,6 +140,12 @@ def _of_parts(given: PartsFamily, made: PartsFamily, config: StudyConfig) -> Ite
         ):
             sizes = ", ".join(f"{name} of width {w}, depth {d}" for name, w, d in own.sizes)
             yield f"no class has room for {sizes}"
+
+
+def _too_large(sizes: Iterable[Iterable[int]]) -> Iterator[str]:
+    largest = max((max(size) for size in sizes), default=0)
+    if largest > MOST_COUNT:
+        yield f"a class of width or depth {largest}, where {MOST_COUNT} is the most"
 
 
 def _names(sizes: Iterable[tuple[str, int, int]]) -> tuple[str, ...]:

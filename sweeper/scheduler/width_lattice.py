@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sweeper.scheduler.lattice import TIE_S, Cell, Grid, LatticeClass, filled, grid_of
 
 # more widths than these are rounded up: the search takes time with their cube
-_MOST_WIDTHS = 192
+MOST_WIDTHS = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def width_lattice(cells: Iterable[Cell], prices: Prices) -> tuple[LatticeClass, 
     wanted = [cell for cell in cells if cell.trials > 0]
     if not wanted:
         return ()
-    grid = grid_of(wanted, _MOST_WIDTHS, filled)
+    grid = grid_of(wanted, MOST_WIDTHS, filled)
     depth = grid.depths[-1]
     return tuple(_class_of(grid, rows, depth, prices) for rows in _cut(grid, depth, prices))
 

@@ -29,7 +29,8 @@ def refit_study(
     tables["study"] |= {"name": name, "value": "last", "replicates": 1, "folds": None}
     tables["train"] |= {"early_stop": None}
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
-    tables["results"] |= {"dir": str(run_dir.refit / str(row["trial_number"])), "keep_models": 1}
+    directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
+    tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1}
     # epochs do not differ in the number of parameters
     best_epoch = row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
     of_class = tables["trial"]["class"]

@@ -85,6 +85,11 @@ def test_a_study_can_go_by_its_own_plan(name: str) -> None:
         ("one", "families.*.classes", [], "no class has room for width 16, depth 1"),
         ("one", "families.*.classes.*.run_widths", [32, 16, 64], "do not ascend to its own"),
         ("one", "families.*.classes.*.run_widths", [16, 32], "do not ascend to its own"),
+        ("one", "families.*.classes.*.run_widths", [*range(1, 194)], "193 widths, where 192"),
+        ("one", "families.*.classes.*.run_width", [16, 64], "classes.0.run_width: no such key"),
+        ("one", "families.*.workload.rate", 1.0, "workload.rate: no such key"),
+        ("one", "lattice", [], "lattice: no such key"),
+        ("one", "families.*.classes.*.width", 10**9, "1000000000, where 10000000 is the most"),
         ("one", "families.*.classes.*.depth", 1.5, "integer"),
         ("one", "families.*.classes.*.width", 0, "without width"),
         ("one", "families.*.classes.*.train_s", -1.0, "below 0"),
@@ -97,6 +102,7 @@ def test_a_study_can_go_by_its_own_plan(name: str) -> None:
         ("parts", "parts.*.classes.*.sizes", [["a", 8, 1]], "parts of this study"),
         ("parts", "parts.*.classes.*.sizes.*", ["a", 4, 1], "no class has room for a"),
         ("parts", "parts.*.classes.*.example", {"model.b.width": 3}, "none of this study's trials"),
+        ("parts", "parts.*.classes.*.sizes.*", ["a", 10**9, 1], "10000000 is the most"),
         ("parts", "parts.*.phases", 7, "another training"),
     ],
 )
@@ -104,6 +110,18 @@ def test_an_edited_plan_is_refused(name: str, path: str, value: object, words: s
     found = refusal(name, edited(name, path, value))
     assert found is not None
     assert re.search(words, found)
+
+
+def test_several_widths_are_refused_where_lanes_are_side_by_side() -> None:
+    config = parse(STUDIES["one"], Path("study.toml"))
+    made_here = forecast(config, SIZES, shipped("cpu"), "vmap", {}, 12)
+    values = made_here.as_dict()
+    family = next(iter(values["families"].values()))
+    family["classes"] = [{**family["classes"][-1], "width": 64, "run_widths": [16, 64]}]
+
+    given = read_forecast(json.dumps({"forecast": values}))
+
+    assert "side by side" in str(unfit(given, made_here, config, {}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "{}", '"a"', "[" * 100_000, '{"forecast": [1]}'])
