@@ -125,7 +125,7 @@ def test_plan_shows_what_splits_buckets_and_who_shares_a_program(command: Comman
     lines = done.stdout.splitlines()
     assert any(line.split() == ["model.width", "width", "9993", "yes"] for line in lines)
     assert any(line.split() == ["optimizer.lr", "lr", "-", "no"] for line in lines)
-    assert lines[-1].startswith("0% of the trials will have another of the same structure; ")
+    assert lines[-1].startswith("0 % of the trials will have another of the same structure; ")
     assert "base = 2" in lines[-1]
 
 

@@ -247,6 +247,11 @@ def problems(text: str) -> list[str]:
             "study.toml:38: trial.class.run_widths: several widths of a class whose lanes are side "
             "by side; remove it",
         ),
+        (
+            'lane_loop = "map"',
+            'lane_loop = "map"\nxla_threads = 0',
+            "study.toml:38: trial.class.xla_threads: 0 is too small; write 1 or more",
+        ),
     ],
 )
 def test_what_contradicts_the_trial_is_refused(old: str, new: str, expected: str) -> None:

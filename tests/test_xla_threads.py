@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 
 import pandas as pd
 import pytest
@@ -95,10 +94,10 @@ def test_a_trial_is_run_again_with_the_threads_that_it_had(
     trials(command, *LARGE_BATCHES)
     monkeypatch.delenv(XLA_THREADS)
     assert command("trial", str(command.run_dir.root), "3", "-o", "three.toml").returncode == 0
-    again = tomllib.loads((command.directory / "three.toml").read_text(encoding="utf-8"))
+    again = (command.directory / "three.toml").read_text(encoding="utf-8")
 
     done = command("reproduce", str(command.run_dir.root), "3", "--quiet")
 
-    assert again["trial"]["class"]["xla_threads"] == OTHER
+    assert f"xla_threads = {OTHER}\n" in again
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("bit-equal\n")
