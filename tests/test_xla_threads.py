@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -10,14 +12,21 @@ import pytest
 from sweeper.worker import XLA_THREADS
 from tests.command_line import CommandLine, settings
 
-# XLA parts the sums of a product over so many rows among its threads
+# whose sums JAX 0.10 parts among threads
 LARGE_BATCHES = settings(
-    "data.name=digits",
-    "train.batch_size=512",
-    "optimizer.clip_norm=0.1",
-    "model.width=128",
-    "model.depth=2",
+    *("data.name=digits", "train.batch_size=256", "optimizer.clip_norm=0.1"),
+    *("model.width=256", "model.depth=2", "search.train.epochs.low=4"),
 )
+PRODUCT = """\
+import os, sys
+import numpy as np
+
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+import jax
+
+x, y = np.random.default_rng(0).normal(size=(2, 360, 128)).astype(np.float32)
+sys.stdout.write(np.asarray(jax.jit(lambda x, y: x.T @ y)(x, y)).tobytes().hex())
+"""
 OTHER = 1 + len(os.sched_getaffinity(0))  # a machine with another number of cores
 
 
@@ -37,10 +46,21 @@ def losses(found: pd.DataFrame) -> list[float]:
     return found["final_train_loss"].tolist()
 
 
+def test_the_bits_of_a_large_product_depend_on_the_variable_and_not_on_cores() -> None:
+    def product(threads: int) -> str:
+        environment = {**os.environ, XLA_THREADS: str(threads)}
+        command = [sys.executable, "-c", PRODUCT]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    one, two = product(1), product(2)
+    assert one != two == product(2)
+
+
 def test_a_worker_with_one_core_gives_the_bits_of_a_thread(
-    command: CommandLine, monkeypatch: pytest.MonkeyPatch
+    command: CommandLine,
 ) -> None:
-    monkeypatch.setenv(XLA_THREADS, "2")
     by_threads = trials(command, *LARGE_BATCHES)
     by_workers = trials(
         command,
@@ -48,13 +68,10 @@ def test_a_worker_with_one_core_gives_the_bits_of_a_thread(
         *LARGE_BATCHES,
         *settings("execution.strategy=process", "execution.workers=1"),
     )
-    monkeypatch.setenv(XLA_THREADS, "1")
-    by_one_thread = trials(command, "--fresh", *LARGE_BATCHES)
 
     assert by_workers["place"].str.startswith("worker").all()
     assert losses(by_workers) == losses(by_threads)
-    assert losses(by_one_thread) != losses(by_threads)
-    assert by_workers["xla_threads"].tolist() == [2] * len(by_workers)
+    assert by_workers["xla_threads"].tolist() == [OTHER - 1] * len(by_workers)
 
 
 def test_a_study_keeps_to_the_threads_that_it_began_with(
