@@ -31,6 +31,7 @@ WHERE_ARE_YOU = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 # XLA reads it as it opens a CPU
 XLA_THREADS = "PJRT_NPROC"
+MOST_XLA_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True)

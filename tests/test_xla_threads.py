@@ -90,6 +90,39 @@ def test_a_study_keeps_to_the_threads_that_it_began_with(
     assert command.status()["xla_threads"] == OTHER
 
 
+@pytest.mark.parametrize("text", ["", "{}", None, '"xla_threads": "x"', '"xla_threads": -3'])
+def test_where_no_status_tells_the_ledger_does(
+    text: str | None, command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(XLA_THREADS, str(OTHER))
+    trials(command, *settings("study.n_trials=4"))
+    monkeypatch.delenv(XLA_THREADS)
+    status = command.run_dir.status
+    if text is None:
+        status.unlink()
+    else:
+        told = status.read_text(encoding="utf-8")
+        told = told.replace(f'"xla_threads": {OTHER}', text) if text.startswith('"') else text
+        status.write_text(told, encoding="utf-8")
+
+    found = trials(command, *settings("study.n_trials=8"))
+
+    assert found["xla_threads"].tolist() == [OTHER] * 8
+
+
+@pytest.mark.parametrize("number", ["", "0", "-1", "x", " 3", "99999999999"])
+def test_what_is_no_number_of_threads_is_refused(
+    number: str, command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(XLA_THREADS, number)
+
+    done = command("run", "study.toml")
+
+    told = f"{XLA_THREADS}: {number!r} threads of XLA; set it to 1 to 1024, or unset it"
+    assert (done.returncode, done.stderr.strip()) == (3, told)
+    assert not command.run_dir.root.exists()
+
+
 def test_rows_that_other_threads_trained_say_so(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

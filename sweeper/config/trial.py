@@ -77,7 +77,7 @@ class ClassTable(Table):
         description="width and depth to which a padded class pads each part of a model",
         examples=[{"a": [64, 2]}],
     )
-    xla_threads: Count | None = Field(
+    xla_threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
         description="threads that XLA had for the class, on a CPU; by default one a core",
         examples=[8],

@@ -16,7 +16,7 @@ import jax
 
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.memory import carried_fraction
-from sweeper.worker import XLA_THREADS
+from sweeper.worker import MOST_XLA_THREADS, XLA_THREADS
 
 _PLATFORMS = "JAX_PLATFORMS"
 _lock = threading.Lock()
@@ -32,12 +32,13 @@ def open_devices(variables: Mapping[str, str]) -> None:
     of another study in this process, nor of other programs that it starts.
 
     Raises:
-        SetupError: there is none that can be opened.
+        SetupError: there is none that can be opened, or what is set for threads is no number.
     """
     global _is_open, _fraction, _threads
     with _lock:
         if _is_open:
             return
+        _check_threads(os.environ)
         missing = {name: value for name, value in variables.items() if name not in os.environ}
         os.environ.update(missing)
         try:
@@ -65,5 +66,13 @@ def own_xla_threads() -> int | None:
 
 
 def _carried_threads(environment: Mapping[str, str]) -> int | None:
-    told = environment.get(XLA_THREADS, "")
-    return max(1, int(told)) if told.isdecimal() else None
+    told = environment.get(XLA_THREADS)
+    return None if told is None else int(told)
+
+
+def _check_threads(environment: Mapping[str, str]) -> None:
+    """Refuse what XLA would pass over, or die of, where a user has set how many threads it has."""
+    told = environment.get(XLA_THREADS, "1")
+    if not (told.isdecimal() and 1 <= int(told) <= MOST_XLA_THREADS):
+        mend = f"set it to 1 to {MOST_XLA_THREADS}, or unset it"
+        raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", mend))
