@@ -229,13 +229,14 @@ def run_prepared(
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored
+        from sweeper.executors.opening import own_xla_threads
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
         stack.enter_context(jax_restored())
         run_dir = RunDir(config.run_dir.absolute())
         kept = None if fresh else kept_threads(config, run_dir)
         claim_devices(config, kept)
-        if told := told_of_threads(kept):
+        if told := told_of_threads(kept, own_xla_threads()):
             tell(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))

@@ -37,13 +37,16 @@ def _is_count(told: object) -> TypeGuard[int]:
     return isinstance(told, int) and 1 <= told <= MOST_XLA_THREADS
 
 
-def told_of_threads(kept: int | None) -> str | None:
-    """That there are more or fewer cores than such threads; None where that is not so."""
+def told_of_threads(kept: int | None, own: int | None) -> str | None:
+    """That this process, which has its `own`, keeps to such threads beside more or fewer cores.
+
+    None where that is not so.
+    """
     cores = len(usable_cpus())
-    if kept in (None, cores) or XLA_THREADS in os.environ:
+    if own is None or own != kept or own == cores or XLA_THREADS in os.environ:
         return None
     return (
-        f"XLA keeps to {counted(kept, 'thread')}, as when the study began, beside "
+        f"XLA keeps to {counted(own, 'thread')}, as when the study began, beside "
         f"{counted(cores, 'core')}: rows stay the same so; {XLA_THREADS}={cores} in the "
         "environment takes one a core, and marks the rows from here on"
     )

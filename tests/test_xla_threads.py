@@ -11,6 +11,7 @@ import pytest
 
 from sweeper.worker import XLA_THREADS
 from tests.command_line import CommandLine, settings
+from tests.processes import environment_of
 
 # whose sums JAX 0.10 parts among threads
 LARGE_BATCHES = settings(
@@ -88,6 +89,34 @@ def test_a_study_keeps_to_the_threads_that_it_began_with(
     assert found["xla_threads"].tolist() == [OTHER] * 8
     assert not found["boundary"].fillna("").str.contains("xla_threads").any()
     assert command.status()["xla_threads"] == OTHER
+
+
+OPENED_BEFORE = """\
+import jax
+import sweeper
+
+jax.devices()
+study = sweeper.load_study("study.toml", ["study.n_trials=8"])
+sweeper.run(study)
+"""
+
+
+def test_rows_say_so_where_the_caller_has_opened_devices_before(
+    command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(XLA_THREADS, str(OTHER))
+    trials(command, *settings("study.n_trials=4"))
+    monkeypatch.delenv(XLA_THREADS)
+
+    environment = environment_of(command.cache)
+    subprocess.run(
+        [sys.executable, "-c", OPENED_BEFORE], cwd=command.directory, env=environment, check=True
+    )
+
+    found = pd.read_parquet(command.run_dir.trials)
+    assert found["xla_threads"].tolist() == [OTHER] * 4 + [OTHER - 1] * 4
+    told = f"xla_threads: {OTHER} -> {OTHER - 1}"
+    assert found["boundary"].fillna("").str.contains(told).tolist() == [False] * 4 + [True] * 4
 
 
 @pytest.mark.parametrize("text", ["", "{}", None, '"xla_threads": "x"', '"xla_threads": -3'])

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Mapping
 
 import jax
+from jax._src import xla_bridge  # nothing public says whether JAX has opened its devices
 
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.memory import carried_fraction
-from sweeper.worker import MOST_XLA_THREADS, XLA_THREADS
+from sweeper.worker import MOST_XLA_THREADS, XLA_THREADS, usable_cpus
 
 _PLATFORMS = "JAX_PLATFORMS"
 _lock = threading.Lock()
@@ -39,6 +40,8 @@ def open_devices(variables: Mapping[str, str]) -> None:
         if _is_open:
             return
         _check_threads(os.environ)
+        if xla_bridge.backends_are_initialized():  # by the caller: XLA has chosen by itself
+            variables = {**variables, XLA_THREADS: str(len(usable_cpus()))}
         missing = {name: value for name, value in variables.items() if name not in os.environ}
         os.environ.update(missing)
         try:
