@@ -244,8 +244,8 @@ def problems(text: str) -> list[str]:
         (
             'lane_loop = "map"',
             'lane_loop = "vmap"\nrun_widths = [4, 8]',
-            "study.toml:38: trial.class.run_widths: several widths of a class whose lanes are side "
-            "by side; remove it",
+            "study.toml:38: trial.class.run_widths: widths to run at, of a class whose lanes are "
+            "side by side; remove it",
         ),
         (
             'lane_loop = "map"',

@@ -119,7 +119,7 @@ def test_rows_say_so_where_the_caller_has_opened_devices_before(
     assert found["boundary"].fillna("").str.contains(told).tolist() == [False] * 4 + [True] * 4
 
 
-@pytest.mark.parametrize("text", ["", "{}", None, '"xla_threads": "x"', '"xla_threads": -3'])
+@pytest.mark.parametrize("text", ["{}", None, '"xla_threads": -3'])
 def test_where_no_status_tells_the_ledger_does(
     text: str | None, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +139,7 @@ def test_where_no_status_tells_the_ledger_does(
     assert found["xla_threads"].tolist() == [OTHER] * 8
 
 
-@pytest.mark.parametrize("number", ["", "0", "-1", "x", " 3", "99999999999"])
+@pytest.mark.parametrize("number", ["", "x", "99999999999"])
 def test_what_is_no_number_of_threads_is_refused(
     number: str, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ def _run_widths(
 ) -> Iterable[Fault]:
     if run_widths and (sizes or lane_loop == "vmap"):
         why = "of parts" if sizes else "whose lanes are side by side"
-        yield Fault("run_widths", f"several widths of a class {why}", "remove it")
+        yield Fault("run_widths", f"widths to run at, of a class {why}", "remove it")
     elif run_widths and (run_widths != tuple(sorted({*run_widths})) or run_widths[-1] != width):
         yield Fault("run_widths", f"{[*run_widths]} for width {width}", "let them ascend to width")
 

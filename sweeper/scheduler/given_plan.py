@@ -96,7 +96,7 @@ def _faults(
         if given.lane_loop == "vmap" and any(
             one.run_widths for one in given.families[name].classes
         ):
-            yield "several widths of a class whose lanes are side by side"
+            yield "widths to run at, of a class whose lanes are side by side"
     for name, family in made.parts.items():
         yield from _of_parts(given.parts[name], family, config)
 
