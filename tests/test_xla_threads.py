@@ -43,6 +43,20 @@ def trials(command: CommandLine, *more: str) -> pd.DataFrame:
     return pd.read_parquet(command.run_dir.trials).set_index("trial_number")
 
 
+def begun_elsewhere(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four trials of the study, as a machine with another number of cores would train them."""
+    monkeypatch.setenv(XLA_THREADS, str(OTHER))
+    trials(command, *settings("study.n_trials=4"))
+    monkeypatch.delenv(XLA_THREADS)
+
+
+def check_marked(found: pd.DataFrame, later: int) -> None:
+    """Four more were trained with other threads, and say so."""
+    assert found["xla_threads"].tolist() == [OTHER] * 4 + [later] * 4
+    told = f"xla_threads: {OTHER} -> {later}"
+    assert found["boundary"].fillna("").str.contains(told).tolist() == [False] * 4 + [True] * 4
+
+
 def losses(found: pd.DataFrame) -> list[float]:
     return found["final_train_loss"].tolist()
 
@@ -78,9 +92,7 @@ def test_a_worker_with_one_core_gives_the_bits_of_a_thread(
 def test_a_study_keeps_to_the_threads_that_it_began_with(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(XLA_THREADS, str(OTHER))
-    trials(command, *settings("study.n_trials=4"))
-    monkeypatch.delenv(XLA_THREADS)
+    begun_elsewhere(command, monkeypatch)
 
     done = command("run", "study.toml", *settings("study.n_trials=8"))
 
@@ -104,9 +116,7 @@ sweeper.run(study)
 def test_rows_say_so_where_the_caller_has_opened_devices_before(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(XLA_THREADS, str(OTHER))
-    trials(command, *settings("study.n_trials=4"))
-    monkeypatch.delenv(XLA_THREADS)
+    begun_elsewhere(command, monkeypatch)
 
     environment = environment_of(command.cache)
     subprocess.run(
@@ -114,18 +124,14 @@ def test_rows_say_so_where_the_caller_has_opened_devices_before(
     )
 
     found = pd.read_parquet(command.run_dir.trials)
-    assert found["xla_threads"].tolist() == [OTHER] * 4 + [OTHER - 1] * 4
-    told = f"xla_threads: {OTHER} -> {OTHER - 1}"
-    assert found["boundary"].fillna("").str.contains(told).tolist() == [False] * 4 + [True] * 4
+    check_marked(found, OTHER - 1)
 
 
 @pytest.mark.parametrize("text", ["{}", None, '"xla_threads": -3'])
 def test_where_no_status_tells_the_ledger_does(
     text: str | None, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(XLA_THREADS, str(OTHER))
-    trials(command, *settings("study.n_trials=4"))
-    monkeypatch.delenv(XLA_THREADS)
+    begun_elsewhere(command, monkeypatch)
     status = command.run_dir.status
     if text is None:
         status.unlink()
@@ -155,15 +161,12 @@ def test_what_is_no_number_of_threads_is_refused(
 def test_rows_that_other_threads_trained_say_so(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(XLA_THREADS, str(OTHER))
-    trials(command, *settings("study.n_trials=4"))
+    begun_elsewhere(command, monkeypatch)
     monkeypatch.setenv(XLA_THREADS, str(OTHER + 1))
 
     found = trials(command, *settings("study.n_trials=8"))
 
-    assert found["xla_threads"].tolist() == [OTHER] * 4 + [OTHER + 1] * 4
-    told = f"xla_threads: {OTHER} -> {OTHER + 1}"
-    assert found["boundary"].fillna("").str.contains(told).tolist() == [False] * 4 + [True] * 4
+    check_marked(found, OTHER + 1)
 
 
 def test_a_trial_is_run_again_with_the_threads_that_it_had(
