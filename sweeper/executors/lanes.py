@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.executors.executor import LaneResult, Place, Work
+from sweeper.programs.blank import is_blank
 from sweeper.programs.program import Layout
 from sweeper.programs.segment import Lanes, Segment
 from sweeper.scheduler import plan
@@ -43,7 +44,7 @@ def stack(
 
     def stacked(values: Sequence[Any]) -> Any:
         padded = [*values, *[values[0]] * spare]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+        return jax.tree.map(lambda *leaves: _stacked(leaves), *padded)
 
     def bounds(epochs: Iterable[int]) -> NDArray[np.int32]:
         return np.array([*np.repeat([*epochs], len(members)), *[0] * spare], np.int32)
@@ -61,6 +62,18 @@ def stack(
         start=bounds(start.epoch for start in starts),
         stop=bounds(lane.epoch_to for lane in work.bucket.lanes),
     )
+
+
+def _stacked(leaves: Sequence[Any]) -> NDArray[Any]:
+    """`leaves` side by side; where they are blank, as moments of fresh lanes, none is copied."""
+    written = [index for index, leaf in enumerate(leaves) if not is_blank(leaf)]
+    if len(written) == len(leaves):
+        return np.stack(leaves)
+    assert len({(leaf.shape, leaf.dtype) for leaf in leaves}) == 1, "all are of one program"
+    whole = np.zeros((len(leaves), *leaves[0].shape), leaves[0].dtype)
+    for index in written:
+        whole[index] = leaves[index]
+    return whole
 
 
 def abstract_lanes(program: Layout, capacity: int, settings: Settings) -> Lanes:

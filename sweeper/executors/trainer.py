@@ -28,7 +28,7 @@ from sweeper.executors.turns import Turns
 from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import Start as SavedStart
-from sweeper.programs.program import Layout, State, at_its_best, only_model
+from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
 from sweeper.programs.segment import Segment
 from sweeper.programs.switch import Switch
 from sweeper.programs.tensors import CheckpointError
@@ -253,14 +253,15 @@ class Trainer:
             of_trial = slice(index * n_members, (index + 1) * n_members)
             ended = segment.ended is not None and bool(segment.ended[of_trial].all())
             is_unfinished = lane.epoch_to < self._config.epochs_of(spec.params) and not ended
-            of_use = at_its_best if its.saves else only_model
+            of_ended = at_its_best if its.saves else only_model
             has_unfinished |= is_unfinished
             for member in range(n_members):
                 at = index * n_members + member
-                state = program.exact(
-                    jax.tree.map(lambda leaf, at=at: leaf[at], segment.state), its
+                states[lane.number, member] = program.exact(
+                    jax.tree.map(lambda leaf, at=at: leaf[at], segment.state),
+                    its,
+                    whole if is_unfinished else of_ended,
                 )
-                states[lane.number, member] = state if is_unfinished else of_use(state)
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
 

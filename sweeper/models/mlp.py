@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -205,15 +206,7 @@ class MlpShape:
         They stand in the order of `leaves`. Hidden layers keep their number, the last layer stays
         the last, and units come first.
         """
-        ends = np.cumsum([math.prod(leaf) for leaf in larger.leaves])
-        whole = [
-            part.reshape(leaf)
-            for part, leaf in zip(np.split(vector, ends[:-1]), larger.leaves, strict=True)
-        ]
-        return [
-            whole[to][tuple(slice(size) for size in leaf)]
-            for leaf, to in zip(self.leaves, self.leaves_in(larger), strict=True)
-        ]
+        return [vector[span].reshape(leaf)[own] for span, leaf, own in _places(self, larger)]
 
     def leaves_in(self, larger: MlpShape) -> list[int]:
         """The leaf of `larger` that each leaf of this goes into."""
@@ -225,3 +218,16 @@ class MlpShape:
             *(n_layers + layer for layer in layers),
             *(2 * n_layers + norm for norm in norms),
         ]
+
+
+# to look for them takes longer than to copy what they name
+@lru_cache(maxsize=1024)
+def _places(
+    shape: MlpShape, larger: MlpShape
+) -> list[tuple[slice, tuple[int, ...], tuple[slice, ...]]]:
+    """Of each leaf of `shape`: where that of `larger` lies, its own shape, and which part of it."""
+    ends = [0, *accumulate(math.prod(leaf) for leaf in larger.leaves)]
+    return [
+        (slice(ends[to], ends[to + 1]), larger.leaves[to], tuple(slice(size) for size in leaf))
+        for leaf, to in zip(shape.leaves, shape.leaves_in(larger), strict=True)
+    ]

@@ -161,7 +161,7 @@ class MlpNetwork:
     def _is_loop(self) -> bool:
         return self.looped and self.shape.depth > 0
 
-    @property
+    @cached_property
     def _shapes(self) -> list[MlpShape]:
         """The shapes that lanes run at, of which the last is the largest."""
         return [replace(self.shape, width=width) for width in self.widths] or [self.shape]

@@ -21,11 +21,12 @@ from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, SetupError
+from sweeper.programs.blank import blank_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.leaves import parameters_of
 from sweeper.programs.program import Lane, Program, State
 from sweeper.programs.saved_file import SavedFile, read_saved
-from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED, blank_of
+from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED
 
 # optimizers that are one under two names
 _SAME = {"adamw": "adam"}
@@ -147,7 +148,7 @@ class Continued:
     @cached_property
     def _like(self) -> tuple[PyTree, PyTree]:
         """Shapes and dtypes of the model and of its optimizer's state, as they were saved."""
-        blank = blank_of(self._saved)
+        blank = blank_of(self._saved.abstract())
         moments = self._saved.opt_state(blank, self._start.settings)
         return _as_saved((parameters_of(self._saved.model(blank)), moments), self._start)
 
@@ -158,7 +159,7 @@ def check_leaves(program: Program, start: Start) -> None:
     Raises:
         SetupError: it names those that differ.
     """
-    like = parameters_of(program.model(blank_of(program)))
+    like = parameters_of(program.model(blank_of(program.abstract())))
     start.file.tree(MODEL, _as_saved(like, start))
 
 

@@ -15,7 +15,7 @@ from sweeper.config import Settings
 from sweeper.models.part_networks import PartNetworks
 from sweeper.programs.part_saving import opt_states, optimizers_of, with_model, with_opt_states
 from sweeper.programs.part_states import exact_shapes, exact_state, fresh, padded_state, shapes
-from sweeper.programs.program import AnyArray, Lane, State
+from sweeper.programs.program import AnyArray, Lane, OfUse, State, whole
 from sweeper.programs.tabled import Tabled
 
 
@@ -43,8 +43,8 @@ class OfParts(Tabled):
     def exact_abstract(self, settings: Settings) -> State:
         return exact_shapes(self.parts, self._abstract, settings)
 
-    def exact(self, state: State, settings: Settings) -> State:
-        return exact_state(self.parts, state, settings)
+    def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
+        return exact_state(self.parts, of_use(state), settings)
 
     def padded(self, state: State, settings: Settings) -> State:
         return padded_state(self.parts, state, settings)

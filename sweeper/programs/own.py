@@ -18,12 +18,12 @@ from sweeper.config import Settings
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.keywords import keywords_of
 from sweeper.models.network import Network
+from sweeper.programs.blank import blank_of
 from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.leaves import Leaves, parameters_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import plain_optimizer
-from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, State, measured
-from sweeper.programs.saved_state import blank_of
+from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, OfUse, State, measured, whole
 from sweeper.programs.tabled import Tabled
 from sweeper.randomness import generator, words
 from sweeper.user_code import load_class
@@ -98,7 +98,8 @@ class Own(Tabled):
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         rng = generator(self.data.seed, "weights", number, replicate)
         return replace(
-            blank_of(self), model=(*self._leaves.of(self.network.initial(settings, rng)),)
+            blank_of(self.abstract()),
+            model=(*self._leaves.of(self.network.initial(settings, rng)),),
         )
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
@@ -108,8 +109,8 @@ class Own(Tabled):
     def exact_abstract(self, settings: Settings) -> State:
         return self._abstract
 
-    def exact(self, state: State, settings: Settings) -> State:
-        return state
+    def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
+        return of_use(state)
 
     def padded(self, state: State, settings: Settings) -> State:
         return state

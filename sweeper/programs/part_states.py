@@ -13,6 +13,7 @@ import numpy as np
 
 from sweeper.config import Settings
 from sweeper.models.part_networks import PartNetworks
+from sweeper.programs.blank import blank_of
 from sweeper.programs.program import Lane, State
 from sweeper.randomness import generator
 
@@ -41,12 +42,11 @@ def fresh(
     replicate: int,
 ) -> State:
     """The state of a trial before its first step, the weights of each part drawn by themselves."""
-    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
 
     def generator_of(part: str) -> np.random.Generator:
         return generator(seed, f"weights {part}", number, replicate)
 
-    return replace(blank, model=parts.initial(settings, generator_of))
+    return replace(blank_of(abstract), model=parts.initial(settings, generator_of))
 
 
 def exact_shapes(parts: PartNetworks, abstract: State, settings: Settings) -> State:

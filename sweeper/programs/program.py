@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -62,15 +62,26 @@ def measured(state: State) -> Parameters:
     return state.model if state.average is None else state.average
 
 
+def _judged(state: State) -> Parameters:
+    return measured(state) if state.kept is None else state.kept.model
+
+
 def restored(state: State) -> State:
     """`state` with the parameters that its trial is judged by, and nothing to choose from."""
-    model = measured(state) if state.kept is None else state.kept.model
-    return State(model, state.optimizer, state.step)
+    return State(_judged(state), state.optimizer, state.step)
+
+
+OfUse = Callable[[State], State]  # takes of a state what it is wanted for
+
+
+def whole(state: State) -> State:
+    """All of `state`, as training goes on from it."""
+    return state
 
 
 def only_model(state: State) -> State:
     """What of `state` its trial is judged by, without what training alone has use for."""
-    return State(restored(state).model, None, None)  # type: ignore[arg-type]
+    return State(_judged(state), None, None)  # type: ignore[arg-type]
 
 
 def in_training(state: State) -> State:
@@ -171,8 +182,8 @@ class Layout(Protocol):
         """Shapes and dtypes of a trial's own state, without padding."""
         ...
 
-    def exact(self, state: PyTree, settings: Settings) -> State:
-        """A trial's own part of its lane's `state`, both in NumPy arrays."""
+    def exact(self, state: PyTree, settings: Settings, of_use: OfUse = whole) -> State:
+        """A trial's own part of what is `of_use` in its lane's `state`, both in NumPy arrays."""
         ...
 
     def padded(self, state: State, settings: Settings) -> PyTree:

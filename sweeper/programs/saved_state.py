@@ -8,12 +8,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
+from sweeper.programs.blank import blank_of
 from sweeper.programs.leaves import parameters_of
 from sweeper.programs.program import Program, State, restored
 from sweeper.programs.saved_file import SavedFile
@@ -48,18 +48,13 @@ def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, 
     return tensors
 
 
-def blank_of(program: Program) -> State:
-    """A state of the program in which everything is 0."""
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), program.abstract())
-
-
 def plain_state_of(file: SavedFile, program: Program, settings: Settings) -> PlainState:
     """What is in a saved model whose trial `program` would train.
 
     Raises:
         SetupError: a leaf is missing, is one too many, or does not fit.
     """
-    blank = blank_of(program)
+    blank = blank_of(program.abstract())
     like, rest = eqx.partition(program.model(blank), eqx.is_inexact_array)
 
     def model(under: str) -> eqx.Module:

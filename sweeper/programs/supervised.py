@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from sweeper.config import Settings
 from sweeper.models.layer_loop import Given, Room
 from sweeper.models.network import Network
+from sweeper.programs.blank import blank_of
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.leaves import Leaves
@@ -25,8 +26,17 @@ from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
-from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
-from sweeper.programs.saved_state import blank_of
+from sweeper.programs.program import (
+    AnyArray,
+    Batch,
+    Hparams,
+    Lane,
+    Metrics,
+    OfUse,
+    State,
+    measured,
+    whole,
+)
 from sweeper.programs.tabled import Tabled
 from sweeper.programs.updates import updated
 from sweeper.randomness import generator, words
@@ -43,7 +53,7 @@ class Supervised(Tabled):
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         rng = generator(self.data.seed, "weights", number, replicate)
-        return replace(blank_of(self), model=self.network.initial(settings, rng))
+        return replace(blank_of(self.abstract()), model=self.network.initial(settings, rng))
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
@@ -55,8 +65,8 @@ class Supervised(Tabled):
             lambda leaf: jax.ShapeDtypeStruct(size, leaf.dtype), self._abstract
         )
 
-    def exact(self, state: State, settings: Settings) -> State:
-        return self._over_parameters(lambda leaf: self.network.own(leaf, settings), state)
+    def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
+        return self._over_parameters(lambda leaf: self.network.own(leaf, settings), of_use(state))
 
     def padded(self, state: State, settings: Settings) -> State:
         own = (self.network.own_parameters(settings),)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Int
 
 from sweeper.config import Settings
 from sweeper.programs.packing import Packing, Vectors
-from sweeper.programs.program import AnyArray, Program, State
+from sweeper.programs.program import AnyArray, OfUse, Program, State, whole
 from sweeper.programs.segment import Lanes, Parts, Segment, train_lane
 
 DEVICES = "devices"
@@ -68,9 +68,9 @@ class Switch:
     def exact_abstract(self, settings: Settings) -> State:
         return self._own(settings).exact_abstract(settings)
 
-    def exact(self, state: Vectors, settings: Settings) -> State:
+    def exact(self, state: Vectors, settings: Settings, of_use: OfUse = whole) -> State:
         own = self.states.unpacked(state, self.branch_of(settings))
-        return self._own(settings).exact(own, settings)
+        return self._own(settings).exact(own, settings, of_use)
 
     def padded(self, state: State, settings: Settings) -> Vectors:
         return self.states.packed(self._own(settings).padded(state, settings))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sweeper.executors.executor import LaneResult, Place
-from sweeper.executors.lanes import judged_columns, result
+from sweeper.executors.lanes import _stacked, judged_columns, result
+from sweeper.programs.blank import blank_of, is_blank
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
 from sweeper.scheduler.buckets import Lane
@@ -48,3 +49,17 @@ def test_a_loss_or_objective_that_is_not_finite_ends_the_lane_there(
 
     assert lane.diverged_epoch == lane.curve.last_epoch == 3
     assert lane.test == ()
+
+
+def test_blank_leaves_are_stacked_as_zeros_beside_others() -> None:
+    like = np.zeros(5, np.float32)
+    leaves = [blank_of(like), np.arange(5, dtype=np.float32), blank_of(like)]
+    assert [is_blank(leaf) for leaf in leaves] == [True, False, True]
+    assert not any(map(is_blank, [like, np.broadcast_to(np.float32(1), 5), np.int32(0)]))
+
+    stacked = _stacked(leaves)
+
+    np.testing.assert_array_equal(stacked, np.stack(leaves))
+    assert stacked.dtype == np.float32 and stacked.flags.writeable
+    with pytest.raises(AssertionError):
+        _stacked([blank_of(like), np.arange(1, dtype=np.float32)])
