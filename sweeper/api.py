@@ -234,9 +234,9 @@ def run_prepared(
 
         stack.enter_context(jax_restored())
         run_dir = RunDir(config.run_dir.absolute())
-        kept = None if fresh else kept_threads(config, run_dir)
+        kept = kept_threads(config, run_dir, fresh=fresh)
         claim_devices(config, kept)
-        if told := told_of_threads(kept, own_xla_threads()):
+        if told := told_of_threads(config, kept, own_xla_threads()):
             tell(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))

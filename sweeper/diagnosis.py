@@ -16,7 +16,9 @@ from packaging.requirements import Requirement
 
 from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.data.memory import physical_bytes
+from sweeper.errors import SetupError
 from sweeper.executors.devices import gpus_of_machine, mps_pipes
+from sweeper.worker import XLA_THREADS, check_xla_threads
 
 # of these file systems the locks and the order of writes do not hold as on a disk
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph", "lustre"}
@@ -84,12 +86,18 @@ def _memory() -> Finding:
 
 
 def _settings() -> Iterator[Finding]:
-    """Environment variables that JAX reads."""
-    given = {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))}
+    """Environment variables that JAX and XLA read."""
+    prefixes = "JAX_", "XLA_", XLA_THREADS
+    given = {name: os.environ[name] for name in os.environ if name.startswith(prefixes)}
     if given:
         yield Finding("environment", ", ".join(f"{name}={given[name]}" for name in sorted(given)))
     if all(name in given for name in _FRACTIONS):
         yield Finding("environment", f"both {' and '.join(_FRACTIONS)}", f"unset {_FRACTIONS[0]}")
+    try:
+        check_xla_threads(os.environ)
+    except SetupError as error:
+        for problem in error.problems:
+            yield Finding(problem.where, problem.found, problem.mend)
 
 
 def _files(run_dir: Path) -> Iterator[Finding]:

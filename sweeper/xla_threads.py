@@ -3,47 +3,57 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import TypeGuard
+from contextlib import closing, suppress
 
+from sweeper import backup
 from sweeper.config import StudyConfig
-from sweeper.errors import SetupError
-from sweeper.ledger import remains
+from sweeper.config.kinds import MOST_XLA_THREADS
+from sweeper.errors import SetupError, SweeperError
 from sweeper.naming import counted
 from sweeper.reconcile import xla_threads
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.worker import MOST_XLA_THREADS, XLA_THREADS, usable_cpus
+from sweeper.worker import XLA_THREADS, usable_cpus
 
 
-def kept_threads(config: StudyConfig, run_dir: RunDir) -> int | None:
+def kept_threads(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> int | None:
     """How many a study goes on with, or a trial is run again with; None for as many as cores.
 
-    From a status, which is there before the first row, or else from the ledger as it lies there;
-    whether the number holds is told when that is opened.
+    From a status, which is there before the first row, or else from the ledger, unless the study is
+    to begin again; whether the number holds is told when the ledger is opened.
     """
-    if config.trial is not None:
-        return config.trial.program.xla_threads
-    told: object = None
+    told = None if fresh else _recorded(run_dir)
+    return told if told is not None or config.trial is None else config.trial.program.xla_threads
+
+
+def _recorded(run_dir: RunDir) -> int | None:
     with suppress(SetupError):
         told = read_status(run_dir).xla_threads
-    if not _is_count(told) and run_dir.ledger.exists():
-        sessions = remains(run_dir.ledger).sessions
-        told = xla_threads([sessions[number] for number in sorted(sessions)])
-    return told if _is_count(told) else None
+        if told is None or (isinstance(told, int) and 1 <= told <= MOST_XLA_THREADS):
+            return told
+    with suppress(SweeperError), closing(backup.read(run_dir)) as ledger:
+        return xla_threads(ledger.sessions())
+    return None
 
 
-def _is_count(told: object) -> TypeGuard[int]:
-    return isinstance(told, int) and 1 <= told <= MOST_XLA_THREADS
+def told_of_threads(config: StudyConfig, kept: int | None, own: int | None) -> str | None:
+    """What is to be said of the threads that this process has, its `own`; None where nothing is.
 
-
-def told_of_threads(kept: int | None, own: int | None) -> str | None:
-    """That this process, which has its `own`, keeps to such threads beside more or fewer cores.
-
-    None where that is not so.
+    That it keeps to such beside more or fewer cores, or that a trial is run again with others. Of
+    a study that goes on with others the rows are marked, which is told with all else that changed.
     """
+    if kept is None or own is None:
+        return None
     cores = len(usable_cpus())
-    if own is None or own != kept or own == cores or XLA_THREADS in os.environ:
+    if config.trial is not None:
+        if own == kept:
+            return None
+        mend = f"run it in a process of its own, without {XLA_THREADS} in the environment"
+        return (
+            f"XLA has {counted(own, 'thread')} in this process, and had {kept} for this trial: its "
+            f"last digits may differ; {mend}"
+        )
+    if own != kept or own == cores or XLA_THREADS in os.environ:
         return None
     return (
         f"XLA keeps to {counted(own, 'thread')}, as when the study began, beside "

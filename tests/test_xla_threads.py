@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
 
+from sweeper.faults import VARIABLE
 from sweeper.worker import XLA_THREADS
 from tests.command_line import CommandLine, settings
 from tests.processes import environment_of
@@ -104,24 +106,27 @@ def test_a_study_keeps_to_the_threads_that_it_began_with(
 
 
 OPENED_BEFORE = """\
+import os
 import jax
 import sweeper
 
 jax.devices()
+{since}
 study = sweeper.load_study("study.toml", ["study.n_trials=8"])
 sweeper.run(study)
 """
 
 
+@pytest.mark.parametrize(
+    "since", ["", "os.sched_setaffinity(0, [0])", f"os.environ['{XLA_THREADS}'] = '{OTHER}'"]
+)
 def test_rows_say_so_where_the_caller_has_opened_devices_before(
-    command: CommandLine, monkeypatch: pytest.MonkeyPatch
+    since: str, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_elsewhere(command, monkeypatch)
 
-    environment = environment_of(command.cache)
-    subprocess.run(
-        [sys.executable, "-c", OPENED_BEFORE], cwd=command.directory, env=environment, check=True
-    )
+    code, environment = OPENED_BEFORE.format(since=since), environment_of(command.cache)
+    subprocess.run([sys.executable, "-c", code], cwd=command.directory, env=environment, check=True)
 
     found = pd.read_parquet(command.run_dir.trials)
     check_marked(found, OTHER - 1)
@@ -145,6 +150,21 @@ def test_where_no_status_tells_the_ledger_does(
     assert found["xla_threads"].tolist() == [OTHER] * 8
 
 
+def test_so_does_the_ledger_of_a_study_that_was_killed(
+    command: CommandLine,
+) -> None:
+    fault = {VARIABLE: "ledger.close:end=kill@1", XLA_THREADS: str(OTHER)}
+    environment = {**environment_of(command.cache), **fault}
+    begun = [sys.executable, "-m", "sweeper", "run", "study.toml", *settings("study.n_trials=4")]
+    done = subprocess.run(begun, cwd=command.directory, env=environment, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    command.run_dir.status.unlink()
+
+    found = trials(command, *settings("study.n_trials=8"))
+
+    assert found["xla_threads"].tolist() == [OTHER] * 8
+
+
 @pytest.mark.parametrize("number", ["", "x", "99999999999"])
 def test_what_is_no_number_of_threads_is_refused(
     number: str, command: CommandLine, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +176,7 @@ def test_what_is_no_number_of_threads_is_refused(
     told = f"{XLA_THREADS}: {number!r} threads of XLA; set it to 1 to 1024, or unset it"
     assert (done.returncode, done.stderr.strip()) == (3, told)
     assert not command.run_dir.root.exists()
+    assert told.split("; ")[1] in command("doctor").stdout
 
 
 def test_rows_that_other_threads_trained_say_so(
@@ -183,3 +204,23 @@ def test_a_trial_is_run_again_with_the_threads_that_it_had(
     assert f"xla_threads = {OTHER}\n" in again
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("bit-equal\n")
+
+
+def test_a_trials_file_keeps_to_its_threads_or_says_that_it_cannot(
+    command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun_elsewhere(command, monkeypatch)
+    assert command("trial", str(command.run_dir.root), "3", "-o", "three.toml").returncode == 0
+
+    def again(*more: str) -> tuple[list[int], str]:
+        done = command("run", "three.toml", *settings("results.dir=again"), *more)
+        assert done.returncode == 0, done.stderr
+        found = pd.read_parquet(command.directory / "again/trials.parquet")
+        return found["xla_threads"].tolist(), done.stderr
+
+    assert [again()[0], again("--fresh")[0]] == [[OTHER], [OTHER]]
+    monkeypatch.setenv(XLA_THREADS, str(OTHER + 1))
+    threads, told = again("--fresh")
+
+    assert threads == [OTHER + 1]
+    assert f"had {OTHER} for this trial: its last digits may differ" in told

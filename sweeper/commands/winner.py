@@ -101,8 +101,8 @@ def refit(
 ) -> None:
     """Train a trial again on more rows, for its best number of epochs, and export it.
 
-    Its run directory is DIR/refit/TRIAL. What is measured on rows that it was trained on tells
-    nothing; of `train+val` the test part is still unseen.
+    Its run directory is DIR/refit/TRIAL, or DIR/refit/TRIAL-all. What is measured on rows that it
+    was trained on tells nothing; of `train+val` the test part is still unseen.
     """
     run_dir, number = trial_asked(directory, trial)
     if output.exists():

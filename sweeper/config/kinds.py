@@ -223,6 +223,7 @@ _COUNT_OR_SHARE: Mapping[str, Any] = {
 }
 CountOrShare = Annotated[int | float, Checked(_count_or_share, _COUNT_OR_SHARE)]
 MOST_COUNT = 10_000_000
+MOST_XLA_THREADS = 1024  # beyond it XLA may die of as many
 Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

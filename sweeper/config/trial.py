@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from sweeper.config.kinds import AnyScalar, Count
+from sweeper.config.kinds import MOST_XLA_THREADS, AnyScalar, Count
 from sweeper.config.settings import OPTIONAL_PARTS, is_optional
 from sweeper.config.table import Fault, Table
 
@@ -77,7 +77,7 @@ class ClassTable(Table):
         description="width and depth to which a padded class pads each part of a model",
         examples=[{"a": [64, 2]}],
     )
-    xla_threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+    xla_threads: Annotated[int, Field(ge=1, le=MOST_XLA_THREADS)] | None = Field(
         default=None,
         description="threads that XLA had for the class, on a CPU; by default one a core",
         examples=[8],

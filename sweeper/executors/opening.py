@@ -11,15 +11,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 import jax
 from jax._src import xla_bridge  # nothing public says whether JAX has opened its devices
 
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.memory import carried_fraction
-from sweeper.worker import MOST_XLA_THREADS, XLA_THREADS, usable_cpus
+from sweeper.worker import XLA_THREADS, check_xla_threads, usable_cpus
 
 _PLATFORMS = "JAX_PLATFORMS"
+_XLA_THREAD = "tf_XLAEigen"  # as XLA calls each of those that run parts of a program
 _lock = threading.Lock()
 _is_open = False
 _fraction: float | None = None
@@ -39,15 +42,16 @@ def open_devices(variables: Mapping[str, str]) -> None:
     with _lock:
         if _is_open:
             return
-        _check_threads(os.environ)
-        if xla_bridge.backends_are_initialized():  # by the caller: XLA has chosen by itself
-            variables = {**variables, XLA_THREADS: str(len(usable_cpus()))}
+        check_xla_threads(os.environ)
+        is_the_callers = xla_bridge.backends_are_initialized()
         missing = {name: value for name, value in variables.items() if name not in os.environ}
         os.environ.update(missing)
         try:
             jax.local_devices()
             _is_open, _fraction = True, carried_fraction(os.environ)
             _threads = _carried_threads(os.environ)
+            if is_the_callers:  # as many as XLA was told then, or cores that there were
+                _threads = _threads_there() or len(usable_cpus())
         except Exception as error:  # a bare AssertionError even
             said = str(error).strip().splitlines() or ["there is none"]
             told = f"no device can be opened: {said[0]}"
@@ -73,9 +77,10 @@ def _carried_threads(environment: Mapping[str, str]) -> int | None:
     return None if told is None else int(told)
 
 
-def _check_threads(environment: Mapping[str, str]) -> None:
-    """Refuse what XLA would pass over, or die of, where a user has set how many threads it has."""
-    told = environment.get(XLA_THREADS, "1")
-    if not (told.isdecimal() and 1 <= int(told) <= MOST_XLA_THREADS):
-        mend = f"set it to 1 to {MOST_XLA_THREADS}, or unset it"
-        raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", mend))
+def _threads_there() -> int | None:
+    """How many XLA has started for programs on a CPU, where the system lists threads by name."""
+    names: list[str] = []
+    for thread in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # one that has just ended
+            names.append(thread.read_text().strip())
+    return names.count(_XLA_THREAD) or None
