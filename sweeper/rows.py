@@ -19,7 +19,7 @@ from sweeper.results.columns import spread_of
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.state import Running
-from sweeper.trial import OVER, Reason, TrialState
+from sweeper.trial import OVER, Reason, TrialState, fields_of
 
 # of a constraint whose metric is not finite: it is broken, as far as that can be told
 _UNTOLD = 1e9
@@ -135,8 +135,8 @@ def _lane(work: Work, lane: LaneResult, outcome: Outcome, epochs: int) -> dict[s
         "diverged_epoch": lane.diverged_epoch,
         "attempts": lane.attempts + work.deaths,
         "capacity": lane.capacity,
-        "place": asdict(lane.place),
-        "failure": None if lane.failure is None else asdict(lane.failure),
+        "place": fields_of(lane.place),
+        "failure": None if lane.failure is None else fields_of(lane.failure),
         "lane_s": outcome.train_s * share,
         "compile_share_s": outcome.compile_s / len(outcome.lanes),
     }

@@ -12,7 +12,6 @@ import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from sweeper.ledger.file import closed_on_error, copied, in_memory, opened, open
 from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
-from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec
+from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec, fields_of
 
 _TABLES = """
 CREATE TABLE meta    (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
@@ -213,8 +212,8 @@ class Ledger:
         """
         with self._transaction():
             for spec in specs:
-                self._insert("trial", {"number": spec.number, "round": number}, asdict(spec))
-            opened = {"plan": plan, "memory": asdict(memory)}
+                self._insert("trial", {"number": spec.number, "round": number}, fields_of(spec))
+            opened = {"plan": plan, "memory": memory}
             self._insert("round", {"round": number}, opened)
 
     def close_round(
@@ -239,7 +238,7 @@ class Ledger:
                 self._insert("ending", {"number": trial, "round": number}, row)
                 for trial, row in sorted(ended.items())
             ]
-            body = dumps(asdict(closing))
+            body = dumps(fields_of(closing))
             digest = digest_of(number, body)
             chain = chained(self._last_chain(), digest, digests)
             self._db.execute(

@@ -18,6 +18,7 @@ from sweeper.ledger.checking import (
     digest_of,
     digests_by_round,
 )
+from sweeper.trial import fields_of
 
 Body = dict[str, Any]
 _NOTHING: Mapping[str, Any] = {"trials": {}, "study": {}}
@@ -70,5 +71,5 @@ def _rewrite(db: sqlite3.Connection, table: str, key: int, values: list[Any], ve
 
 
 def dumps(body: Mapping[str, Any]) -> str:
-    """The text of a body, as every version writes it."""
-    return json.dumps(body, separators=(",", ":"), allow_nan=False)
+    """The text of a body, as every version writes it; what is a dataclass, by its fields."""
+    return json.dumps(body, default=fields_of, separators=(",", ":"), allow_nan=False)

@@ -53,7 +53,7 @@ class Supervised(Tabled):
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         rng = generator(self.data.seed, "weights", number, replicate)
-        return replace(blank_of(self.abstract()), model=self.network.initial(settings, rng))
+        return replace(self._blank, model=self.network.initial(settings, rng))
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
@@ -158,6 +158,10 @@ class Supervised(Tabled):
     def _metrics(self) -> tuple[Metric, ...]:
         names = self.settings.train.metrics
         return tuple(metric_of(name, self.settings, self.data) for name in names)
+
+    @cached_property
+    def _blank(self) -> State:
+        return blank_of(self.abstract())
 
     @cached_property
     def _abstract(self) -> State:

@@ -118,9 +118,10 @@ class Study:
             self._study.enqueue_trial(self._space.drawn(given))
         with self._sampling():
             trial = self._study.ask(self._space.distributions)
-        check_proposal(self._config, trial.params, self._space.distributions)
-        params = self._space.params(trial.params)
-        return TrialSpec(self._first + trial.number, params, dict(trial.params), told_through_round)
+        drawn = trial.params  # a copy each time
+        check_proposal(self._config, drawn, self._space.distributions)
+        params = self._space.params(drawn)
+        return TrialSpec(self._first + trial.number, params, drawn, told_through_round)
 
     def _given(self, number: int) -> Mapping[str, Scalar]:
         """The parameters of a trial that no sampler draws."""

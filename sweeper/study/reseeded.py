@@ -57,7 +57,8 @@ class ReseededSampler(BaseSampler):
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         self._renew()
-        self._reseed("before", trial.number)
+        if _has_own(self._inner, "before_trial"):
+            self._reseed("before", trial.number)
         self._inner.before_trial(study, trial)
 
     def after_trial(
@@ -68,7 +69,8 @@ class ReseededSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         self._renew()
-        self._reseed("after", trial.number)
+        if _has_own(self._inner, "after_trial"):
+            self._reseed("after", trial.number)
         self._inner.after_trial(study, trial, state, values)
 
     def _renew(self) -> None:
@@ -95,6 +97,11 @@ class ReseededPruner:
             self._inner, "pruner", self._seed, "prune", trial.number, max(trial.last_step or 0, 0)
         )
         return bool(self._inner.prune(study, trial))
+
+
+def _has_own(inner: BaseSampler, hook: str) -> bool:
+    """Whether a sampler does anything there: what it may inherit from Optuna does nothing."""
+    return getattr(type(inner), hook) is not getattr(BaseSampler, hook)
 
 
 def _reseed(owner: object, place: str, seed: int, *purpose: int | str) -> None:
