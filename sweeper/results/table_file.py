@@ -69,9 +69,15 @@ class TableFile:
         self._turn = 0
 
     def _take_over(self, most_bytes: int) -> None:
-        """Keep the file of an earlier start, unless many starts have made it larger than that."""
-        if self._target.stat().st_size <= most_bytes:
-            content = self._target.read_bytes()
+        """Keep the file of an earlier start, unless many starts have made it larger than that.
+
+        One that lost its beginning or its end has nothing that a reader could have begun with.
+        """
+        if self._target.stat().st_size > most_bytes:
+            return
+        content = self._target.read_bytes()
+        is_whole = content.startswith(_MAGIC) and content.endswith(_MAGIC)
+        if is_whole and len(content) >= _TRAILER:
             self._kept.append(((0, content),))
             self._size = len(content)
 

@@ -81,6 +81,18 @@ def test_a_new_start_keeps_the_version_before_it(
     assert parquet.read_table(target).equals(table(11))
 
 
+@pytest.mark.parametrize("left", [b"", b"PAR", b"PAR1", b"0123456789", b"PAR1" + bytes(9)])
+def test_what_is_left_of_a_damaged_file_is_written_over(
+    left: bytes, start: Callable[[], TableFile], target: Path
+) -> None:
+    target.write_bytes(left)
+
+    start().write(table(5))
+
+    assert target.read_bytes().startswith(b"PAR1")
+    assert parquet.read_table(target).equals(table(5))
+
+
 def test_many_starts_do_not_make_the_file_large(
     start: Callable[[], TableFile], target: Path
 ) -> None:
