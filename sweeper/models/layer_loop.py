@@ -5,6 +5,10 @@ are compiled once instead of one by one, absent ones take no time, and gradients
 their place in the vector. There may be a loop for each of several widths, of which a lane takes its
 own: all else of a program is compiled once for all of them.
 
+What layers give is held with a row for each unit, a column for each example. A layer's weights then
+stand on the left of its product, and what all of their rows are multiplied by stays in the nearest
+cache: with the examples on the left it would be the weights, which are larger.
+
 A loop of unknown length has no gradient in JAX, so it is written out here: what passes through
 `outputs` can be differentiated once, backward. Where a slope is penalised, and in functions of the
 user's own, which may do more, the model itself is called.
@@ -33,8 +37,8 @@ from sweeper.models.mlp import (
 )
 
 Vector = Float[Array, " parameters"]
-Units = Float[Array, "batch width"]
-Mask = Bool[Array, "batch width"]
+Units = Float[Array, "width batch"]
+Mask = Bool[Array, "width batch"]
 
 
 class Given(NamedTuple):
@@ -43,9 +47,9 @@ class Given(NamedTuple):
     There are no `sums` where the gradient by them can be told from what the layer gives.
     """
 
-    x: Float[Array, "*layers batch width"]
-    sums: Float[Array, "*layers batch width"] | None
-    kept: Bool[Array, "*layers batch width"] | None
+    x: Float[Array, "*layers width batch"]
+    sums: Float[Array, "*layers width batch"] | None
+    kept: Bool[Array, "*layers width batch"] | None
 
 
 class Room(NamedTuple):
@@ -121,7 +125,7 @@ class LayerLoop:
 
     def blank(self, rows: int, dtype: DTypeLike) -> Given:
         """Where there is room for what all hidden layers give, in training, for so many rows."""
-        size = self.shape.depth, rows, self.shape.width
+        size = self.shape.depth, self.shape.width, rows
         sums = None if self._is_told_by_x else jnp.zeros(size, dtype)
         kept = jnp.zeros(size, bool) if self.has_dropout else None
         return Given(jnp.zeros(size, dtype), sums, kept)
@@ -129,10 +133,11 @@ class LayerLoop:
     def given(self, vector: Vector, layer: Any, x: Array, told: Told) -> Given:
         """What a hidden layer gives that is passed `x`, and what its gradient is told by."""
         bias = _part(vector, self.bias_at(layer), self.shape.width)
-        sums = x @ self.weight(vector, layer, x.shape[-1]).T + bias
+        sums = self.weight(vector, layer, len(x)) @ x + bias[:, None]
         kept = None
         if told.keys is not None and self.has_dropout:
-            kept = kept_units(told.keys, layer, told.dropout, self.shape.width, x.dtype)
+            drawn = partial(kept_units, told.keys, layer, told.dropout, self.shape.width, x.dtype)
+            kept = _made_first(drawn, jnp.asarray(told.dropout) >= 0).T
         x = self.activated(self.norm(vector, layer), sums, kept, told)
         return Given(x, None if self._is_told_by_x else sums, kept)
 
@@ -144,14 +149,14 @@ class LayerLoop:
     def activated(self, norm: Array | None, sums: Units, kept: Mask | None, told: Told) -> Units:
         """What a hidden layer gives, of the sums of its units."""
         real = None if told.width is None else jnp.arange(self.shape.width) < told.width
-        x = sums if norm is None else normalised(self._halves(norm), sums, real)
+        x = sums if norm is None else normalised(self._halves(norm), sums, real, axis=0)
         functions = [ACTIVATIONS[name] for name in self.activations]
         if told.activation is None:
             x = functions[0](x)
         else:
             x = lax.switch(told.activation, functions, x)
         if real is not None and OTHER_THAN_ZERO & set(self.activations):
-            x = jnp.where(real, x, 0)
+            x = jnp.where(real[:, None], x, 0)
         return x if kept is None else jnp.where(kept, x / (1 - told.dropout), 0)
 
     def _halves(self, norm: Array) -> Norm:
@@ -177,8 +182,8 @@ class LayerLoop:
 
         sums = at.x if at.sums is None else at.sums
         by_norm, by_sums = jax.vjp(given, self.norm(vector, layer), sums)[1](change)
-        found = _put(found, _outer(by_sums, x), self.weight_at(layer))
-        found = _put(found, jnp.sum(by_sums, axis=0), self.bias_at(layer))
+        found = _put(found, by_sums @ x.T, self.weight_at(layer))
+        found = _put(found, jnp.sum(by_sums, axis=1), self.bias_at(layer))
         return by_sums, found if by_norm is None else _put(found, by_norm, self.norm_at(layer))
 
 
@@ -199,11 +204,11 @@ def outputs_over(
         def layer(index: Array, x: Units) -> Units:
             return loop.given(vector, index, x, told).x
 
-        given = layer(0, x)  # type: ignore[arg-type]
+        given = layer(0, jnp.asarray(x).T)  # type: ignore[arg-type]
         if loop.shape.depth > 1:
             given = lax.fori_loop(1, loop.depth(told), layer, given)
         weight, bias = loop.last(vector)
-        return given @ weight.T + bias
+        return (weight @ given + bias[:, None]).T
 
     return _own(loops, told, run), None if room is None else room.given
 
@@ -220,11 +225,11 @@ def _forward(
             )
 
         # the first layer is not among those that are alike
-        last, stack = hidden(0, (x, stack))
+        last, stack = hidden(0, (jnp.asarray(x).T, stack))
         if loop.shape.depth > 1:
             last, stack = lax.fori_loop(1, loop.depth(told), hidden, (last, stack))
         weight, bias = loop.last(vector)
-        return last @ weight.T + bias, stack
+        return (weight @ last + bias[:, None]).T, stack
 
     blank = loops[-1].blank(len(x), x.dtype) if room is None else room.given
     given, stack = _own(loops, told, run, blank)
@@ -239,27 +244,29 @@ def _backward(
     vector, told, x, stack, room = saved
     found = _blank(vector, changes[0]) if room is None else jnp.asarray(room)
 
-    def run(loop: LayerLoop, found: Vector, change: Units) -> tuple[Vector, Array]:
+    def run(loop: LayerLoop, found: Vector, change: Array) -> tuple[Vector, Array]:
         depth, width = loop.shape.depth, loop.shape.width
 
         def at(layer: Any) -> Given:
-            begin, size = _begin(layer), (1, len(x), width)
+            begin, size = _begin(layer), (1, width, len(x))
             return jax.tree.map(lambda part: lax.dynamic_slice(part, begin, size)[0], stack)
 
         last = at(loop.depth(told) - 1).x
-        found = _put(found, _outer(change, last), loop.weight_at(depth))
-        found = _put(found, jnp.sum(change, axis=0), loop.bias_at(depth))
-        change = change @ loop.last(vector)[0]
+        change = _turned(change)
+        found = _put(found, change @ last.T, loop.weight_at(depth))
+        found = _put(found, jnp.sum(change, axis=1), loop.bias_at(depth))
+        change = _turned(loop.last(vector)[0]) @ change
 
         def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
             layer = loop.depth(told) - 1 - index
             by_sums, found = loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
-            return by_sums @ loop.weight(vector, layer, width), found
+            weight = _made_first(partial(loop.weight, vector, layer, width), layer >= 0)
+            return _turned(weight) @ by_sums, found
 
         if depth > 1:
             change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
-        by_sums, found = loop.backward(vector, 0, x, at(0), told, change, found)
-        return found, by_sums @ loop.weight(vector, 0, x.shape[-1])
+        by_sums, found = loop.backward(vector, 0, x.T, at(0), told, change, found)
+        return found, by_sums.T @ loop.weight(vector, 0, x.shape[-1])
 
     return (*_own(loops, told, run, found, changes[0]), None, None)
 
@@ -290,10 +297,19 @@ def _part(vector: Vector, start: Any, size: int) -> Array:
     return lax.dynamic_slice(vector, (start,), (size,))
 
 
-def _outer(change: Units, x: Array) -> Array:
-    """The gradient by the weights of a layer that is passed `x`, of that by what it gives."""
-    # transposed first: a product that has to transpose its left side takes up to a sixth longer
-    return lax.optimization_barrier(change.T) @ x
+def _turned(matrix: Array) -> Array:
+    # before a product: one that has to turn its left side takes up to half longer
+    return lax.optimization_barrier(matrix.T)
+
+
+def _made_first(make: Callable[[], Array], always: Bool[AnyArray, ""]) -> Array:
+    """What `make` gives, made before it is turned; `always` holds, which XLA cannot tell.
+
+    XLA would make each number where it is put after turning, with strides between those that are
+    read. It looks into no branch.
+    """
+    like = jax.eval_shape(make)
+    return lax.cond(always, make, lambda: jnp.zeros(like.shape, like.dtype))
 
 
 def _put(vector: Vector, part: Array, start: Any) -> Vector:

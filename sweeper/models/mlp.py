@@ -110,19 +110,26 @@ class Norm(NamedTuple):
 
 def normalised(
     norm: eqx.nn.LayerNorm | Norm,
-    x: Float[Array, "*batch width"],
+    x: Array,
     real: Bool[Array, " width"] | None = None,
-) -> Float[Array, "*batch width"]:
-    """LayerNorm (Ba et al. 2016) of each example, over its `real` units alone; the others are 0."""
+    axis: int = -1,
+) -> Array:
+    """LayerNorm (Ba et al. 2016) of each example, over its `real` units alone; the others are 0.
+
+    The units are along `axis`.
+    """
     assert norm.weight is not None and norm.bias is not None
-    count, kept = x.shape[-1], lambda values: values
+    of_units = [-1 if place == axis % x.ndim else 1 for place in range(x.ndim)]
+    count, kept = x.shape[axis], lambda values: values
     if real is not None:
+        is_real = real.reshape(of_units)
         # also in the mean, where they add nothing: its gradient would reach them
-        count, kept = jnp.sum(real), lambda values: jnp.where(real, values, 0)
-    mean = jnp.sum(kept(x), axis=-1, keepdims=True) / count
+        count, kept = jnp.sum(real), lambda values: jnp.where(is_real, values, 0)
+    mean = jnp.sum(kept(x), axis=axis, keepdims=True) / count
     centred = kept(x - mean)
-    variance = jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / count
-    return centred * lax.rsqrt(variance + norm.eps) * norm.weight + norm.bias
+    variance = jnp.sum(jnp.square(centred), axis=axis, keepdims=True) / count
+    weight, bias = norm.weight.reshape(of_units), norm.bias.reshape(of_units)
+    return centred * lax.rsqrt(variance + norm.eps) * weight + bias
 
 
 def dropped(
