@@ -219,10 +219,10 @@ def _forward(
     def run(loop: LayerLoop, stack: Given) -> tuple[Array, Given]:
         def hidden(index: Any, carry: tuple[Units, Given]) -> tuple[Units, Given]:
             at = loop.given(vector, index, carry[0], told)
-            begin = _begin(index)
-            return at.x, jax.tree.map(
-                lambda all, own: lax.dynamic_update_slice(all, own[None], begin), carry[1], at
+            put = partial(
+                lax.dynamic_update_slice, start_indices=_begin(index), allow_negative_indices=False
             )
+            return at.x, jax.tree.map(lambda all, own: put(all, own[None]), carry[1], at)
 
         # the first layer is not among those that are alike
         last, stack = hidden(0, (jnp.asarray(x).T, stack))
@@ -248,8 +248,13 @@ def _backward(
         depth, width = loop.shape.depth, loop.shape.width
 
         def at(layer: Any) -> Given:
-            begin, size = _begin(layer), (1, width, len(x))
-            return jax.tree.map(lambda part: lax.dynamic_slice(part, begin, size)[0], stack)
+            cut = partial(
+                lax.dynamic_slice,
+                start_indices=_begin(layer),
+                slice_sizes=(1, width, len(x)),
+                allow_negative_indices=False,
+            )
+            return jax.tree.map(lambda part: cut(part)[0], stack)
 
         last = at(loop.depth(told) - 1).x
         change = _turned(change)
@@ -294,7 +299,7 @@ def _blank(vector: Vector, change: Units) -> Vector:
 
 
 def _part(vector: Vector, start: Any, size: int) -> Array:
-    return lax.dynamic_slice(vector, (start,), (size,))
+    return lax.dynamic_slice(vector, (start,), (size,), allow_negative_indices=False)
 
 
 def _turned(matrix: Array) -> Array:
@@ -313,4 +318,4 @@ def _made_first(make: Callable[[], Array], always: Bool[AnyArray, ""]) -> Array:
 
 
 def _put(vector: Vector, part: Array, start: Any) -> Vector:
-    return lax.dynamic_update_slice(vector, part.ravel(), (start,))
+    return lax.dynamic_update_slice(vector, part.ravel(), (start,), allow_negative_indices=False)
