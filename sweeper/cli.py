@@ -21,7 +21,6 @@ from sweeper.console import console_on, drop_unwritten, open_streams, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.interrupts import INTERRUPTED, Left, ignore_interrupts, leave_on_interrupt
-from sweeper.teardown import freeze_what_is_left
 
 # Objects made since the last look for garbage among them, and how many looks at the youngest, and
 # then at the next older ones, precede one at those that are older still. Nearly all that imports
@@ -124,7 +123,6 @@ def main() -> NoReturn:
         _refuse(SetupError(Problem("", "", "the system lets no more threads start", mend)))
     finally:
         ignore_interrupts()  # Python would tell of one while it tears down
-        freeze_what_is_left()
     sys.exit(0)
 
 
