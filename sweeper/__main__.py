@@ -1,5 +1,6 @@
 """`python -m sweeper`."""
 
+import sys
 from typing import NoReturn
 
 from sweeper.teardown import as_program
@@ -17,4 +18,6 @@ def program() -> NoReturn:
 
 
 if __name__ == "__main__":
-    program()
+    # a profiler that runs this module goes on after it
+    is_the_program = sys.modules["__main__"].__dict__ is globals()
+    (program if is_the_program else _main)()

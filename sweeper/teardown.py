@@ -1,9 +1,9 @@
 """How a command ends: at once, where nothing is lost by that.
 
 As it tears down, Python looks several times through all objects for garbage, of which JAX has made
-hundreds of thousands by then, and takes every module apart: of a small study that is a tenth.
-Where code of the user's own was loaded it has to: a file that a module leaves open is written out
-when the module is found to be garbage.
+hundreds of thousands by then, and takes every module apart: of the 3.9 s of a small study that is
+0.4. Where code of the user's own was loaded it has to: a file that a module leaves open is written
+out when the module is found to be garbage.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def note_foreign_code() -> None:
 def as_program(command: Callable[[], NoReturn]) -> NoReturn:
     """Run `command` as all that this process is for: it ends at once after what ends it.
 
-    What others have registered for the end of the process is done before; where that was before
-    this was called, it would come after, and Python tears down.
+    What else is registered for the end of the process is called before. Python calls the last that
+    was registered first: where there is one already, nothing ends at once.
     """
     global _code
+    # nothing public says how many there are
     if not atexit._ncallbacks():  # pyright: ignore[reportAttributeAccessIssue]
         atexit.register(_leave)
     try:
@@ -46,6 +47,6 @@ def _leave() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:  # Python tells of it as it tears down
+    except (OSError, ValueError):  # full, or closed: Python knows what to do about it
         return
     os._exit(_code)

@@ -72,6 +72,25 @@ def test_nothing_that_was_registered_before_is_left_out() -> None:
     assert (done.returncode, done.stdout) == (3, "registered\nbefore\ntorn down\n")
 
 
+def test_who_runs_the_module_in_a_program_of_its_own_goes_on_after_it(tmp_path: Path) -> None:
+    words = ["-m", "cProfile", "-o", str(tmp_path / "profile"), "-m", "sweeper", "--version"]
+    around = (
+        "import runpy, sys\nsys.argv = ['sweeper', '--version']\ntry:\n"
+        "    runpy.run_module('sweeper', run_name='__main__')\n"
+        "except SystemExit:\n    print('goes on')\n    sys.exit(5)\n"
+    )
+    for arguments, code, last in ((words, 0, ""), (["-c", around], 5, "goes on\n")):
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout.partition("\n")[2]) == (code, last)
+    assert (tmp_path / "profile").stat().st_size
+
+
 def test_a_file_that_code_of_the_users_leaves_open_is_written_out(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "said = open('said.txt', 'w')\nsaid.write('all of it')\n\n\n"

@@ -5,9 +5,10 @@ are compiled once instead of one by one, absent ones take no time, and gradients
 their place in the vector. There may be a loop for each of several widths, of which a lane takes its
 own: all else of a program is compiled once for all of them.
 
-What layers give is held with a row for each unit, a column for each example. A layer's weights then
-stand on the left of its product, and what all of their rows are multiplied by stays in the nearest
-cache: with the examples on the left it would be the weights, which are larger.
+What hidden layers give is held with a row for each unit, a column for each example, so that weights
+stand on the left of products. Measured on a CPU it takes less time at every width: where a layer is
+wider than the batch, what all rows are multiplied by is smaller than its weights and stays in the
+nearest cache; where it is narrow, fewer matrices are turned.
 
 A loop of unknown length has no gradient in JAX, so it is written out here: what passes through
 `outputs` can be differentiated once, backward. Where a slope is penalised, and in functions of the
@@ -130,7 +131,9 @@ class LayerLoop:
         kept = jnp.zeros(size, bool) if self.has_dropout else None
         return Given(jnp.zeros(size, dtype), sums, kept)
 
-    def given(self, vector: Vector, layer: Any, x: Array, told: Told) -> Given:
+    def given(
+        self, vector: Vector, layer: Any, x: Float[Array, "before batch"], told: Told
+    ) -> Given:
         """What a hidden layer gives that is passed `x`, and what its gradient is told by."""
         bias = _part(vector, self.bias_at(layer), self.shape.width)
         sums = self.weight(vector, layer, len(x)) @ x + bias[:, None]
@@ -166,7 +169,7 @@ class LayerLoop:
         self,
         vector: Vector,
         layer: Any,
-        x: Array,
+        x: Float[Array, "before batch"],
         at: Given,
         told: Told,
         change: Units,
@@ -290,7 +293,7 @@ def _begin(layer: Any) -> tuple[Array, ...]:
     return tuple(jnp.asarray(place, jnp.int32) for place in (layer, 0, 0))
 
 
-def _blank(vector: Vector, change: Units) -> Vector:
+def _blank(vector: Vector, change: Array) -> Vector:
     """A vector to write a gradient into."""
     # zeros that XLA sees become a pad, which takes longer than all that is written into them; and
     # if they did not wait for `change`, they would be made once and copied at each step
@@ -308,10 +311,10 @@ def _turned(matrix: Array) -> Array:
 
 
 def _made_first(make: Callable[[], Array], always: Bool[AnyArray, ""]) -> Array:
-    """What `make` gives, made before it is turned; `always` holds, which XLA cannot tell.
+    """What `make` gives, made before it is turned; `always` holds, which XLA mostly cannot tell.
 
     XLA would make each number where it is put after turning, with strides between those that are
-    read. It looks into no branch.
+    read. It looks into no branch; where it can tell, as in a loop of one turn, that takes longer.
     """
     like = jax.eval_shape(make)
     return lax.cond(always, make, lambda: jnp.zeros(like.shape, like.dtype))

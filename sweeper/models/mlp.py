@@ -110,10 +110,10 @@ class Norm(NamedTuple):
 
 def normalised(
     norm: eqx.nn.LayerNorm | Norm,
-    x: Array,
+    x: Float[Array, "*axes"],
     real: Bool[Array, " width"] | None = None,
     axis: int = -1,
-) -> Array:
+) -> Float[Array, "*axes"]:
     """LayerNorm (Ba et al. 2016) of each example, over its `real` units alone; the others are 0.
 
     The units are along `axis`.
