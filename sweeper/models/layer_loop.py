@@ -36,6 +36,7 @@ from sweeper.models.mlp import (
     kept_units,
     normalised,
 )
+from sweeper.models.within_vector import blank_gradient, made_first, part, put, turned
 
 Vector = Float[Array, " parameters"]
 Units = Float[Array, "width batch"]
@@ -110,19 +111,19 @@ class LayerLoop:
     def weight(self, vector: Vector, layer: Any, before: int) -> Float[Array, "width before"]:
         """The weights of a hidden layer that is passed `before` numbers."""
         width = self.shape.width
-        return _part(vector, self.weight_at(layer), width * before).reshape(width, before)
+        return part(vector, self.weight_at(layer), width * before).reshape(width, before)
 
     def last(self, vector: Vector) -> tuple[Float[Array, "out width"], Float[Array, " out"]]:
         """Weights and biases of the last layer."""
         out, width, depth = self.shape.out_size, self.shape.width, self.shape.depth
-        weight = _part(vector, self.weight_at(depth), out * width).reshape(out, width)
-        return weight, _part(vector, self.bias_at(depth), out)
+        weight = part(vector, self.weight_at(depth), out * width).reshape(out, width)
+        return weight, part(vector, self.bias_at(depth), out)
 
     def norm(self, vector: Vector, layer: Any) -> Float[Array, " two_widths"] | None:
         """Scale and shift of a layer's LayerNorm, one after the other, if it has one."""
         if not self.shape.layer_norm:
             return None
-        return _part(vector, self.norm_at(layer), 2 * self.shape.width)
+        return part(vector, self.norm_at(layer), 2 * self.shape.width)
 
     def blank(self, rows: int, dtype: DTypeLike) -> Given:
         """Where there is room for what all hidden layers give, in training, for so many rows."""
@@ -135,12 +136,12 @@ class LayerLoop:
         self, vector: Vector, layer: Any, x: Float[Array, "before batch"], told: Told
     ) -> Given:
         """What a hidden layer gives that is passed `x`, and what its gradient is told by."""
-        bias = _part(vector, self.bias_at(layer), self.shape.width)
+        bias = part(vector, self.bias_at(layer), self.shape.width)
         sums = self.weight(vector, layer, len(x)) @ x + bias[:, None]
         kept = None
         if told.keys is not None and self.has_dropout:
             drawn = partial(kept_units, told.keys, layer, told.dropout, self.shape.width, x.dtype)
-            kept = _made_first(drawn, jnp.asarray(told.dropout) >= 0).T
+            kept = made_first(drawn, jnp.asarray(told.dropout) >= 0).T
         x = self.activated(self.norm(vector, layer), sums, kept, told)
         return Given(x, None if self._is_told_by_x else sums, kept)
 
@@ -185,9 +186,9 @@ class LayerLoop:
 
         sums = at.x if at.sums is None else at.sums
         by_norm, by_sums = jax.vjp(given, self.norm(vector, layer), sums)[1](change)
-        found = _put(found, by_sums @ x.T, self.weight_at(layer))
-        found = _put(found, jnp.sum(by_sums, axis=1), self.bias_at(layer))
-        return by_sums, found if by_norm is None else _put(found, by_norm, self.norm_at(layer))
+        found = put(found, by_sums @ x.T, self.weight_at(layer))
+        found = put(found, jnp.sum(by_sums, axis=1), self.bias_at(layer))
+        return by_sums, found if by_norm is None else put(found, by_norm, self.norm_at(layer))
 
 
 Loops = tuple[LayerLoop, ...]
@@ -222,10 +223,10 @@ def _forward(
     def run(loop: LayerLoop, stack: Given) -> tuple[Array, Given]:
         def hidden(index: Any, carry: tuple[Units, Given]) -> tuple[Units, Given]:
             at = loop.given(vector, index, carry[0], told)
-            put = partial(
+            written = partial(
                 lax.dynamic_update_slice, start_indices=_begin(index), allow_negative_indices=False
             )
-            return at.x, jax.tree.map(lambda all, own: put(all, own[None]), carry[1], at)
+            return at.x, jax.tree.map(lambda all, own: written(all, own[None]), carry[1], at)
 
         # the first layer is not among those that are alike
         last, stack = hidden(0, (jnp.asarray(x).T, stack))
@@ -245,7 +246,7 @@ def _backward(
     loops: Loops, saved: Any, changes: tuple[Array, Any]
 ) -> tuple[Vector, Array, None, None]:
     vector, told, x, stack, room = saved
-    found = _blank(vector, changes[0]) if room is None else jnp.asarray(room)
+    found = blank_gradient(vector, changes[0]) if room is None else jnp.asarray(room)
 
     def run(loop: LayerLoop, found: Vector, change: Array) -> tuple[Vector, Array]:
         depth, width = loop.shape.depth, loop.shape.width
@@ -257,19 +258,19 @@ def _backward(
                 slice_sizes=(1, width, len(x)),
                 allow_negative_indices=False,
             )
-            return jax.tree.map(lambda part: cut(part)[0], stack)
+            return jax.tree.map(lambda every: cut(every)[0], stack)
 
         last = at(loop.depth(told) - 1).x
-        change = _turned(change)
-        found = _put(found, change @ last.T, loop.weight_at(depth))
-        found = _put(found, jnp.sum(change, axis=1), loop.bias_at(depth))
-        change = _turned(loop.last(vector)[0]) @ change
+        change = turned(change)
+        found = put(found, change @ last.T, loop.weight_at(depth))
+        found = put(found, jnp.sum(change, axis=1), loop.bias_at(depth))
+        change = turned(loop.last(vector)[0]) @ change
 
         def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
             layer = loop.depth(told) - 1 - index
             by_sums, found = loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
-            weight = _made_first(partial(loop.weight, vector, layer, width), layer >= 0)
-            return _turned(weight) @ by_sums, found
+            weight = made_first(partial(loop.weight, vector, layer, width), layer >= 0)
+            return turned(weight) @ by_sums, found
 
         if depth > 1:
             change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
@@ -291,34 +292,3 @@ def _own(loops: Loops, told: Told, run: Callable[..., Any], *operands: Any) -> A
 def _begin(layer: Any) -> tuple[Array, ...]:
     """Where a layer begins among what all give; one class has room there for several widths."""
     return tuple(jnp.asarray(place, jnp.int32) for place in (layer, 0, 0))
-
-
-def _blank(vector: Vector, change: Array) -> Vector:
-    """A vector to write a gradient into."""
-    # zeros that XLA sees become a pad, which takes longer than all that is written into them; and
-    # if they did not wait for `change`, they would be made once and copied at each step
-    zero, _ = lax.optimization_barrier((jnp.zeros((), vector.dtype), change))
-    return lax.optimization_barrier(jnp.full_like(vector, zero))
-
-
-def _part(vector: Vector, start: Any, size: int) -> Array:
-    return lax.dynamic_slice(vector, (start,), (size,), allow_negative_indices=False)
-
-
-def _turned(matrix: Array) -> Array:
-    # before a product: one that has to turn its left side takes up to half longer
-    return lax.optimization_barrier(matrix.T)
-
-
-def _made_first(make: Callable[[], Array], always: Bool[AnyArray, ""]) -> Array:
-    """What `make` gives, made before it is turned; `always` holds, which XLA mostly cannot tell.
-
-    XLA would make each number where it is put after turning, with strides between those that are
-    read. It looks into no branch; where it can tell, as in a loop of one turn, that takes longer.
-    """
-    like = jax.eval_shape(make)
-    return lax.cond(always, make, lambda: jnp.zeros(like.shape, like.dtype))
-
-
-def _put(vector: Vector, part: Array, start: Any) -> Vector:
-    return lax.dynamic_update_slice(vector, part.ravel(), (start,), allow_negative_indices=False)
