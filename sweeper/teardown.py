@@ -2,8 +2,8 @@
 
 As it tears down, Python looks several times through all objects for garbage, of which JAX has made
 hundreds of thousands by then, and takes every module apart: of 3.5 s of a small study that is 0.2
-to 0.4. Where code of the user's own was loaded it has to: a file that a module leaves open is written
-out when the module is found to be garbage.
+to 0.4. Where code of the user's own was loaded it has to: a file that a module leaves open is
+written out when the module is found to be garbage.
 """
 
 from __future__ import annotations
