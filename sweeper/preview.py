@@ -15,7 +15,7 @@ from sweeper.data.doubts import data_doubts
 from sweeper.data_preview import data_preview
 from sweeper.duration import Duration, duration
 from sweeper.scheduler.buckets import Bucket, Plan, ProgramClass
-from sweeper.scheduler.cost import n_parameters
+from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass
 from sweeper.scheduler.parts_lattice import PartsClass, Room, shown
@@ -217,7 +217,7 @@ class Preview:
         at_once = lanes if program.lane_loop == "vmap" else 1
         state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
         working = n_parameters(width, depth, work) * _WORKING_COPIES
-        rows = max(work.batch_size, work.val_rows) * width * depth
+        rows = max(work.batch_size, min(work.val_rows, MEASURED_ROWS)) * width * depth
         numbers = 2 * lanes * state + at_once * (working + rows)
         arrays = (data.x_train, data.y_train, data.x_val, data.y_val, data.x_test, data.y_test)
         order = 4 * self.config.max_epochs * work.steps * work.batch_size

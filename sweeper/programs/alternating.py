@@ -18,7 +18,8 @@ from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.undrawn import OPTIMIZER_S_RATE
-from sweeper.models.part_networks import traced_of
+from sweeper.models.part_networks import Vectors, traced_of
+from sweeper.programs.blocks import in_blocks
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.metrics import Metric, metric_of
@@ -74,7 +75,8 @@ class Alternating(OfParts):
         return lax.switch(self._phase_at(epoch, lane), branches, state, batch, lane)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
-        outputs = self.parts.outputs(measured(state), data.x, lane.traced)  # type: ignore[arg-type]
+        models: Vectors = measured(state)  # type: ignore[assignment]
+        outputs = in_blocks(lambda x: self.parts.outputs(models, x, lane.traced), data.x)
         losses = self._losses(outputs, data.y)
         judged = self._train.by_loss[self._train.of_data or ""].of
         return (*losses, *(metric(outputs[judged], data.y) for metric in self._metrics))

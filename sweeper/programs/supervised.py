@@ -18,6 +18,7 @@ from sweeper.config import Settings
 from sweeper.models.layer_loop import Given, Room
 from sweeper.models.network import Network
 from sweeper.programs.blank import blank_of
+from sweeper.programs.blocks import in_blocks
 from sweeper.programs.criterion import Criterion, criterion_of
 from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.leaves import Leaves
@@ -132,7 +133,7 @@ class Supervised(Tabled):
         return replace(stepped(state, model, moments, lane), room=room), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
-        outputs = self.network.outputs(measured(state), data.x, lane.traced)
+        outputs = in_blocks(lambda x: self.network.outputs(measured(state), x, lane.traced), data.x)
         # labels are smoothed in training alone: losses of trials that differ in it are compared
         hparams = _some(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams)

@@ -20,6 +20,9 @@ from sweeper.scheduler.capacity import LaneLoop
 _SHIPPED = {"cpu": "cpu.json"}
 _SHIPPED_ELSE = "gpu.json"
 
+MEASURED_ROWS = 1024
+"""How many rows a model is measured on at a time; with many lanes side by side that is a lot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
