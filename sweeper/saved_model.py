@@ -19,6 +19,7 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.parts import PartsTable
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, SetupError
+from sweeper.programs.blocks import in_blocks
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import alone, settings_of, spec_of
 from sweeper.programs.saved_file import read_saved
@@ -207,7 +208,7 @@ def _of_each(model: Any, x: NDArray[Any]) -> Any:
     """What a model gives for each example, as in validation."""
     from sweeper.models.user import evaluated
 
-    return jax.vmap(lambda x: evaluated(model, x))(x)
+    return in_blocks(jax.vmap(lambda x: evaluated(model, x)), x)
 
 
 def load(

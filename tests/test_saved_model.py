@@ -82,6 +82,14 @@ def test_no_rows_are_of_no_class_and_no_number() -> None:
     assert saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0)).predict(ROWS[:0]).shape == (0, 2)
 
 
+def test_many_rows_are_predicted_as_each_of_them() -> None:
+    rows = np.random.default_rng(3).normal(size=(2500, 2))
+
+    found = saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0)).predict(rows)
+
+    np.testing.assert_allclose(found, rows * [2, 10] + [1, -1], rtol=1e-6, atol=1e-6)
+
+
 def test_features_are_scaled_as_the_fold_of_the_member_was() -> None:
     scaling = Scaling(to_range=False, scale=(2.0, 4.0), shift=(1.0, 0.0))
     fold = {"scale": [3.0, 1.0], "shift": [0.5, -0.5]}
