@@ -92,8 +92,9 @@ class StudyRun:
                 self._observer(Warned(told))
             return status
         except BaseException as error:
+            is_asked = isinstance(error, KeyboardInterrupt)  # of a script of the user's own
             with suppress(OSError):  # a full disk must not hide what ended the study
-                self._write_status("failed")
+                self._write_status("interrupted" if is_asked else "failed")
             if isinstance(error, OSError):
                 raise SetupError(not_written(self._run_dir.root, error)) from error
             raise

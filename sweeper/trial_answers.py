@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -69,10 +70,10 @@ def trial(
 
 def with_the_best(run_dir: RunDir, row: Record) -> Table:
     """Where the model of the best trial is, and the commands that go on with it."""
-    number, root = row["trial_number"], run_dir.root
+    number, root = row["trial_number"], quote(str(run_dir.root))
     kept = "not kept: refit trains it again"
     facts: dict[str, object] = {
-        "its model": kept if row["model_path"] is None else root / row["model_path"],
+        "its model": kept if row["model_path"] is None else run_dir.root / row["model_path"],
         "is it luck?": f"python -m sweeper confirm {root}",
         "again": f"python -m sweeper reproduce {root} {number}",
         "on more rows": f"python -m sweeper refit {root} {number} --to refit/",
@@ -104,6 +105,14 @@ def confirmed(
         yield f"{now}; trial {former['trial']}, which was, has rank {former['rank']}"
     if lead is not None:
         yield _lead(lead)
+
+
+def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
+    """How to go on with the first of the finalists, if other commands would take another."""
+    if first["rank_before"] != 1:
+        root, number = quote(str(run_dir.root)), first["trial"]
+        again = f"python -m sweeper refit {root} {number} --to refit/"
+        yield f"the study's best stays what it was; to go on with trial {number}: {again}"
 
 
 def _lead(lead: Lead) -> str:

@@ -12,9 +12,14 @@ from pathlib import Path
 
 import pytest
 
+import sweeper
+from sweeper.progress import Event, RoundClosed
 from sweeper.results.read import open_results
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
 from tests.command_line import STUDY as SMALL
 from tests.command_line import CommandLine
+from tests.in_process import study_in
 from tests.processes import ROOT, descendants, finish, start
 
 STUDY = ROOT / "studies" / "digits.toml"
@@ -99,3 +104,18 @@ def test_one_in_code_of_the_users_is_no_fault_of_it(command: CommandLine) -> Non
     command.write(SMALL.replace('loss = "cross_entropy"', 'loss = "own:loss"\ntask = "classes"'))
     done = command("validate", "study.toml")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_script_that_ctrl_c_ends_leaves_its_study_interrupted(tmp_path: Path) -> None:
+    """It is not failed: nothing of it is, and the next call goes on with it."""
+    config = study_in(tmp_path, SMALL, "study.n_trials=2")
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, RoundClosed):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweeper.run(config, observer=interrupt)
+
+    assert read_status(RunDir(config.run_dir)).state == "interrupted"
+    assert sweeper.run(config).state == "finished"

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sweeper.config import parse
-from sweeper.data.transform import Scaling, Transform
+from sweeper.data.transform import Category, Scaling, Transform
 from sweeper.programs.saved_file import content_of
 from sweeper.programs.saved_state import PlainState
 from sweeper.saved_model import SavedModel
@@ -80,6 +81,21 @@ def test_no_rows_are_of_no_class_and_no_number() -> None:
     assert classes.predict(ROWS[:0]).shape == (0,)
     assert classes.probabilities(ROWS[:0]).shape == (0, 2)
     assert saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0)).predict(ROWS[:0]).shape == (0, 2)
+
+
+def test_what_no_training_row_had_is_told_also_where_it_is_nothing() -> None:
+    colour = Category("a", ("blue", "red"))
+    sometimes = Category("a", ("blue", None))
+    rows = pd.DataFrame({"a": ["blue", None, "green", None]})
+
+    def told(one: Category) -> list[str]:
+        found: list[str] = []
+        Transform(("a",), (), (), None, (one,), True, None, ()).of(rows, found.append)
+        return found
+
+    green = "column 'a' has 'green' in 1 row, which no training row had"
+    assert told(colour) == [green, "column 'a' has no value in 2 rows, as no training row"]
+    assert told(sometimes) == [green]
 
 
 def test_many_rows_are_predicted_as_each_of_them() -> None:

@@ -15,7 +15,8 @@ from sweeper.commands.training import trained as trained_with_view
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError, StudyError
 from sweeper.rundir import RunDir
-from sweeper.winner.confirming import confirmed, finalists, lead
+from sweeper.trial_answers import after_confirming
+from sweeper.winner.confirming import confirmed, finalists, lead, refuse_others
 from sweeper.winner.refitting import refit_study
 from sweeper.winner.reproducing import alone, compared
 from tests.command_line import STUDY, CommandLine
@@ -72,6 +73,24 @@ def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDi
     split = {"test": 0.2, "val": 0.2, "stratify": True}
     assert {**found.config.data.split.model_dump(), **split} == found.config.data.split.model_dump()
     assert config.data.source == found.config.data.source
+
+
+def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
+    first = finalists(run_dir, 2, 2)
+    assert trained_with_view(first.config, quiet=True, fresh=True).state == "finished"
+
+    refuse_others(finalists(run_dir, 2, 2))
+    for top, seeds in ((3, 2), (2, 3)):
+        with pytest.raises(StudyError, match=r"it holds other finalists, .* --fresh"):
+            refuse_others(finalists(run_dir, top, seeds))
+
+
+def test_the_way_on_from_another_winner_is_told(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path / "my runs")
+
+    assert [*after_confirming(run_dir, finalist(1, 15, 1, 0.96))] == []
+    (told,) = after_confirming(run_dir, finalist(1, 3, 2, 0.93))
+    assert f"python -m sweeper refit '{run_dir.root}' 3 --to refit/" in told
 
 
 def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dict[str, Any]:

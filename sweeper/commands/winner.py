@@ -11,12 +11,12 @@ import typer
 
 from sweeper import trial_answers
 from sweeper.commands.arguments import (
+    AnswerAlone,
     AsJson,
     Fresh,
     MaybeDirectory,
     MaybeTrial,
     ModelDirectory,
-    Quiet,
     run_asked,
     trial_asked,
 )
@@ -35,7 +35,7 @@ def confirm(
         int, typer.Option("--seeds", metavar="N", min=2, help="Trainings of each of them.")
     ] = 8,
     fresh: Fresh = False,
-    quiet: Quiet = False,
+    quiet: AnswerAlone = False,
     as_json: AsJson = False,
 ) -> None:
     """Train the best trials again with fresh seeds: was the winner good, or lucky?
@@ -43,11 +43,13 @@ def confirm(
     They are a study of their own, in DIR/confirm, on the same parts of the data.
     """
     run_dir = run_asked(directory)
-    from sweeper.winner.confirming import confirmed, finalists, lead
+    from sweeper.winner.confirming import confirmed, finalists, lead, refuse_others
     from sweeper.winner.same_study import refuse_another
 
     refuse_another(run_dir)
     found = finalists(run_dir, top, seeds)
+    if not fresh:
+        refuse_others(found)
     status = trained(found.config, fresh=fresh, quiet=quiet)
     if status.state == "finished":
         rows, objectives = confirmed(found), found.config.study.objectives
@@ -58,13 +60,15 @@ def confirm(
         else:
             print_shown(*trial_answers.confirmed(objectives[0], rows, seeds, ahead), "")
             print_shown(f"each of {seeds} seeds is in {found.config.run_dir}")
+            if len(objectives) == 1:
+                print_shown(*trial_answers.after_confirming(run_dir, rows[0]))
     raise typer.Exit(exit_code(status))
 
 
 def reproduce(
     directory: MaybeDirectory = None,
     trial: MaybeTrial = None,
-    quiet: Quiet = False,
+    quiet: AnswerAlone = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a trial alone, and compare it with what was recorded, epoch by epoch.
@@ -97,7 +101,7 @@ def refit(
     ] = "train+val",
     output: ModelDirectory = Path("refit"),  # beside `best`, which export writes
     fresh: Fresh = False,
-    quiet: Quiet = False,
+    quiet: AnswerAlone = False,
 ) -> None:
     """Train a trial again on more rows, for its best number of epochs, and export it.
 

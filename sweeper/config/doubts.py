@@ -17,6 +17,7 @@ from sweeper.config.train import better
 def doubts(config: StudyConfig) -> tuple[str, ...]:
     """What to say before a study begins; nothing of most."""
     return (
+        *_drawn_anyway(config),
         *_directions(config),
         *_constraints(config),
         *_idle_decay(config),
@@ -30,6 +31,18 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
 def hints(config: StudyConfig) -> tuple[str, ...]:
     """What to say of a study that is only looked at: it does what it says, and not all it could."""
     return tuple(_all_at_once(config))
+
+
+def _drawn_anyway(config: StudyConfig) -> Iterator[str]:
+    """A value was given on the command line, and each trial draws another."""
+    for key in config.source.overridden:
+        entry = config.entry(key)
+        if entry is not None and not entry.when:
+            one = '{type="categorical",choices=[VALUE]}'
+            yield (
+                f"--set {key} changes nothing, for every trial draws it, as [search] says; "
+                f"--set 'search.{key}={one}' fixes it"
+            )
 
 
 def _directions(config: StudyConfig) -> Iterator[str]:

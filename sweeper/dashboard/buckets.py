@@ -28,13 +28,18 @@ _NUMBERS = (
     "memory_peak_bytes",
     "attempt",
 )
+# where nothing ran for longer, the program itself did not: it was started again later
+_PAUSE_S = 30.0
 _PERCENT = ("waste_fraction", "occupancy")
 _TEXTS = ("strategy", "lane_loop", "trials", "outcome")
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """The rows of buckets.parquet as columns; times in seconds since the first bucket."""
+    """The rows of buckets.parquet as columns; times in seconds since the first bucket.
+
+    Pauses between two starts of the program are left out of them.
+    """
 
     table: pa.Table
     _numbers: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], repr=False)
@@ -85,14 +90,41 @@ class Buckets:
         A program may be compiled ahead of its bucket, on any thread: then compiling has begun
         before the bucket was taken up. Where the end is not known it is told from the next bucket.
         """
+        started, compiling, began, ended = self._times
+        resumed, paused_s = self._pauses
+        zero = float(np.nanmin(np.minimum(started, compiling))) if len(self) else 0.0
+
+        def running(times: np.ndarray) -> np.ndarray:
+            before = np.concatenate([[0.0], np.cumsum(paused_s)])
+            return times - zero - before[np.searchsorted(resumed, times, side="right")]
+
+        return running(started), running(compiling), running(began), running(ended)
+
+    @property
+    def paused_s(self) -> float:
+        """The seconds that are left out of `spans`, between the first bucket and the last."""
+        return float(self._pauses[1].sum())
+
+    @cached_property
+    def _times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What `spans` tells, in seconds since 1970."""
         started, train_s = self.numbers("started_at"), np.nan_to_num(self.numbers("train_s"))
         compile_s = np.nan_to_num(self.numbers("compile_s"))
         ended = self.numbers("finished_at")
         guess = np.minimum(started + compile_s + train_s, self._next_started())
         ended = np.where(np.isfinite(ended), ended, np.maximum(guess, started + train_s))
         began = np.maximum(ended - train_s, started)
-        zero = float(np.nanmin(np.minimum(started, began - compile_s))) if len(self) else 0.0
-        return started - zero, began - compile_s - zero, began - zero, ended - zero
+        return started, began - compile_s, began, ended
+
+    @cached_property
+    def _pauses(self) -> tuple[np.ndarray, np.ndarray]:
+        """When the study went on after each pause, and how long that was."""
+        started, compiling, _, ended = self._times
+        busy_from = np.minimum(started, compiling)
+        order = np.argsort(busy_from)
+        resumed, until = busy_from[order][1:], np.maximum.accumulate(ended[order])[:-1]
+        is_pause = resumed - until > _PAUSE_S
+        return resumed[is_pause], (resumed - until)[is_pause]
 
     def packed(self, rows: np.ndarray) -> dict[str, Packed]:
         """The columns that the page draws from, of the rows at these places; shares in percent.

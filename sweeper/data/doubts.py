@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +13,9 @@ from sweeper.config.search import ends
 from sweeper.data.dataset import Dataset
 from sweeper.naming import counted, listed
 
+DATE = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?"
+"""A day as text: 2026-01-31 or 31.1.2026, and maybe a time."""
+
 # of fewer rows a class is more likely a slip of the pen, and is hardly learnt in any case
 _FEW_ROWS = 5
 _CLASSES_SHOWN = 5
@@ -19,7 +23,7 @@ _CLASSES_SHOWN = 5
 
 def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """What to say of a study on its data before it begins; nothing of most."""
-    return (*_rare_classes(data), *_idle_generator(config, data))
+    return (*_rare_classes(data), *_dates(data), *_idle_generator(config, data))
 
 
 def _rare_classes(data: Dataset) -> Iterator[str]:
@@ -41,6 +45,17 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
     what, are = ("a class", "is") if len(rare) == 1 else ("classes", "are")
     few = f"{what} of fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
     yield f"{few}: {listed(told)}{more}; mend the labels, or add rows"
+
+
+def _dates(data: Dataset) -> Iterator[str]:
+    """Columns of dates as text, which are encoded as any other text: day by day."""
+    for column in data.transform.get("categories", ()):
+        texts = [value for value in column["values"] if value is not None]
+        if texts and all(isinstance(text, str) and re.fullmatch(DATE, text) for text in texts):
+            yield (
+                f"column '{column['name']}' holds dates as text, such as '{texts[0]}', and each of "
+                f"the {len(texts)} is a category: write numbers, or leave it out with data.drop"
+            )
 
 
 def _idle_generator(config: StudyConfig, data: Dataset) -> Iterator[str]:

@@ -19,6 +19,7 @@ from pandas.api.types import (
 from sweeper.data.columns import has_too_many_values, plain, strays, unfit_kind
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
+from sweeper.data.doubts import DATE
 from sweeper.data.parquet_files import with_text_labels
 from sweeper.errors import DataError, Problem
 from sweeper.naming import counted, did_you_mean, listed
@@ -29,8 +30,6 @@ _ROWS = 100_000
 _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "price", "value")
 # whole numbers of so many values are classes, of more they are counted
 _MOST_CLASSES = 20
-# a day as text: 2026-01-31 or 31.1.2026, and maybe a time
-_DATE = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?"
 # 1,143 or 1.143.201,5, and the numbers among them that are too small for it
 _THOUSANDS = "[-+]?\\d{1,3}([,.'\u00a0\u202f]\\d{3})+([.,]\\d+)?"
 _NUMBER = r"[-+]?\d+([.,]\d+)?"
@@ -200,7 +199,7 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
             mend = f"mend that, and take '{column.name}' out of data.drop"
             yield f"would be numbers, but {stray}; {mend}"
         texts = column.dropna().astype(str)
-        if texts.str.fullmatch(_DATE).all():
+        if texts.str.fullmatch(DATE).all():
             yield f"holds dates as text, such as '{texts.iloc[0]}'"
         is_parted = texts.str.fullmatch(_THOUSANDS)
         if is_parted.any() and (is_parted | texts.str.fullmatch(_NUMBER)).all():

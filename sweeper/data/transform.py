@@ -5,7 +5,7 @@ It is what scikit-learn's transformers were fitted to, so that a model can be us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import prod
@@ -178,7 +178,7 @@ class Transform:
         for one in self.categories:
             values = _values(columns[one.name])
             every.append((one, one.places(values)))
-            if told := _unknown(one, values, every[-1][1]):
+            for told in _unknown(one, values, every[-1][1]):
                 doubt(told)
         if self.one_hot:
             # a value that no training row has is zeros
@@ -189,16 +189,16 @@ class Transform:
         return x if self.place_scaling is None else self.place_scaling.of(x)
 
 
-def _unknown(one: Category, values: Sequence[Any], places: NDArray[np.int64]) -> str:
-    """What a column holds that no training row had; empty where that is nothing."""
-    pairs = zip(values, places.tolist(), strict=True)
-    rows = [value for value, place in pairs if place == UNKNOWN and value is not None]
-    if not rows:
-        return ""
-    different = [repr(value) for value in dict.fromkeys(rows)]
-    shown = ", ".join(different[:_SHOWN]) + (", ..." if len(different) > _SHOWN else "")
-    in_rows = counted(len(rows), "row")
-    return f"column '{one.name}' has {shown} in {in_rows}, which no training row had"
+def _unknown(one: Category, values: Sequence[Any], places: NDArray[np.int64]) -> Iterator[str]:
+    """What a column holds that no training row had."""
+    found = [values[row] for row in np.flatnonzero(places == UNKNOWN).tolist()]
+    if strange := [value for value in found if value is not None]:
+        different = [repr(value) for value in dict.fromkeys(strange)]
+        shown = ", ".join(different[:_SHOWN]) + (", ..." if len(different) > _SHOWN else "")
+        in_rows = counted(len(strange), "row")
+        yield f"column '{one.name}' has {shown} in {in_rows}, which no training row had"
+    if absent := len(found) - len(strange):
+        yield f"column '{one.name}' has no value in {counted(absent, 'row')}, as no training row"
 
 
 def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:

@@ -171,7 +171,9 @@ def _not_kept(config: StudyConfig, run_dir: RunDir, number: int, member: int) ->
     kept = sorted({int(path.stem.split("-")[1]) for path in run_dir.models.glob("*.safetensors")})
     mend = f"name one of {', '.join(map(str, kept))}" if kept else "set results.keep_models"
     found = f"the weights of trial {number} are not kept"
-    return Problem(str(run_dir.root), "", found, f"{mend}, or train it again: sweeper refit")
+    again = f"sweeper trial {quote(str(run_dir.root))} {number} -o trial.toml"
+    mend = f"{mend}, or train it again: {again}, and run that; refit trains it on more rows"
+    return Problem(str(run_dir.root), "", found, mend)
 
 
 def _plain(tables: Any) -> Any:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeper import backup
 from sweeper.config import StudyConfig, parse
 from sweeper.config.recorded import study_of
 from sweeper.config.writing import toml_text
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.ranking import value_columns
 from sweeper.results.listing import Row, listed
 from sweeper.rundir import RunDir
@@ -71,6 +73,27 @@ def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
     file = Path(known.study["study_file"])
     before = study_of(known.study["settings"], file)
     return Finalists(tuple(rows), parse(toml_text(_tables(before, run_dir, rows, seeds)), file))
+
+
+def refuse_others(found: Finalists) -> None:
+    """Refuse to go on with trainings of other finalists, or with other seeds.
+
+    Raises:
+        StudyError: the directory holds those.
+    """
+    run_dir = RunDir(found.config.run_dir)
+    if not run_dir.ledger.exists():
+        return
+    try:
+        with closing(backup.read(run_dir)) as ledger:
+            began = ledger.sessions()[0]["study"]
+    except LedgerError:  # in use or damaged, which whoever opens it tells
+        return
+    now = found.config.canonical()
+    if any(began["study"][name] != now["study"][name] for name in ("enqueue", "replicates")):
+        other = "it holds other finalists, or other numbers of trials or seeds, than are asked for"
+        mend = "train these with --fresh, which moves it aside"
+        raise StudyError(Problem(str(run_dir.root), "", other, mend))
 
 
 def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -> dict[str, Any]:

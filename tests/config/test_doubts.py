@@ -21,6 +21,14 @@ def test_the_worst_end_of_a_metric_is_doubted(read: Read) -> None:
     )
 
 
+def test_a_value_given_for_what_every_trial_draws_is_doubted(read: Read) -> None:
+    (told,) = doubts(read("", "", "model.depth=3"))
+    assert told.startswith("--set model.depth changes nothing, for every trial draws it")
+    one = """search.model.depth={type="categorical",choices=[3]}"""
+    assert one.replace("[3]", "[VALUE]") in told
+    assert doubts(read("", "", one)) == ()
+
+
 @pytest.mark.parametrize(("sampler", "heeds"), [("tpe", True), ("cmaes", False)])
 def test_constraints_that_the_sampler_ignores_are_told(
     sampler: str, heeds: bool, read: Read

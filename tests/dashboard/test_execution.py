@@ -50,6 +50,23 @@ def test_idle_time_is_what_a_place_had_and_did_not_use() -> None:
     assert by_rounds(buckets).idle_s.tolist() == [2.0, 1.0]
 
 
+def test_between_two_starts_of_the_program_no_place_is_idle() -> None:
+    """A pause is longer than what a round waits for; a shorter gap is idle time."""
+    later = [
+        {**row, "started_at": row["started_at"] + 900.0, "finished_at": row["finished_at"] + 900.0}
+        for row in TWO_THREADS
+    ]
+    gap = {"started_at": 1009.0, "train_s": 1.0, "finished_at": 1010.0, "round": 3}
+    buckets = buckets_of([*TWO_THREADS, *later, gap])
+
+    told = totals(buckets)
+
+    assert (told.paused_s, told.span_s) == (896.0, 14.0)
+    assert told.idle_s == 2 * 14.0 - 11.0
+    assert buckets.spans[0].tolist() == [0.0, 0.0, 3.0, 4.0, 4.0, 7.0, 13.0]
+    assert ("left out", "14:56, in which the program did not run") in told.facts()
+
+
 def test_findings_name_what_is_unusual_and_its_mend() -> None:
     slow = buckets_of(
         [

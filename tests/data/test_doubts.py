@@ -42,6 +42,16 @@ def test_classes_of_a_few_rows_are_told_in_quotes(make_study) -> None:
     assert seen.count(told) == 1
 
 
+def test_dates_as_text_are_told(make_study) -> None:
+    """Else each day is a category, of which a network learns nothing."""
+    rows = [f"{i},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
+    table = "\n".join(["size,since,kind", *rows, ""])
+    (told,) = told_of(make_study(CSV, table))
+    assert told.startswith("column 'since' holds dates as text, such as '2026-01-01', and each of ")
+    assert "is a category: write numbers, or leave it out with data.drop" in told
+    assert told_of(make_study(CSV, table.replace("2026-01-01", "soon"))) == ()
+
+
 def test_of_numbers_there_is_nothing_to_say(make_study) -> None:
     config = make_study(CSV.replace('"kind"', '"size"'), GOOD, loss="mse")
     assert told_of(config) == ()

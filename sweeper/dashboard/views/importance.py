@@ -8,6 +8,10 @@ from typing import Any
 from sweeper.dashboard.blocks import Block, axis, categories, chart, choice, note
 from sweeper.dashboard.packing import rounded
 
+_READING = (
+    "What sets the best tenth of the trials apart from the others (PED-ANOVA). That need not be "
+    "what moves the value most over its whole range, which the slices show."
+)
 _ROW = 22
 _MARGIN = 90
 
@@ -26,7 +30,7 @@ def importance_view(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
         (name, [_chart(name, [row for row in rows if row["metric"] == name])])
         for name in objectives
     ]
-    return [choice("objective", alternatives)]
+    return [note(_READING), choice("objective", alternatives)]
 
 
 def by_importance(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:

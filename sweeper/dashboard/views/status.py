@@ -56,7 +56,7 @@ def _facts(study: Study) -> list[tuple[str, str]]:
     if status.feasible is not None:
         found.append(("feasible", f"{status.feasible} of {status.counts['COMPLETE']} complete"))
     found += [
-        ("began", clock(status.started_at)),
+        ("last start", clock(status.started_at)),
         ("last commit", clock(status.committed_at) if status.committed_at else "none yet"),
         (
             "programs",

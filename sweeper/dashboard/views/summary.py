@@ -49,6 +49,7 @@ class Totals:
     buckets: int
     places: int
     span_s: float
+    paused_s: float
     train_s: float
     compile_s: float
     idle_s: float
@@ -93,6 +94,9 @@ class Totals:
             ("lanes with a trial", wording.percent(self.occupancy)),
             ("padding and empty lanes", f"{waste}{lost}"),
         ]
+        if self.paused_s:
+            left_out = f"{wording.seconds(self.paused_s)}, in which the program did not run"
+            found.append(("left out", left_out))
         measured = "not told by devices of this kind" if self.peak_mb is None else _mb(self.peak_mb)
         foreseen = "" if self.predicted_mb is None else f"; predicted {_mb(self.predicted_mb)}"
         found.append(("most memory of a bucket", f"{measured}{foreseen}"))
@@ -129,6 +133,7 @@ def totals(buckets: Buckets) -> Totals:
         buckets=len(buckets),
         places=len(places),
         span_s=float(ended.max() - started.min()),
+        paused_s=buckets.paused_s,
         train_s=float(train_s.sum()),
         compile_s=float(compile_s.sum()),
         idle_s=sum(place.idle_s for place in places),
