@@ -218,6 +218,9 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     )
     path = command.directory / "out" / "mine"
     assert sweeper.load(path, base_dir=study).info["replicate"] == 1
+    card = (path / "README.md").read_text(encoding="utf-8")
+    assert " parameters, replicate 1, trained for " in card
+    assert "Means over the 2 models of the trial, of which this is one." in card
     again = command("export", str(study / "study.toml"))
     assert again.returncode == 2
     assert "a file, and no run directory" in again.stderr

@@ -38,7 +38,9 @@ def dashboard(
     from sweeper.dashboard import server
 
     listening = server.listen(host, port)
-    print_shown(f"the page is at {server.address_of(listening)}; Ctrl-C ends it")
+    shown = ", ".join(str(study.run_dir.root) for study in page.studies)
+    address = server.address_of(listening)
+    print_shown(f"the page is at {address}; it shows {shown}; Ctrl-C ends it")
     server.serve(page, host, listening)
 
 

@@ -168,7 +168,8 @@ class _Lines:
         if self.source != "csv" or not 0 < mask.sum() < column.count() / 2:
             return ""
         row = int(mask.argmax())
-        more = f", nor are {mask.sum() - 1} more" if mask.sum() > 1 else ""
+        others = int(mask.sum()) - 1
+        more = f", nor {'is' if others == 1 else 'are'} {others} more" if others else ""
         line = row_lines(self.path, self.dialect)[row]
         return f"'{column.iloc[row]}' in line {line} is no number{more}"
 

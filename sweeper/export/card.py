@@ -26,6 +26,7 @@ def model_card(
         f"# Trial {record['trial']} of the study {record['study']}",
         _summary(config, row, record),
         "## Measures",
+        _of_all(config),
         _table(("measure", "value"), _measures(config, row)),
         "## Parameters",
         _parameters(record["params"]),
@@ -57,7 +58,7 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     what = {"mlp": "A multilayer perceptron", "parts": "A model of several parts"}
     made = what.get(kinds, "A model of the study's own")
     member = len(config.members) > 1
-    which = f", replicate {record['replicate']}, fold {record['fold']}" if member else ""
+    which = f", {_member(config, record)}" if member else ""
     told = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
     told += f"{row['epochs_done']} epochs by `{config.train.program}`; {row['state']}"
     trained_on = config.data.split.train_on
@@ -68,6 +69,19 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
             "trained on, and tell nothing of new ones"
         )
     return f"{told}."
+
+
+def _member(config: StudyConfig, record: Record) -> str:
+    """Which of its trial's models this is."""
+    parts = {"replicate": config.study.replicates, "fold": config.study.folds or 1}
+    return ", ".join(f"{name} {record[name]}" for name, count in parts.items() if count > 1)
+
+
+def _of_all(config: StudyConfig) -> str:
+    n_members = len(config.members)
+    if n_members == 1:
+        return ""
+    return f"Means over the {n_members} models of the trial, of which this is one."
 
 
 def _measures(config: StudyConfig, row: Record) -> list[tuple[str, object]]:
