@@ -243,14 +243,16 @@ def values_of(
     if metric not in metrics:
         return [0.0] * len(rows)
     objective = rows[:, :, metrics.index(metric)]
+    # a single metric may be what stands for OVER: the logarithm of an accuracy of 0
+    lasts = [int(np.flatnonzero((member != OVER).any(axis=1))[-1]) for member in rows]
     if keeps is None:
-        return [float(member[member != OVER][-1]) for member in objective]
+        return [float(member[last]) for member, last in zip(objective, lasts, strict=True)]
     judged = rows[:, :, metrics.index(keeps.metric)]
     epochs = [best_of(member, keeps.maximize)[1] for member in judged.tolist()]
     # where none of the values was finite the last weights are kept
     return [
-        float(member[member != OVER][-1] if epoch is None else member[epoch - 1])
-        for member, epoch in zip(objective, epochs, strict=True)
+        float(member[last] if epoch is None else member[epoch - 1])
+        for member, last, epoch in zip(objective, lasts, epochs, strict=True)
     ]
 
 
