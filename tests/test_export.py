@@ -100,6 +100,32 @@ model = sweeper.load(sys.argv[1], trust_code=True)
 np.save(sys.argv[3], model.predict(pd.read_csv(sys.argv[2])))
 """
 
+# what `load.py` makes of tables of several kinds
+ALONE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import load, numpy as np, pandas as pd
+
+class Frame:  # as Polars has it: columns by name, and no keys
+    def __init__(self, rows):
+        self.rows, self.columns = rows, [*rows]
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, name):
+        return self.rows[name].to_numpy()
+
+rows = pd.read_csv(sys.argv[2])[["soil", "water"]]
+rows.loc[3, "soil"] = None
+wanted = load.predict({name: rows[name].to_numpy() for name in rows})
+nullable = [rows.convert_dtypes(dtype_backend=kind) for kind in ("numpy_nullable", "pyarrow")]
+for kind in (rows, Frame(rows), *nullable):
+    print(np.array_equal(load.predict(kind), wanted))
+try:
+    load.predict(rows.assign(water=np.inf))
+except ValueError as error:
+    print(error)
+"""
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -189,6 +215,18 @@ def test_equinox_alone_predicts_the_same_by_the_module_that_is_copied(
     np.testing.assert_allclose(found["predict"], loaded.predict(ROWS), rtol=1e-5)
     assert (study / "best" / "nets.py").read_text(encoding="utf-8") == NETS
     assert "copied here: `nets.py`." in (study / "best" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_table_of_any_kind_is_read_by_its_names(study: Path) -> None:
+    arguments = [str(study / "best"), str(study / "plants.csv")]
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *arguments], capture_output=True, text=True, cwd=study
+    )
+
+    assert (done.stdout.splitlines(), done.stderr) == (
+        [*["True"] * 4, "a number is infinite"],
+        "",
+    )
 
 
 def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel) -> None:

@@ -154,7 +154,7 @@ def _features(data: Mapping[str, Any]) -> str:
 def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
     transform, parts = data["transform"], list[str]()
     yield '"""What the model takes in: rows filled, scaled and encoded as in training."""'
-    yield 'if not hasattr(rows, "keys"):'
+    yield 'if not (hasattr(rows, "keys") or hasattr(rows, "columns")):'
     yield "    columns = np.reshape(rows, (len(rows), -1)).T"
     yield '    rows = dict(zip(DATA["columns"], columns, strict=True))'
     if transform["numbers"]:
@@ -162,6 +162,9 @@ def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
         yield 'x = np.stack([np.asarray(rows[name], float) for name in DATA["numbers"]], axis=1)'
         if transform["fills"]:
             yield 'x = np.where(np.isnan(x), DATA["fills"], x)'
+        yield "if not np.isfinite(x).all():"
+        what = "infinite" if transform["fills"] else "missing or infinite"
+        yield f'    raise ValueError("a number is {what}")'
         if transform["scaling"]:
             yield f"x = {_scaled('x', 'scaling', transform)}"
     if transform["categories"]:
@@ -169,8 +172,10 @@ def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
         yield "encoded = []"
         yield 'for one in DATA["categories"]:'
         yield '    column = np.asarray(rows[one["name"]], object)'
-        yield "    values = [None if v is None or v != v else v for v in column]"
-        yield '    values = [one["fill"] if v is None else v for v in values]'
+        # pandas' own missing value is not even unequal to itself
+        yield '    gone = [v is None or repr(v) == "<NA>" or v != v for v in column]'
+        yield "    both = zip(column, gone, strict=True)"
+        yield '    values = [one["fill"] if is_gone else v for v, is_gone in both]'
         yield (
             f'    places = [one["values"].index(v) if v in one["values"] else {UNKNOWN} '
             "for v in values]"
