@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.parts import PartsTable
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, SetupError
-from sweeper.programs.blocks import in_blocks
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import alone, settings_of, spec_of
 from sweeper.programs.saved_file import read_saved
 from sweeper.programs.saved_state import PlainState, plain_state_of
 from sweeper.saved_code import Code
+from sweeper.scheduler.cost import MEASURED_ROWS
 
 
 class OtherVersionsWarning(UserWarning):
@@ -205,10 +206,29 @@ def _warn(doubt: str) -> None:
 
 
 def _of_each(model: Any, x: NDArray[Any]) -> Any:
-    """What a model gives for each example, as in validation."""
+    """What a model gives for each example, as in validation.
+
+    They are given in blocks, each filled up to a power of two: JAX compiles for every number of
+    rows that it has not seen.
+    """
+    starts = range(0, max(1, len(x)), MEASURED_ROWS)
+    found = [_of_block()(model, _filled_up(x[start : start + MEASURED_ROWS])) for start in starts]
+    return jax.tree.map(lambda *blocks: np.concatenate(blocks)[: len(x)], *found)
+
+
+@cache
+def _of_block() -> Callable[[Any, NDArray[Any]], Any]:
+    import equinox as eqx
+
     from sweeper.models.user import evaluated
 
-    return in_blocks(jax.vmap(lambda x: evaluated(model, x)), x)
+    return eqx.filter_jit(lambda model, x: jax.vmap(lambda x: evaluated(model, x))(x))
+
+
+def _filled_up(block: NDArray[Any]) -> NDArray[Any]:
+    """`block`, its rows over and over up to a power of two."""
+    rows = 1 << max(0, len(block) - 1).bit_length()
+    return np.resize(block, (rows, *block.shape[1:]))
 
 
 def load(
