@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -211,18 +210,12 @@ def _of_each(model: Any, x: NDArray[Any]) -> Any:
     They are given in blocks, each filled up to a power of two: JAX compiles for every number of
     rows that it has not seen.
     """
+    from sweeper.models.user import evaluated_each
+
     starts = range(0, max(1, len(x)), MEASURED_ROWS)
-    found = [_of_block()(model, _filled_up(x[start : start + MEASURED_ROWS])) for start in starts]
-    return jax.tree.map(lambda *blocks: np.concatenate(blocks)[: len(x)], *found)
-
-
-@cache
-def _of_block() -> Callable[[Any, NDArray[Any]], Any]:
-    import equinox as eqx
-
-    from sweeper.models.user import evaluated
-
-    return eqx.filter_jit(lambda model, x: jax.vmap(lambda x: evaluated(model, x))(x))
+    blocks = (_filled_up(x[start : start + MEASURED_ROWS]) for start in starts)
+    found = [evaluated_each(model, block) for block in blocks]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(x)], *found)
 
 
 def _filled_up(block: NDArray[Any]) -> NDArray[Any]:

@@ -51,11 +51,12 @@ def calibrate(
     Takes about a minute, in which the machine should do nothing else.
     """
     from sweeper import calibration
+    from sweeper.authoring import write_over
 
     console = console_on(sys.stderr)
     with console.status("measuring") as shown:
         record = calibration.calibrate(
             lambda done, count: shown.update(f"measured {done} of {count} programs")
         )
-    output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_over(output, json.dumps(record, indent=2) + "\n")
     print_written(output, f'a study uses it by [execution] costs = "{output}"')

@@ -52,9 +52,10 @@ def report(
 ) -> None:
     """Write what `dashboard` shows as one file, to be opened or mailed; it needs no network."""
     page = _page(directories, is_report=True)
+    from sweeper.authoring import write_over
     from sweeper.dashboard.report import report as whole
 
-    output.write_text(whole(page), encoding="utf-8")
+    write_over(output, whole(page))
     print_written(output, "any browser opens it")
 
 

@@ -75,7 +75,8 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         yield from _gap_problems(config, raw, name, f"write {_filling(raw, name)}, {mend}")
     yield from _range_problems(config, raw, name, mend)
     if raw.path is not None and name not in raw.categories:
-        yield from _stray_problems(config, raw, name, mend)
+        text = f", or to data.categorical_columns if '{name}' is meant as text" if drop else ""
+        yield from _stray_problems(config, raw, name, f"{mend}{text}")
     if not is_numeric_dtype(column.dtype) and has_too_many_values(column):
         values = f"{column.nunique()} different values"
         found = f"column '{name}' of {raw.name} is text with {values}"

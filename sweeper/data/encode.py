@@ -17,6 +17,7 @@ from sweeper.data.features import Features, check_scaled, features
 from sweeper.data.raw import RawData
 from sweeper.data.split import Parts
 from sweeper.data.transform import Category, Scaling
+from sweeper.errors import DataError
 
 
 def encode(
@@ -118,11 +119,32 @@ def _numbers(
     with np.errstate(over="ignore", invalid="ignore"):
         y = scaler.fit(target[parts.train]).transform(target)
     check_scaled(config, raw, raw.targets, y, [scaler])
+    _refuse_unsquared(config, raw, scaler.scale_)
     return (
         np.asarray(y, config.execution.precision),
         tuple(scaler.mean_.tolist()),
         tuple(scaler.scale_.tolist()),
     )
+
+
+def _refuse_unsquared(config: StudyConfig, raw: RawData, scale: NDArray[np.float64]) -> None:
+    """Refuse targets of which no squared error can be told in their own unit.
+
+    Raises:
+        DataError: with each of them.
+    """
+    precision = config.execution.precision
+    with np.errstate(over="ignore"):
+        is_fit = np.isfinite(np.square(scale).astype(precision))
+    unfit = [name for name, fits in zip(raw.targets, is_fit.tolist(), strict=True) if not fits]
+    if unfit:
+        mend = "write them in a larger unit"
+        raise DataError(
+            config.problem(
+                raw.key, f"column '{name}' of {raw.name}: squares too large for {precision}", mend
+            )
+            for name in unfit
+        )
 
 
 def _column(raw: RawData, name: str) -> Column:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from sweeper.cachedir import cache_root
+from sweeper.errors import Problem, SetupError
 from sweeper.scheduler.signature import short_hash
 
 _DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
@@ -31,13 +33,34 @@ _SETTINGS = (
     "jax_persistent_cache_enable_xla_caches",
 )
 
+_lock = threading.Lock()
+# of the studies that train in this process now, for which JAX has the same settings
+_studies = 0
+_asked: tuple[str, str] | None = None
+_callers: dict[str, Any] = {}
+_shows: Callable[..., None] = warnings.showwarning
+
 
 def configure_jax(precision: str, matmul_precision: str = "default") -> None:
     """Set up JAX for a study, before the first array of this process.
 
     Every program is cached, however quick it was to compile; the paths of XLA's own caches would
     become part of the key, so they stay off.
+
+    Raises:
+        SetupError: another study trains in this process, and in another precision.
     """
+    global _asked
+    with _lock:
+        if _studies > 1 and _asked not in (None, (precision, matmul_precision)):
+            found = "another study trains in this process, with JAX set to another precision"
+            mend = "run them one after the other, or in processes of their own"
+            raise SetupError(Problem("execution", "", found, mend))
+        _asked = precision, matmul_precision
+        _configure(precision, matmul_precision)
+
+
+def _configure(precision: str, matmul_precision: str) -> None:
     directory = str(cache_directory())
     if jax.config.jax_compilation_cache_dir != directory:  # type: ignore[attr-defined]
         compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
@@ -54,17 +77,32 @@ def configure_jax(precision: str, matmul_precision: str = "default") -> None:
 
 @contextmanager
 def jax_restored() -> Iterator[None]:
-    """JAX is set up in the end as it was: who calls from Python may compute with it, too."""
-    before = {name: getattr(jax.config, name) for name in _SETTINGS}
-    shown = warnings.showwarning
+    """JAX is set up in the end as it was: who calls from Python may compute with it, too.
+
+    Of studies in several threads the last one does so.
+    """
+    global _studies, _asked, _callers, _shows
+    with _lock:
+        if not _studies:
+            _callers = {name: getattr(jax.config, name) for name in _SETTINGS}
+            _shows = warnings.showwarning
+        _studies += 1
     try:
         yield
     finally:
-        warnings.showwarning = shown
-        if jax.config.jax_compilation_cache_dir != before["jax_compilation_cache_dir"]:  # type: ignore[attr-defined]
-            compilation_cache.reset_cache()
-        for name, value in before.items():
-            jax.config.update(name, value)
+        with _lock:
+            _studies -= 1
+            if not _studies:
+                _asked = None
+                _restore()
+
+
+def _restore() -> None:
+    warnings.showwarning = _shows
+    if jax.config.jax_compilation_cache_dir != _callers["jax_compilation_cache_dir"]:  # type: ignore[attr-defined]
+        compilation_cache.reset_cache()
+    for name, value in _callers.items():
+        jax.config.update(name, value)
 
 
 def cache_directory() -> Path:

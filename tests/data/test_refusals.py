@@ -254,9 +254,20 @@ def test_text_among_numbers_is_refused(make_study) -> None:
 
     assert refusal(make_study(CSV, table)) == [
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is text among numbers "
-        "(line 10); mend the file or add 'size' to data.drop",
+        "(line 10); mend the file or add 'size' to data.drop, or to data.categorical_columns if "
+        "'size' is meant as text",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text among numbers "
         "(line 11); mend the file or remove the rows",
+    ]
+
+
+def test_numbers_without_a_square_are_no_targets(make_study) -> None:
+    table = "size,kind\n" + "".join(f"{i}e24,{i}\n" for i in range(1, 13))
+    regression = CSV.replace('"kind"', '"size"')
+
+    assert refusal(make_study(regression, table, loss="mse", precision="float32")) == [
+        "study.toml:11: data.path: column 'size' of rows.csv: squares too large for float32; "
+        "write them in a larger unit"
     ]
 
 
