@@ -222,12 +222,14 @@ class MlpNetwork:
 
     def _run(self, settings: Settings) -> MlpShape:
         """The shape that the trial runs at."""
-        width = _mlp(settings).width
+        width = self._own(settings).width
         return next(shape for shape in self._shapes if width <= shape.width)
 
     def _own(self, settings: Settings) -> MlpShape:
         model, shape = _mlp(settings), self.shape
-        return MlpShape(shape.in_size, shape.out_size, model.width, model.depth, model.layer_norm)
+        # a linear model has no width, and those of all widths share a program
+        width = model.width if model.depth else shape.width
+        return MlpShape(shape.in_size, shape.out_size, width, model.depth, model.layer_norm)
 
     @cached_property
     def _abstract(self) -> MLP:

@@ -44,9 +44,11 @@ def families_of(
     entries = {key: chances(config.search[key]) for key in _telling(config, traced)}
     if math.prod(len(entry) for entry in entries.values()) > _MOST_FAMILIES:
         return
+    # one of those that trials draw: the file's own value need not be among them
+    told = {key: values[0] for key, values in traced.items()}
     fixed = {
         config.search[key].column(key): value
-        for key, value in {"model.kind": "mlp", **_deepest(config)}.items()
+        for key, value in {"model.kind": "mlp", **_deepest(config), **told}.items()
         if key in config.search and key not in entries
     }
     for values in product(*(entry.items() for entry in entries.values())):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -168,6 +169,20 @@ def test_a_map_lane_is_the_trial_alone_bit_for_bit(bench: Callable[..., Bench]) 
     assert {n: c.tobytes() for n, c in together.items()} == {
         n: c.tobytes() for n, c in alone.items()
     }
+
+
+def test_linear_models_of_any_width_share_a_program(bench: Callable[..., Bench]) -> None:
+    """A linear model has no hidden layer, and so nothing that a drawn width would be of."""
+    study = bench("train.epochs=2", "search.model.depth.low=0")
+    shape = {"depth": 0, "activation": "relu", "lr": 1e-3, "weight_decay": 0.1}
+    widths = (9, 32, 8)
+    specs = [spec(number, width=width, **shape) for number, width in enumerate(widths)]
+
+    together = study.curves(specs)
+
+    for number, each in enumerate(specs):
+        first = study.curves([replace(each, params={**each.params, "width": 8})])
+        assert together[number].tobytes() == first[number].tobytes()
 
 
 @pytest.mark.parametrize("lane_loop", ["map", "vmap"])
