@@ -23,7 +23,7 @@ from sweeper.user_source import source_digests
 
 Function = Callable[..., Any]
 # what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
-RAISED = (Exception, SystemExit)
+RAISED = (Exception, SystemExit, GeneratorExit)
 
 _MOST_TOLD = 200  # letters of an error's text: JAX explains itself at length
 # where an error's text quotes the traceback of another: a place, and the lines of code under it

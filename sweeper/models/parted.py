@@ -16,6 +16,8 @@ from sweeper.models.mlp import AnyArray
 
 def parted(parameters: AnyArray, sizes: Sequence[int]) -> Sequence[AnyArray]:
     """The vector cut into parts of these sizes."""
+    if not sizes:
+        return []
     if isinstance(parameters, np.ndarray):
         return np.split(parameters, np.cumsum(sizes)[:-1])
     return _split(parameters, tuple(sizes))

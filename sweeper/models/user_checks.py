@@ -138,6 +138,8 @@ def _unfit_model(
     arrays = [leaf for leaf in jax.tree.leaves(model) if isinstance(leaf, jax.ShapeDtypeStruct)]
     if any(jnp.issubdtype(array.dtype, jnp.complexfloating) for array in arrays):
         return "the model has complex parameters", "keep real and imaginary parts apart"
+    if not any(jnp.issubdtype(array.dtype, jnp.floating) for array in arrays):
+        return "the model has no parameters to train", "give it arrays of floating-point numbers"
     return None
 
 

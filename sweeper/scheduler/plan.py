@@ -231,7 +231,7 @@ def _predicted(
     spent_s, useful_s = sum(taken_s) * policy.members, useful_s * policy.members
     if program.lane_loop == "vmap":
         spent_s *= program.capacity / (len(members) * policy.members)
-    waste = max(0.0, 1 - useful_s / spent_s)
+    waste = max(0.0, 1 - useful_s / spent_s) if spent_s else 0.0
     if program.strategy == "switch" and policy.switching is not None:
         return longest_s(taken_s * policy.members, policy.switching.devices), waste
     return spent_s, waste

@@ -88,6 +88,6 @@ def _stops(config: StudyConfig, rungs: tuple[int, ...], forecast: Forecast) -> t
     parts = _ROUNDS
     if config.study.pruner.name == "none":
         wave_s = forecast.train_s(min(config.schedule.parallel, config.study.n_trials))
-        parts = _ROUNDS if wave_s is None else min(_ROUNDS, max(1, round(wave_s / _WORTH_S)))
+        parts = _ROUNDS if wave_s is None else max(1, round(min(_ROUNDS, wave_s / _WORTH_S)))
     every = every or max(1, epochs // parts)
     return tuple(sorted({*rungs, *range(every, epochs, every)}))

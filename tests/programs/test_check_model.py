@@ -69,6 +69,16 @@ class Silent(eqx.Module):
     pass
 
 
+class empty(eqx.Module):
+    out_size: int
+
+    def __init__(self, in_size, out_size, key, channels):
+        self.out_size = out_size
+
+    def __call__(self, x):
+        return x[: self.out_size]
+
+
 class waves(eqx.Module):
     turn: jax.Array
     linear: eqx.nn.Linear
@@ -212,6 +222,10 @@ REFUSED = {
     "outputs that are no array": (
         ("model.function=nets:two", "search={}"),
         "--set: model.function: the model gives outputs of shape tuple for one example, not (3,); ",
+    ),
+    "no parameters": (
+        ("model.function=nets:empty", "search={}"),
+        "--set: model.function: the model has no parameters to train; give it arrays of ",
     ),
     "complex parameters": (
         ("model.function=nets:waves", "search={}"),
