@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sweeper.config.json_schema import study_schema
-from sweeper.errors import DataError, Problem, SetupError, StudyError
+from sweeper.errors import DataError, Problem, StudyError
 from sweeper.templates import Template, filled_in, study_text
+from sweeper.text_files import write_new
 
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
@@ -116,43 +117,3 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
     filled = '; impute = "median" fills gaps in numbers' if guessed.has_gaps else ""
     yield f"{left} to learn from{filled}"
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file where there is none yet.
-
-    Raises:
-        StudyError: there is one.
-        SetupError: it cannot be written.
-    """
-    try:
-        _write(path, text, "x")
-    except FileExistsError:
-        mend = "name another with -o, or remove it"
-        raise StudyError(Problem(str(path), "", "there is such a file already", mend)) from None
-
-
-def write_over(path: Path, text: str) -> None:
-    """Write a file, also over one that is there.
-
-    Raises:
-        SetupError: it cannot be written.
-    """
-    _write(path, text, "w")
-
-
-def _write(path: Path, text: str, mode: Literal["x", "w"]) -> None:
-    try:
-        with path.open(mode, encoding="utf-8") as file:
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:  # a full disk: half a file would be in the way of the next try
-                if path.is_file():
-                    path.unlink()
-                raise
-    except FileExistsError:
-        raise
-    except OSError as error:
-        mend = "name a file that can be written with -o"
-        raise SetupError(Problem(str(path), "", f"{error.strerror}", mend)) from error

@@ -151,7 +151,7 @@ def _died(config: StudyConfig, number: int, deaths: int) -> str:
             f"{died}; with execution.workers = 1 a trial that brings its process down fails alone"
         )
     if deaths < MOST:
-        return f"{died}; it is begun anew, after {MOST} times in workers"
+        return f"{died}; it is begun anew here, and once it was left {MOST} times in workers"
     return f"{died}: it goes to workers, where a trial that brings its process down fails alone"
 
 

@@ -34,7 +34,7 @@ LAYERS = (
     {"scheduler", "study", "ledger", "results"},
     {"progress", "trial_file", "saved_code", "ended", "lock"},
     {"models", "data", "reconcile", "study_copy"},
-    {"templates", "origins"},
+    {"templates", "origins", "text_files"},
     {"authoring", "backup"},
     {"programs"},
     {"executors", "calibration_cases"},

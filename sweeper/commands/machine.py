@@ -51,7 +51,7 @@ def calibrate(
     Takes about a minute, in which the machine should do nothing else.
     """
     from sweeper import calibration
-    from sweeper.authoring import write_over
+    from sweeper.text_files import write_over
 
     console = console_on(sys.stderr)
     with console.status("measuring") as shown:

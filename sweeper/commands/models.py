@@ -65,8 +65,8 @@ def predict(
     Of classes each has its probability beside it; numbers are in the units of the data. What is
     kept stands in front; a prediction of NAME beside a kept NAME is called `predicted NAME`.
     """
-    from sweeper.authoring import write_new
     from sweeper.predicting import predicted
+    from sweeper.text_files import write_new
 
     warn = console_on(sys.stderr)
     names = [] if keep is None else [name.strip() for name in keep.split(",")]

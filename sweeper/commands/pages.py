@@ -52,8 +52,8 @@ def report(
 ) -> None:
     """Write what `dashboard` shows as one file, to be opened or mailed; it needs no network."""
     page = _page(directories, is_report=True)
-    from sweeper.authoring import write_over
     from sweeper.dashboard.report import report as whole
+    from sweeper.text_files import write_over
 
     write_over(output, whole(page))
     print_written(output, "any browser opens it")

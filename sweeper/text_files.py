@@ -1,0 +1,48 @@
+"""Text files that commands write where the user says: whole, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from sweeper.errors import Problem, SetupError, StudyError
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file where there is none yet.
+
+    Raises:
+        StudyError: there is one.
+        SetupError: it cannot be written.
+    """
+    try:
+        _write(path, text, "x")
+    except FileExistsError:
+        mend = "name another with -o, or remove it"
+        raise StudyError(Problem(str(path), "", "there is such a file already", mend)) from None
+
+
+def write_over(path: Path, text: str) -> None:
+    """Write a file, also over one that is there.
+
+    Raises:
+        SetupError: it cannot be written.
+    """
+    _write(path, text, "w")
+
+
+def _write(path: Path, text: str, mode: Literal["x", "w"]) -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:  # a full disk: half a file would be in the way of the next try
+                if path.is_file():
+                    path.unlink()
+                raise
+    except FileExistsError:
+        raise
+    except OSError as error:
+        mend = "name a file that can be written with -o"
+        raise SetupError(Problem(str(path), "", f"{error.strerror}", mend)) from error
