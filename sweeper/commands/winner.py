@@ -60,8 +60,9 @@ def confirm(
         else:
             print_shown(*trial_answers.confirmed(objectives[0], rows, seeds, ahead), "")
             print_shown(f"each of {seeds} seeds is in {found.config.run_dir}")
-            if len(objectives) == 1:
-                print_shown(*trial_answers.after_confirming(run_dir, rows[0]))
+            ways = trial_answers.after_confirming(run_dir, rows[0])
+            for way in ways if len(objectives) == 1 else ():
+                print_shown(way)
     raise typer.Exit(exit_code(status))
 
 
