@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ class SavedModel:
         """The model with the weights by which its trial was judged."""
         return self.state.model
 
+    @cached_property
+    def _of_each(self) -> Callable[[NDArray[Any]], Any]:
+        from sweeper.models.user import each_of
+
+        return each_of(self.model)
+
     @property
     def trained(self) -> Any:
         """The model that training would go on from."""
@@ -122,7 +129,7 @@ class SavedModel:
                 "models of `coupled` predict nothing together; `model` gives the outputs of each "
                 "for one example, `model.parts[NAME]` is one of them, `generate` gives rows"
             )
-        outputs = _of_each(self.model, self.features(rows))
+        outputs = _in_blocks(self._of_each, self.features(rows))
         if isinstance(train, AlternatingTable):  # of the part that is compared with the data
             assert train.of_data is not None, "a study without one is refused"
             outputs = outputs[train.by_loss[train.of_data].of]
@@ -178,6 +185,8 @@ class SavedModel:
         Raises:
             ValueError: none of the models generates rows.
         """
+        from sweeper.models.user import each_of
+
         train, model = self.settings.train, self.settings.model
         if not (isinstance(train, CoupledTable) and train.generates):
             raise ValueError("no model here generates rows")
@@ -186,7 +195,7 @@ class SavedModel:
         latent_size = model.parts[GENERATOR].in_size
         assert latent_size is not None, "a rule of the study file"
         noise = np.random.default_rng(seed).standard_normal((count, latent_size))
-        x = np.asarray(_of_each(generator, noise.astype(spec["dtype"])))
+        x = np.asarray(_in_blocks(each_of(generator), noise.astype(spec["dtype"])))
         scale, shift = self._of_fold(x.dtype)
         return (x - shift) / scale * np.array(spec["x_scale"]) + np.array(spec["x_mean"])
 
@@ -204,17 +213,14 @@ def _warn(doubt: str) -> None:
     warnings.warn(doubt, UnknownCategoryWarning, stacklevel=level)
 
 
-def _of_each(model: Any, x: NDArray[Any]) -> Any:
-    """What a model gives for each example, as in validation.
+def _in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
+    """What `of_each` gives for each example.
 
     They are given in blocks, each filled up to a power of two: JAX compiles for every number of
     rows that it has not seen.
     """
-    from sweeper.models.user import evaluated_each
-
     starts = range(0, max(1, len(x)), MEASURED_ROWS)
-    blocks = (_filled_up(x[start : start + MEASURED_ROWS]) for start in starts)
-    found = [evaluated_each(model, block) for block in blocks]
+    found = [of_each(_filled_up(x[start : start + MEASURED_ROWS])) for start in starts]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(x)], *found)
 
 

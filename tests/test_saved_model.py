@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,6 +106,21 @@ def test_many_rows_are_predicted_as_each_of_them() -> None:
     found = saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0)).predict(rows)
 
     np.testing.assert_allclose(found, rows * [2, 10] + [1, -1], rtol=1e-6, atol=1e-6)
+
+
+class Chosen(eqx.Module):
+    """A model whose static field has no hash, which training never asks for."""
+
+    places: list[int] = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Any:
+        return x[jax.numpy.array(self.places)]
+
+
+def test_a_model_with_fields_that_have_no_hash_predicts() -> None:
+    model = replace(saved(keeps=1), state=PlainState(*[Chosen([1])] * 2, None, None))  # type: ignore[arg-type]
+
+    np.testing.assert_allclose(model.predict(ROWS), ROWS[:, 1])
 
 
 def test_features_are_scaled_as_the_fold_of_the_member_was() -> None:

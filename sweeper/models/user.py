@@ -24,7 +24,18 @@ def evaluated(model: Any, x: Any) -> Any:
     return model(x, key=None) if takes_key(model) else model(x)
 
 
-@eqx.filter_jit
-def evaluated_each(model: Any, x: Float[AnyArray, "rows features"]) -> Any:
-    """The outputs for each example."""
-    return jax.vmap(lambda x: evaluated(model, x))(x)
+def each_of(model: Any) -> Callable[[Float[AnyArray, "rows features"]], Any]:
+    """What gives the outputs for each example, compiled once for each number of them.
+
+    Of the model arrays alone are told to JAX: its static fields may be such as have no hash.
+    """
+    leaves, structure = jax.tree.flatten(model)
+    places = [place for place, leaf in enumerate(leaves) if eqx.is_array(leaf)]
+
+    @jax.jit
+    def outputs(arrays: list[Any], x: Any) -> Any:
+        told = dict(zip(places, arrays, strict=True))
+        own = jax.tree.unflatten(structure, [told.get(i, leaf) for i, leaf in enumerate(leaves)])
+        return jax.vmap(lambda x: evaluated(own, x))(x)
+
+    return lambda x: outputs([leaves[place] for place in places], x)
