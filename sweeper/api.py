@@ -72,6 +72,7 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
         SetupError: the data is missing or unfit, or the run directory cannot be used.
     """
     forget_changed(config.base_dir)
+    config = session.with_recorded_edition(config)
     data = None
     if python or can_read_rows(config):
         with preparing(config) as prepared:
@@ -195,6 +196,7 @@ def run(
         SweeperError: the study cannot start, with what to mend.
     """
     forget_changed(config.base_dir)
+    config = session.with_recorded_edition(config, fresh=fresh)
     with preparing(config) as prepared:
         return run_prepared(
             config,
@@ -217,7 +219,10 @@ def run_prepared(
     observer: Observer | None = None,
     stop: threading.Event | None = None,
 ) -> Status:
-    """As `run`, for who began to prepare the data before."""
+    """Like `run`, for callers that have already started preparing the data.
+
+    `config` is under the edition that `session.with_recorded_edition` gives it.
+    """
     tell = observer or (lambda event: None)
     options.check(config)
     with ExitStack() as stack:

@@ -61,10 +61,10 @@ def _by_study_file(run_dir: RunDir, copy: Remains) -> str | None:
         text = run_dir.study_file.read_text(encoding="utf-8")
         lines = takewhile(lambda line: line.startswith(OVERRIDE), text.splitlines())
         own = load(run_dir.study_file, [line.removeprefix(OVERRIDE) for line in lines])
-        began = study_of(copy.sessions[1]["study"], run_dir.study_file).canonical()
+        began = study_of(copy.sessions[1]["study"], run_dir.study_file)
     except (OSError, ValueError, KeyError, SweeperError):
         return None
-    changes = reconcile(began, own.canonical()).refused
+    changes = reconcile(began.canonical(), own.under(began.edition).canonical()).refused
     if not changes:
         return None
     first, name = changes[0], run_dir.study_file.name

@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from sweeper import backup
 from sweeper.config import StudyConfig
 from sweeper.deaths import deaths_over, leaving_in_order
 from sweeper.directory import check_directory, clear_staging, make, move_aside
-from sweeper.errors import SetupError, not_written
+from sweeper.errors import SetupError, SweeperError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
 from sweeper.lock import held
 from sweeper.reconcile import Change, code_of, departures, joined, mark_of
 from sweeper.results.replace import replacing
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import Forecast
 from sweeper.study_copy import copy_study
@@ -128,6 +129,23 @@ def check(config: StudyConfig, data_digest: str | None) -> None:
     if run_dir.ledger.exists():
         with held(run_dir), closing(backup.read(run_dir)) as ledger:
             joined(config, ledger.sessions(), data_digest, None, asks_start=False)
+
+
+def with_recorded_edition(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:
+    """The study under the edition that it began under; under today's if it is new or `fresh`.
+
+    The status file says which, or else the ledger. Whether that is right is checked when the
+    ledger is opened.
+    """
+    run_dir = RunDir(config.run_dir)
+    if fresh or not run_dir.ledger.exists():
+        return config
+    with suppress(SetupError):
+        return config.under(read_status(run_dir).edition or 1)
+    with suppress(SweeperError), closing(backup.read(run_dir)) as ledger:
+        if sessions := ledger.sessions():
+            return config.under(sessions[0]["study"].get("edition", 1))
+    return config
 
 
 @contextmanager

@@ -99,6 +99,7 @@ class Standing:
             spent_s=dict(self.spent_s),
             committed_at=now if state.rounds else None,
             xla_threads=self.xla_threads,
+            edition=self.config.edition,
         )
 
     def _trials_per_s(self, ended: int, now: float) -> float | None:

@@ -37,7 +37,9 @@ def trained(
     """
     view: View = QuietView() if quiet else view_for(console_on(sys.stderr))
     from sweeper import api
+    from sweeper.session import with_recorded_edition
 
+    config = with_recorded_edition(config, fresh=fresh)
     # before the view, for a process with threads cannot be forked
     with preparing(config) as prepared, view:
         leave = partial(note_left, RunDir(config.run_dir.absolute()))

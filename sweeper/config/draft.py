@@ -47,7 +47,7 @@ from sweeper.config.space import (
     taken_columns,
     unfit_links,
 )
-from sweeper.config.study import StudyTable
+from sweeper.config.study import EDITION, StudyTable
 from sweeper.config.table import Fault, Table
 from sweeper.config.tables import TABLES, Variants, kind_of
 from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable
@@ -85,7 +85,8 @@ class Draft:
         self._check_between({**tables, **self._as_if_right}, search)
         self._check_trial(tables)
         self.faults = [self._at_its_entry(fault) for fault in self.faults]
-        return {**tables, "version": 1, "search": search, "same_as": self._links}
+        edition = {"edition": self._raw["edition"]} if "edition" in self._raw else {}
+        return {**tables, "version": 1, **edition, "search": search, "same_as": self._links}
 
     def _at_its_entry(self, fault: Fault) -> Fault:
         """What is told of a value that stands in `[search]` alone is told there."""
@@ -169,7 +170,11 @@ class Draft:
             self.faults.append(Fault("version", MISSING, "write version = 1"))
         elif type(version) is not int or version != 1:
             self.faults.append(Fault("version", f"no version {shown(version)}", "write 1"))
-        known = ["version", *TABLES, "search"]
+        edition = self._raw.get("edition", EDITION)
+        if type(edition) is not int or not 1 <= edition <= EDITION:
+            found = f"{shown(edition)} is not a known edition (1 to {EDITION})"
+            self.faults.append(Fault("edition", found, "remove it, or install a newer sweeper"))
+        known = ["version", "edition", *TABLES, "search"]
         self.faults += [
             unknown_setting(name, name, known) for name in self._raw if name not in known
         ]

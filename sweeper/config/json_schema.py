@@ -13,6 +13,7 @@ from sweeper.config.plain_schema import Schema, any_of, plain
 from sweeper.config.roles import is_fixed
 from sweeper.config.search import SameAs
 from sweeper.config.space import ENTRIES, SEARCHED_TABLES, types_for
+from sweeper.config.study import EDITION
 from sweeper.config.table import Table, table_in
 from sweeper.config.tables import TABLES, UNDER_NAMES, Variants
 
@@ -20,6 +21,12 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _SCALARS: tuple[Schema, ...] = ({"type": "string"}, {"type": "number"}, {"type": "boolean"})
 _VERSION: Schema = {"const": 1, "description": "of these settings"}
+_EDITION: Schema = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": EDITION,
+    "description": "of the rules that the study began under; written by sweeper",
+}
 
 
 def study_schema() -> Schema:
@@ -34,7 +41,7 @@ def study_schema() -> Schema:
         "$schema": DIALECT,
         "title": "A study file of sweeper",
         "type": "object",
-        "properties": {"version": _VERSION, **tables, "search": _search()},
+        "properties": {"version": _VERSION, "edition": _EDITION, **tables, "search": _search()},
         "required": ["version", *needed],
         "additionalProperties": False,
         "allOf": [*_unless_searched(), *_unless_own()],

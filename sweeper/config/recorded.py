@@ -18,6 +18,7 @@ def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
 
 def study_text(settings: Mapping[str, Any]) -> str:
     """The text of a study file with these settings."""
+    settings = {"edition": 1, **settings}  # none was recorded while there was only one
     links = {setting: {"same_as": of} for setting, of in settings.get("same_as", {}).items()}
     search = {**settings["search"], **links}
     written = {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}

@@ -23,6 +23,12 @@ from sweeper.config.table import Fault, Table
 
 Direction = Literal["minimize", "maximize"]
 
+EDITION = 2
+"""The edition of the rules by which new studies prepare their data and judge their trials.
+
+Studies that began before editions were recorded go on under edition 1.
+"""
+
 N_PARAMETERS = "n_parameters"
 SAMPLERS = ("tpe", "random", "qmc", "grid", "gp", "cmaes", "nsgaii")
 PRUNERS = (

@@ -36,7 +36,7 @@ from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.settings import Judge, Settings, TrainTable, optional_parts
 from sweeper.config.source import Source
 from sweeper.config.structures import Spread, Wanted
-from sweeper.config.study import N_PARAMETERS, StudyTable
+from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
 from sweeper.config.table import Fault, Table, field_of, filled, value_of
 from sweeper.config.train import better
 from sweeper.config.trial import TrialTable
@@ -54,6 +54,7 @@ class StudyConfig(Table):
     """
 
     version: Literal[1] = Field(description="of these settings")
+    edition: int = EDITION
     study: StudyTable
     data: DataTable
     model: SerializeAsAny[MlpTable | PythonTable | MixedTable | PartsTable]
@@ -74,6 +75,12 @@ class StudyConfig(Table):
         config = cls.model_validate(tables)
         config._source = source
         return config
+
+    def under(self, edition: int) -> Self:
+        """The same study under the edition that was recorded, unless its own file names one."""
+        if "edition" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"edition": edition})
 
     @property
     def source(self) -> Source:
@@ -238,8 +245,11 @@ class StudyConfig(Table):
         return {f"{name}.{part}": inner for part, inner in tables_of(table).items()}
 
     def canonical(self) -> dict[str, Any]:
-        """Every setting, defaults too, as JSON has it; equal for studies that ask for the same."""
-        settings = self.model_dump(mode="json")
+        """Every setting, defaults too, as JSON has it; equal for studies that ask for the same.
+
+        Edition 1 is left out, as in the records of versions that knew no other.
+        """
+        settings = self.model_dump(mode="json", exclude={"edition"} if self.edition == 1 else None)
         links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
         return {**settings, "search": {**settings["search"], **links}}
 

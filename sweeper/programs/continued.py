@@ -65,7 +65,7 @@ def settings_of(file: SavedFile, base_dir: Path) -> Settings:
     """
     if "settings" not in file.record:
         raise alone(file)
-    text = toml_text(file.record["settings"])
+    text = toml_text({"edition": 1, **file.record["settings"]})
     return parse(text, base_dir / Path(file.name).name).filled({})
 
 

@@ -25,7 +25,8 @@ class Status:
     COMPLETE; `front` has the same of each trial of the Pareto front, where there are several
     objectives, and `feasible` counts complete trials that keep the constraints,
     if there are any. `timeout` is the study's where it has ended the study, None else; so is
-    `max_failures`. `xla_threads` is how many the study began with, on a CPU.
+    `max_failures`. `xla_threads` is how many the study began with, on a CPU; `edition` is that of
+    its rules, None in a status of a version that recorded none.
     `running` has bucket, place, class_id, class_name and trials, one entry a bucket. `eta_s` and
     `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
     `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
@@ -63,6 +64,7 @@ class Status:
     timeout: str | None = None
     max_failures: int | float | None = None
     xla_threads: int | None = None
+    edition: int | None = None
 
 
 def ended_by(status: Status) -> str | None:
