@@ -7,11 +7,12 @@ import json
 from io import StringIO
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import sweeper
 from sweeper.errors import StudyError
-from sweeper.results.listing import buckets_of, curves, listed
+from sweeper.results.listing import buckets_of, curves, listed, plain
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
@@ -47,6 +48,11 @@ def test_rows_are_those_that_pandas_reads(run_dir: RunDir) -> None:
     best = sweeper.open_results(run_dir.root).best(3)["trial_number"].tolist()
     assert known.best(3) == best
     assert [row["trial_number"] for row in known.of(best)] == best
+
+
+def test_integers_of_64_bits_are_listed_exactly() -> None:
+    column = pa.chunked_array([pa.array([2**63 - 1, None, -(2**53) - 1], pa.int64())])
+    assert plain(column) == [2**63 - 1, None, -(2**53) - 1]
 
 
 def test_trials_are_chosen_and_sorted(run_dir: RunDir) -> None:

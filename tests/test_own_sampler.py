@@ -163,6 +163,42 @@ def test_a_sampler_draws_values_as_the_study_file_has_them(tmp_path: Path) -> No
         assert json.loads(told) == given
 
 
+_KEEPING = """\
+from optuna.samplers import RandomSampler
+
+class Keeping(RandomSampler):
+    def __init__(self, kept):
+        super().__init__()
+        self._kept = {"infinity": float("inf"), "set": {1}, "text": "a"}[kept]
+
+    def before_trial(self, study, trial):
+        study._storage.set_trial_system_attr(trial._trial_id, "kept", self._kept)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [
+        ("infinity", "Out of range float values are not JSON compliant"),
+        ("set", "Object of type set is not JSON serializable"),
+    ],
+)
+def test_what_a_sampler_keeps_has_to_be_json(kept: str, why: str, tmp_path: Path) -> None:
+    from sweeper.study.ask_tell import Study
+
+    (tmp_path / "keeping.py").write_text(_KEEPING, encoding="utf-8")
+    chosen = f"study.sampler={{name='keeping:Keeping',kept='{kept}'}}"
+    study = Study(study_in(tmp_path, bent(STUDY, chosen, "study.enqueue=[]")))
+    study.ask(1, 0)
+    with pytest.raises(SweeperError) as refusal:
+        study.noted()
+    (problem,) = refusal.value.problems
+    assert problem.key == "study.sampler.name"
+    assert problem.found == (
+        f"'keeping:Keeping' keeps 'kept', which the ledger cannot hold as JSON ({why})"
+    )
+
+
 def test_a_study_goes_on_once_its_sampler_is_mended(tmp_path: Path, command: CommandLine) -> None:
     """As if it had never been broken: nothing that was committed is lost or trained again."""
     command.write(TEXT)

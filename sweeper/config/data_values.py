@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeGuard, get_args
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from sweeper.config.refusals import shown
 from sweeper.config.table import Table
 
 _Method = Literal["none", "mean", "median", "most_frequent"]
@@ -35,8 +36,11 @@ def _is_name(value: object) -> bool:
 def _impute(value: object) -> object:
     if isinstance(value, Constant) or (isinstance(value, str) and value in _METHODS):
         return value
-    if _is_table(value) and value.keys() == {"constant"} and _is_number(value["constant"]):
-        return Constant(constant=float(value["constant"]))
+    if _is_table(value) and value.keys() == {"constant"}:
+        constant = value["constant"]
+        if not _is_number(constant):
+            raise PydanticCustomError("constant", "no constant", {"constant": shown(constant)})
+        return Constant(constant=float(constant))
     raise PydanticCustomError("impute", "no way to fill gaps")
 
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sweeper.config.draft import Draft
-from sweeper.config.limits import SHORTEN, TOO_DEEP, TOO_LONG, UNNEST, beyond_limits
+from sweeper.config.limits import (
+    SHORTEN,
+    TOO_DEEP,
+    TOO_LONG,
+    UNNEST,
+    beyond_limits,
+    unrecordable,
+)
 from sweeper.config.overrides import overridden, read_overrides
 from sweeper.config.reading import RawTable
 from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
+from sweeper.config.table import Fault
 from sweeper.errors import Problem, StudyError
 
 _MOST_BYTES = 10_000_000  # whoever names a larger file has named one of data
@@ -79,10 +87,24 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
         raise StudyError(map(source.problem, unreadable))
     draft = Draft(raw)
     tables = draft.read()
-    if draft.faults:
-        by_line = sorted(draft.faults, key=lambda fault: source.line(fault.key) or 0)
+    if faults := _with_unrecordable(draft.faults, unrecordable(raw)):
+        by_line = sorted(faults, key=lambda fault: source.line(fault.key) or 0)
         raise StudyError(source.problem(fault) for fault in by_line)
     return StudyConfig.of(tables, source)
+
+
+def _with_unrecordable(faults: Sequence[Fault], unrecordable: Iterable[Fault]) -> list[Fault]:
+    """Both together; a value is not refused twice, nor one whose setting is refused."""
+    refused = {fault.key for fault in faults}
+    once = {fault.key: fault for fault in unrecordable if not refused & {*_around(fault.key)}}
+    return [*faults, *once.values()]
+
+
+def _around(key: str) -> Iterator[str]:
+    """A dotted key, and those of the tables around it."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
 
 
 def _toml(source: Source) -> RawTable:

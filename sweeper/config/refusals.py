@@ -48,6 +48,7 @@ _WORDS = {
         "{value} is no way to fill gaps",
         'write "none", "mean", "median", "most_frequent" or {{ constant = 0 }}',
     ),
+    "constant": ("constant = {constant} is not a finite number", "write a finite number"),
     "class_weights": ("{value} is no weighting", 'write "none", "balanced" or {{ CLASS = 2.0 }}'),
     "class_weight": ("a weight that is no number above 0", "write numbers above 0"),
     "decay_amount": (

@@ -122,6 +122,16 @@ def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Fault]:
         seen.add(choice)
 
 
+def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Fault]:
+    """An integer next to floats is recorded as a float: in Parquet they share a column."""
+    if {type(choice) for choice in choices} != {int, float}:
+        return
+    for choice in choices:
+        if isinstance(choice, int) and int(float(choice)) != choice:
+            found = f"{choice} next to floats would be recorded as {float(choice):.0f}"
+            yield Fault("choices", found, "write integers only, or a smaller one")
+
+
 class IntSearch(_range_of(int)):
     """Whole numbers from `low` to `high`, both included; with `base` its powers alone."""
 
@@ -218,7 +228,7 @@ class FloatSearch(_range_of(float)):
 class CategoricalSearch(_Entry):
     """One of `choices`, which have no order."""
 
-    rules = (_repeated_choice,)
+    rules = (_repeated_choice, _rounded_choice)
 
     type: Literal["categorical"] = Field(description=_TYPE)
     choices: Annotated[tuple[AnyScalar, ...], Field(strict=False, min_length=1)] = Field(

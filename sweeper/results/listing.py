@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sweeper.errors import Problem, SetupError
 from sweeper.ranking import best_first, pareto_front, value_columns
-from sweeper.results.light import floats, read_light, said_of_study, texts
+from sweeper.results.light import floats, read_light, said_of_study, texts, whole_numbers
 from sweeper.results.where import Values, column_named, rows_where
 from sweeper.rundir import RunDir
 
@@ -205,13 +205,14 @@ def plain(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column as Python has them, None where it is null."""
     kind, known = column.type, _values(column)
     convert: Callable[[Any], Any] | None = None
+    values = known.values
     if pa.types.is_integer(kind):
-        convert = int
+        values = whole_numbers(column)  # floats hold no more than 53 bits
     elif pa.types.is_boolean(kind):
         convert = bool
     elif pa.types.is_timestamp(kind):
         convert = lambda seconds: datetime.fromtimestamp(seconds, UTC)  # noqa: E731
-    pairs = zip(known.values.tolist(), known.is_null.tolist(), strict=True)
+    pairs = zip(values.tolist(), known.is_null.tolist(), strict=True)
     return [None if null else convert(one) if convert else one for one, null in pairs]
 
 

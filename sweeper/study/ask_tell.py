@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import Grid
-from sweeper.study.own import check_proposal, ended_outside, guarded
+from sweeper.study.own import check_memory, check_proposal, ended_outside, guarded
 from sweeper.study.reseeded import ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_made_anew, pruner, sampler
 from sweeper.study.space import Space
@@ -110,8 +110,14 @@ class Study:
             self._study.tell(number - self._first, told, state=_STATES[state])
 
     def noted(self) -> Memory:
-        """What the sampler and the pruner have put down since this was last asked."""
-        return self._storage.noted()
+        """What the sampler and the pruner have put down since this was last asked.
+
+        Raises:
+            SweeperError: the user's sampler or pruner has kept what JSON cannot hold.
+        """
+        noted = self._storage.noted()
+        check_memory(self._config, noted)
+        return noted
 
     def _ask_one(self, told_through_round: int) -> TrialSpec:
         if given := self._given(self._storage.get_n_trials(self._study._study_id)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isclose
@@ -16,7 +17,10 @@ from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.errors import Problem, SweeperError
 from sweeper.keywords import keywords_of, unfit_keywords
+from sweeper.trial import Memory
 from sweeper.user_code import RAISED, LoadError, load_class, told
+
+_NOT_JSON = "keeps {!r}, which the ledger cannot hold as JSON ({})"
 
 
 def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
@@ -73,8 +77,28 @@ def check_proposal(
 
 def ended_outside(config: StudyConfig, number: int) -> SweeperError:
     """The refusal of a pruner, or else a sampler, of the user's own that has ended a trial."""
-    table = "pruner" if is_function(config.study.pruner.name) else "sampler"
-    return _failed(config, table, f"has ended trial {number} itself")
+    return _failed(config, _own_table(config), f"has ended trial {number} itself")
+
+
+def check_memory(config: StudyConfig, memory: Memory) -> None:
+    """Refuse what the user's sampler or pruner keeps with trials or the study and JSON cannot hold.
+
+    Raises:
+        SweeperError: naming the attribute.
+    """
+    if not any(key.startswith("study.") for key in config.functions.values()):
+        return
+    for attributes in (memory.study, *memory.trials.values()):
+        for name, value in attributes.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise _failed(config, _own_table(config), _NOT_JSON.format(name, error)) from error
+
+
+def _own_table(config: StudyConfig) -> Literal["sampler", "pruner"]:
+    """Which of the two is the user's: the pruner, if both are."""
+    return "pruner" if is_function(config.study.pruner.name) else "sampler"
 
 
 def _failed(config: StudyConfig, table: Literal["sampler", "pruner"], found: str) -> SweeperError:

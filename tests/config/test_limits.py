@@ -79,6 +79,77 @@ def test_overrides_have_the_same_limits(
     assert (problem.where, problem.key, problem.found) == ("--set", key, found)
 
 
+_FINITE = "write a finite number"
+_ARGUMENT = 'search.model.cap={type="categorical",choices=[1.0,inf]}'
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "found", "mend"),
+    [
+        (_ARGUMENT, "search.model.cap.choices", "inf is not a finite number", _FINITE),
+        (
+            "search.optimizer.lr.or=[nan]",
+            *("search.optimizer.lr.or", "nan is not a finite number", _FINITE),
+        ),
+        (
+            'study.pruner={name="threshold",lower=-1.0,upper=inf}',
+            *("study.pruner.upper", "inf is not a finite number", _FINITE),
+        ),
+        (
+            'study.pruner={name="patient",patience=1,wrapped={name="threshold",upper=-inf}}',
+            *("study.pruner.wrapped.upper", "-inf is not a finite number", _FINITE),
+        ),
+        (
+            'study.sampler={name="mine:Sampler",bounds=[{low=nan}]}',
+            *("study.sampler.bounds.0.low", "nan is not a finite number", _FINITE),
+        ),
+        (
+            'study.sampler={name="mine:Sampler",since=2026-01-31}',
+            "study.sampler.since",
+            "2026-01-31 is a date or a time, which no setting takes",
+            'write text in quotes, "2026-01-31"',
+        ),
+        (
+            'study.sampler={name="mine:Sampler",word="\udcff"}',
+            *("study.sampler.word", "'\udcff' is not valid Unicode", "write it in UTF-8"),
+        ),
+        ("model.\udcff=1", "model.\udcff", "'\udcff' is not valid Unicode", "write it in UTF-8"),
+        (
+            "data.impute={constant=nan}",
+            *("data.impute", "constant = nan is not a finite number", _FINITE),
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_recorded_is_refused(
+    override: str, key: str, found: str, mend: str
+) -> None:
+    text = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', f"{_PYTHON}\ncap = 1.0")
+    text = text.replace("model.depth", "model.rows")
+    with pytest.raises(StudyError) as refusal:
+        parse(text, Path("study.toml"), [override])
+    (problem,) = refusal.value.problems
+    assert (problem.where, problem.key, problem.found, problem.mend) == ("--set", key, found, mend)
+
+
+def test_the_setting_of_a_value_that_cannot_be_recorded_is_refused_once(refused: Refused) -> None:
+    problems = refused("", "", "train.cap=inf", "search.model.depth.choices=[nan]")
+    assert [(problem.key, problem.found) for problem in problems] == [
+        ("train.cap", "no such setting"),
+        ("search.model.depth.choices", "no such setting"),
+    ]
+
+
+def test_an_integer_that_a_column_of_floats_would_round_is_refused() -> None:
+    text = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', _PYTHON)
+    text = text.replace('{ type = "int", low = 1, high = 3 }', "CHOICES").replace(".depth", ".rows")
+    entry = '{{ type = "categorical", choices = [{}, 0.5] }}'
+    with pytest.raises(StudyError) as refusal:
+        parse(text.replace("CHOICES", entry.format(2**53 + 1)), Path("study.toml"))
+    (problem,) = refusal.value.problems
+    assert problem.found == f"{2**53 + 1} next to floats would be recorded as {2**53}"
+    assert parse(text.replace("CHOICES", entry.format(2**53)), Path("study.toml"))
+
+
 def test_a_number_of_more_digits_than_python_reads_is_text_on_the_command_line(
     refused: Refused,
 ) -> None:

@@ -88,8 +88,8 @@ BROKEN = {
     "a constant that is no number": (
         ('name = "iris"', 'name = "iris"\nimpute = { constant = "x" }'),
         (
-            *(12, "data.impute", "a table is no way to fill gaps"),
-            'write "none", "mean", "median", "most_frequent" or { constant = 0 }',
+            *(12, "data.impute", "constant = 'x' is not a finite number"),
+            "write a finite number",
         ),
     ),
     "no encoding of categories": (
