@@ -6,8 +6,8 @@ What takes long to import is imported where it is needed, for other things can g
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -23,7 +23,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
 from sweeper.errors import DataError, StudyError
-from sweeper.model_checks import check_models, never_run
+from sweeper.model_checks import check_models, needs_jax, never_run
 from sweeper.preview import Preview
 from sweeper.progress import Observer, Warned
 from sweeper.results.status import Status
@@ -80,7 +80,8 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
     else:
         options.check(config, python=False)
     if data is not None and (python or can_build_models(config)):
-        check_models(config, data)
+        with _jax_for(config):
+            check_models(config, data)
     session.check(config, None if data is None else data.digest)
     return Checked(
         name=config.study.name,
@@ -110,6 +111,19 @@ def _told_together(check_options: Callable[[], None], prepared: Callable[[], Dat
     return prepared()
 
 
+@contextmanager
+def _jax_for(config: StudyConfig) -> Iterator[None]:
+    """JAX as the study trains with it, if its models or programs are to be traced."""
+    if not needs_jax(config):
+        yield
+        return
+    from sweeper.executors.jax_setup import configure_for, jax_restored
+
+    with jax_restored():
+        configure_for(config)
+        yield
+
+
 def decay(config: StudyConfig) -> DecayPreview:
     """Which arrays of the models of a study weight decay would touch; nothing is trained.
 
@@ -122,8 +136,9 @@ def decay(config: StudyConfig) -> DecayPreview:
         from sweeper.decay_preview import decay_preview
 
         data = prepared()
-    check_models(config, data)
-    return decay_preview(config, never_run(config, data))
+    with _jax_for(config):
+        check_models(config, data)
+        return decay_preview(config, never_run(config, data))
 
 
 def plan(config: StudyConfig) -> Preview:

@@ -21,7 +21,7 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.refusals import MISSING
 from sweeper.data.preparation import prepare
 from sweeper.errors import Problem, StudyError
-from sweeper.executors.jax_setup import configure_jax
+from sweeper.executors.jax_setup import configure_for
 from sweeper.programs.own import Own
 from sweeper.programs.own_checks import check_program, scores_of
 from sweeper.programs.unkept import unkept
@@ -96,7 +96,7 @@ def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Fin
     if not isinstance(config.train, OwnProgramTable):
         found = f"'{config.train.program}' is a program of this package"
         raise StudyError(config.problem("train.program", found, 'name yours, "module:Class"'))
-    configure_jax(config.execution.precision, config.execution.matmul_precision)
+    configure_for(config)
     data = few(prepare(config), config.train.batch_size)
     if not knows_metrics:
         own = config.train.model_copy(update={"metrics": scores_of(config, data)})

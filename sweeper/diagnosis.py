@@ -189,10 +189,12 @@ def _probe() -> Finding:
     import jax.numpy as jnp
     import numpy as np
 
+    from sweeper.models.keys import fixed_key
+
     def lane(weight: jax.Array) -> jax.Array:
         return jnp.tanh(weight @ weight.T).sum()
 
-    weights = jax.random.normal(jax.random.key(0), (_LANES, _WIDTH, _WIDTH)) / _WIDTH
+    weights = jax.random.normal(fixed_key(), (_LANES, _WIDTH, _WIDTH)) / _WIDTH
     started = time.perf_counter()
     together = np.asarray(jax.jit(jax.vmap(jax.grad(lane)))(weights))
     took_s = time.perf_counter() - started

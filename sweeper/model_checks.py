@@ -42,6 +42,17 @@ def check_models(config: StudyConfig, data: Dataset) -> None:
         check_decay(config, never_run(config, data))
 
 
+def needs_jax(config: StudyConfig) -> bool:
+    """Whether `check_models` traces anything."""
+    return (
+        "python" in config.kinds
+        or bool(config.names_functions)
+        or config.train.program == "coupled"
+        or isinstance(config.train, OwnProgramTable)
+        or bool(decays_of(config.optimizer))
+    )
+
+
 def never_run(config: StudyConfig, data: Dataset) -> Programs:
     """Programs to look at, in a precision that every JAX has."""
     from sweeper.programs.build import Programs

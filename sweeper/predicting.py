@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from sweeper.data.dialect import USUAL, Dialect
 from sweeper.data.new_rows import read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import DataError, Problem, StudyError
+from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.programs.saved_file import read_saved
 from sweeper.saved_model import SavedModel, UnknownCategoryWarning, load
 
@@ -36,10 +36,16 @@ def predicted(
     Raises:
         SweeperError: the model is damaged, or the table does not fit it.
     """
+    with jax_restored():
+        return _predicted(model, rows, warn, keep)
+
+
+def _predicted(
+    model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str]
+) -> tuple[str, int]:
     record = read_saved(model).record
     data = record.get("data", {})
-    if data.get("spec", {}).get("dtype") == "float64":
-        jax.config.update("jax_enable_x64", True)
+    configure_jax(data.get("spec", {}).get("dtype", "float32"))
     saved = load(model)
     if not data["targets"]:
         mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"

@@ -189,12 +189,26 @@ def _module(name: str, base_dir: Path) -> ModuleType:
         if (name, base_dir) not in _loaded:
             note_foreign_code()
             try:
-                with _beside(base_dir, name.partition(".")[0]):
+                with _beside(base_dir, name.partition(".")[0]), _jax_settings_kept():
                     digests = source_digests(name, base_dir)
                     _loaded[name, base_dir] = _Loaded(importlib.import_module(name), digests)
             except RAISED as error:
                 raise _not_imported(name, base_dir, error) from error
         return _loaded[name, base_dir].module
+
+
+@contextmanager
+def _jax_settings_kept() -> Iterator[None]:
+    """Undo what a module sets in JAX as it is imported: a study in training has set JAX up."""
+    jax = sys.modules.get("jax")
+    config: Any = getattr(jax, "config", None)
+    before = dict(config.values) if config else {}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if config.values[name] != value:
+                config.update(name, value)
 
 
 def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:

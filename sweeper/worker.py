@@ -103,12 +103,12 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
 
     from sweeper.data.dataset import Dataset
     from sweeper.executors.claims import devices_of
-    from sweeper.executors.jax_setup import configure_jax
+    from sweeper.executors.jax_setup import configure_for
     from sweeper.executors.trainer import Trainer
     from sweeper.programs.continued import read_start
 
     config = setup.config
-    configure_jax(config.execution.precision, config.execution.matmul_precision)
+    configure_for(config)
     jax.devices()  # where there is no device to open, it is the start that fails, and no trial
     saved = None if setup.start is None else read_start(setup.start, config.base_dir)
     data = Dataset.load(setup.data)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
 import jax
+import numpy as np
 import pytest
 
+from sweeper import api, jax_pins
 from sweeper.errors import SetupError
-from sweeper.executors.jax_setup import configure_jax, jax_restored
+from sweeper.executors.jax_setup import configure_jax, jax_restored, keep_configured
+from sweeper.jax_pins import overridden, pins
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS, bent
 
 OTHER = "float32", "highest"
 NAMES = ("jax_enable_x64", "jax_default_matmul_precision", "jax_compilation_cache_dir")
@@ -44,3 +54,131 @@ def test_the_last_of_several_studies_restores_jax() -> None:
     second.__exit__(None, None, None)
 
     assert settings() == before
+
+
+OTHERS = {
+    "jax_debug_nans": True,
+    "jax_disable_jit": True,
+    "jax_enable_checks": True,
+    "jax_check_tracer_leaks": True,
+    "jax_numpy_dtype_promotion": "strict",
+    "jax_numpy_rank_promotion": "raise",
+    "jax_legacy_prng_key": "error",
+    "jax_transfer_guard": "disallow",
+    "jax_default_prng_impl": "rbg",
+    "jax_enable_custom_prng": True,
+    "jax_threefry_partitionable": False,
+}
+
+
+@contextmanager
+def own_settings(settings: Mapping[str, object]) -> Iterator[None]:
+    """A caller that has JAX set up like this."""
+    names = [name for name in jax.config.values if name in pins(2)]
+    before = {name: jax.config.values[name] for name in names}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_a_study_trains_with_settings_of_its_own_and_gives_back_the_callers() -> None:
+    with own_settings(OTHERS):
+        theirs = dict(jax.config.values)
+        with jax_restored():
+            configure_jax("float32")
+            during = dict(jax.config.values)
+        assert dict(jax.config.values) == theirs
+
+    expected = {name: value for name, value in pins(2).items() if name in during}
+    assert {name: during[name] for name in expected} == expected
+
+
+def test_a_study_of_edition_1_keeps_the_settings_that_change_results() -> None:
+    settings = {"jax_threefry_partitionable": False, "jax_debug_nans": True}
+    with own_settings(settings), jax_restored():
+        configure_jax("float32", edition=1)
+        assert not jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
+        assert not jax.config.jax_debug_nans  # type: ignore[attr-defined]
+
+
+def test_settings_that_user_code_changes_in_training_are_set_again() -> None:
+    with jax_restored():
+        configure_jax("float32")
+        jax.config.update("jax_enable_x64", True)
+        keep_configured()
+        assert not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+
+def test_a_context_manager_around_a_study_is_refused_by_name() -> None:
+    refused = pytest.raises(SetupError, match="jax_debug_nans")
+    with jax.debug_nans(True), jax_restored(), refused:
+        configure_jax("float32")
+    assert not jax.config.jax_debug_nans  # type: ignore[attr-defined]
+
+
+def test_environment_variables_that_studies_do_not_follow_are_named() -> None:
+    found = {
+        "JAX_DEBUG_NANS": "1",
+        "JAX_DISABLE_JIT": "False",
+        "JAX_TRANSFER_GUARD": "allow",
+        "JAX_DEFAULT_PRNG_IMPL": "rbg",
+        "JAX_PLATFORMS": "cpu",
+    }
+    assert [*overridden(found, edition=2)] == ["JAX_DEBUG_NANS=1", "JAX_DEFAULT_PRNG_IMPL=rbg"]
+
+
+NETS = """\
+import equinox as eqx
+import jax
+
+jax.config.update("jax_default_prng_impl", "unsafe_rbg")
+jax.config.update("jax_enable_x64", True)
+
+
+class Net(eqx.Module):
+    first: eqx.nn.Linear
+    dropout: eqx.nn.Dropout
+    last: eqx.nn.Linear
+
+    def __call__(self, x, key=None):
+        return self.last(self.dropout(jax.nn.relu(self.first(x)), key=key))
+
+
+def build(in_size, out_size, key):
+    first, last = jax.random.split(key)
+    layers = eqx.nn.Linear(in_size, 8, key=first), eqx.nn.Linear(8, out_size, key=last)
+    return Net(layers[0], eqx.nn.Dropout(0.3), layers[1])
+"""
+
+
+def test_rows_do_not_depend_on_the_settings_of_the_caller_or_of_a_module(tmp_path: Path) -> None:
+    small = "study.n_trials=1", "train.epochs=2", "model={kind='python',function='nets:build'}"
+    study = bent(DIGITS, *small, "search={}")
+    found = []
+    for name, settings, module in (
+        ("a", {}, NETS.replace("jax.config", "# ")),
+        ("b", OTHERS, NETS),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "nets.py").write_text(module, encoding="utf-8")
+        with own_settings(settings):
+            api.check(study_in(tmp_path / name, study))
+            found.append(trained(study_in(tmp_path / name, study)).trials()["value"].tolist())
+
+    assert np.isfinite(found[0]).all()
+    assert found[0] == found[1]
+
+
+def test_every_key_is_made_in_one_module() -> None:
+    """Elsewhere it would be of whatever implementation is JAX's default."""
+    makers = re.compile(r"random\.(PRNGKey|key|wrap_key_data)\(")
+    package = Path(jax_pins.__file__).parent
+    makes = [
+        str(path.relative_to(package))
+        for path in sorted(package.rglob("*.py"))
+        if makers.search(path.read_text(encoding="utf-8"))
+    ]
+    # a script that goes with an export is the user's to run
+    assert makes == ["export/script.py", "models/keys.py"]

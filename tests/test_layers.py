@@ -26,6 +26,7 @@ LAYERS = (
         "rundir",
         "randomness",
         "cachedir",
+        "jax_pins",
         "lifeline",
         "user_code",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from sweeper.config.agreement import inputs_of
@@ -12,6 +13,8 @@ from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import field_of, value_of
 from sweeper.config.train import better
+from sweeper.jax_pins import overridden
+from sweeper.naming import listed
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
@@ -25,6 +28,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_idle_phases(config),
         *_idle_queue(config),
         *_trained_on(config),
+        *_jax_settings(config),
     )
 
 
@@ -130,6 +134,13 @@ def _trained_on(config: StudyConfig) -> Iterator[str]:
             f'trials train on the {also} rows, too (data.split.train_on = "{trained_on}"): what '
             f"{measures} measures say is of rows that were trained on, and nothing of new ones"
         )
+
+
+def _jax_settings(config: StudyConfig) -> Iterator[str]:
+    """Settings of JAX in the environment that studies do not follow."""
+    if found := [*overridden(os.environ, config.edition)]:
+        do = "does" if len(found) == 1 else "do"
+        yield f"{listed(found)} {do} not apply to studies, which train with JAX's default"
 
 
 def _constraints(config: StudyConfig) -> Iterator[str]:

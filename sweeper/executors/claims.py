@@ -14,7 +14,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share, physical_bytes
 from sweeper.errors import SetupError
 from sweeper.executors.devices import visible_gpus
-from sweeper.executors.jax_setup import configure_jax
+from sweeper.executors.jax_setup import configure_for
 from sweeper.executors.memory import (
     MOST,
     PREALLOCATE,
@@ -120,7 +120,7 @@ def claim_devices(config: StudyConfig, xla_threads: int | None = None) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
     if mine and n_threads(config):
         check_shares(config, own_fraction())
-    configure_jax(config.execution.precision, config.execution.matmul_precision)
+    configure_for(config)
     variables = {XLA_THREADS: str(xla_threads or len(usable_cpus()))}
     if n_threads(config):
         variables[fraction_variable(os.environ)] = f"{shares_of(config).parent:.4f}"

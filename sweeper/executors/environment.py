@@ -31,12 +31,8 @@ FLAGS = (
     "XLA_FLAGS",
     "LIBTPU_INIT_ARGS",
     "NVIDIA_TF32_OVERRIDE",
-    "JAX_DEFAULT_PRNG_IMPL",
-    "JAX_ENABLE_CUSTOM_PRNG",
     "JAX_THREEFRY_PARTITIONABLE",
     "JAX_RANDOM_SEED_OFFSET",
-    "JAX_NUMPY_DTYPE_PROMOTION",
-    "JAX_DISABLE_JIT",
     "JAX_SOFTMAX_CUSTOM_JVP",
 )
 # of XLA's flags, how many devices there are and what is written about compiling changes none

@@ -7,7 +7,7 @@ import platform
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,11 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from sweeper.cachedir import cache_root
+from sweeper.config import StudyConfig
+from sweeper.config.study import EDITION
 from sweeper.errors import Problem, SetupError
+from sweeper.jax_pins import pins
+from sweeper.naming import listed
 from sweeper.scheduler.signature import short_hash
 
 _DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
@@ -25,6 +29,7 @@ _NOT_KEPT = re.compile(r"Error writing persistent compilation cache entry for '[
 _log = logging.getLogger("sweeper")
 # what `configure_jax` sets
 _SETTINGS = (
+    *pins(EDITION),
     "jax_enable_x64",
     "jax_default_matmul_precision",
     "jax_compilation_cache_dir",
@@ -37,42 +42,80 @@ _lock = threading.Lock()
 # of the studies that train in this process now, for which JAX has the same settings
 _studies = 0
 _asked: tuple[str, str] | None = None
+_edition = EDITION
 _callers: dict[str, Any] = {}
 _shows: Callable[..., None] = warnings.showwarning
 
 
-def configure_jax(precision: str, matmul_precision: str = "default") -> None:
+def configure_jax(
+    precision: str, matmul_precision: str = "default", edition: int = EDITION
+) -> None:
     """Set up JAX for a study, before the first array of this process.
 
     Every program is cached, however quick it was to compile; the paths of XLA's own caches would
-    become part of the key, so they stay off.
+    become part of the key, so they stay off. Settings that alter training are those of
+    `jax_pins`.
 
     Raises:
-        SetupError: another study trains in this process, and in another precision.
+        SetupError: another study trains in this process, and in another precision, or a context
+            manager of the caller overrides a setting.
     """
-    global _asked
+    global _asked, _edition
     with _lock:
         if _studies > 1 and _asked not in (None, (precision, matmul_precision)):
             found = "another study trains in this process, with JAX set to another precision"
             mend = "run them one after the other, or in processes of their own"
             raise SetupError(Problem("execution", "", found, mend))
-        _asked = precision, matmul_precision
+        _asked, _edition = (precision, matmul_precision), edition
         _configure(precision, matmul_precision)
+
+
+def configure_for(config: StudyConfig) -> None:
+    """Set up JAX for this study; as `configure_jax`."""
+    execution = config.execution
+    configure_jax(execution.precision, execution.matmul_precision, config.edition)
+
+
+def keep_configured() -> None:
+    """Set JAX up again if user code has changed its settings since `configure_jax`."""
+    with _lock:
+        if _asked is not None:
+            _configure(*_asked)
 
 
 def _configure(precision: str, matmul_precision: str) -> None:
     directory = str(cache_directory())
     if jax.config.jax_compilation_cache_dir != directory:  # type: ignore[attr-defined]
         compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
-    jax.config.update("jax_enable_x64", precision == "float64")
-    named = None if matmul_precision == "default" else matmul_precision
-    jax.config.update("jax_default_matmul_precision", named)
-    jax.config.update("jax_compilation_cache_dir", directory)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    _update(
+        {
+            **pins(_edition),
+            "jax_enable_x64": precision == "float64",
+            "jax_default_matmul_precision": (
+                None if matmul_precision == "default" else matmul_precision
+            ),
+            "jax_compilation_cache_dir": directory,
+            "jax_persistent_cache_min_compile_time_secs": 0,
+            "jax_persistent_cache_min_entry_size_bytes": -1,
+            "jax_persistent_cache_enable_xla_caches": "none",
+        }
+    )
     if not isinstance(warnings.showwarning, _MindsCache):
         warnings.showwarning = _MindsCache(warnings.showwarning)
+
+
+def _update(settings: Mapping[str, Any]) -> None:
+    """Change those of JAX's settings that differ."""
+    for name, value in _differing(settings):
+        jax.config.update(name, value)
+    if overridden := [name for name, _ in _differing(settings)]:
+        found = f"a context manager around this call sets {listed(overridden)}"
+        raise SetupError(Problem("JAX", "", found, "call sweeper outside of it"))
+
+
+def _differing(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    there = jax.config.values  # which settings there are depends on the version of JAX
+    return [(n, value) for n, value in settings.items() if there.get(n, value) != value]
 
 
 @contextmanager
@@ -84,7 +127,7 @@ def jax_restored() -> Iterator[None]:
     global _studies, _asked, _callers, _shows
     with _lock:
         if not _studies:
-            _callers = {name: getattr(jax.config, name) for name in _SETTINGS}
+            _callers = _global_settings()
             _shows = warnings.showwarning
         _studies += 1
     try:
@@ -103,6 +146,15 @@ def _restore() -> None:
         compilation_cache.reset_cache()
     for name, value in _callers.items():
         jax.config.update(name, value)
+
+
+def _global_settings() -> dict[str, Any]:
+    """JAX's settings without those of context managers, which a new thread does not have."""
+    found: dict[str, Any] = {}
+    reader = threading.Thread(target=lambda: found.update(jax.config.values))
+    reader.start()
+    reader.join()
+    return {name: found[name] for name in _SETTINGS if name in found}
 
 
 def cache_directory() -> Path:

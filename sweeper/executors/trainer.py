@@ -19,6 +19,7 @@ from sweeper.errors import SetupError
 from sweeper.executors.branchwise import joined, parted
 from sweeper.executors.classes import Classes
 from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.ladder import Ladder, TooLarge
 from sweeper.executors.lanes import Start, judged_columns, result, stack
 from sweeper.executors.limits import ProgramTooLargeError, is_out_of_memory
@@ -74,6 +75,7 @@ class Trainer:
         Raises:
             Exception: what building or compiling the program raised.
         """
+        keep_configured()
         self.classes.prepare(program_class, params)
 
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
@@ -102,6 +104,7 @@ class Trainer:
     def _attempt(self, where: Place, work: Work, *, alone: bool) -> Outcome | TooLarge:
         """The outcome of lanes in one program, or that it does not fit."""
         started_at = time.time()
+        keep_configured()
         try:
             with fault_points(Step.TRAIN):
                 return self._train(work, where, started_at, alone=alone)

@@ -21,6 +21,7 @@ from sweeper.config.model import MlpTable
 from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, Places, spread, spread_by_depth
+from sweeper.models.keys import fixed_key
 from sweeper.models.layer_loop import Given, LayerLoop, Room, Told
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, Activation, AnyArray, MlpShape
 from sweeper.models.network import Stretch, Traced, Vector
@@ -243,7 +244,7 @@ class MlpNetwork:
             layer_norm=self.shape.layer_norm,
             has_dropout=self.has_dropout,
             dtype=jnp.dtype(self.dtype),
-            key=jax.random.key(0),
+            key=fixed_key(),
         )
 
 

@@ -17,6 +17,7 @@ from sweeper.config.model import MlpTable, PythonTable
 from sweeper.config.search import ends
 from sweeper.errors import Problem, StudyError
 from sweeper.keywords import keywords_of
+from sweeper.models.keys import fixed_key
 from sweeper.models.untraceable import mend_of
 from sweeper.models.user import evaluated, takes_key
 from sweeper.trial import Scalar
@@ -115,9 +116,7 @@ def _unfit_model(
     sizes = {"in_size": in_size, "out_size": out_size}
     x = jax.ShapeDtypeStruct((in_size,), jax.dtypes.canonicalize_dtype(dtype))
     try:
-        model = eqx.filter_eval_shape(
-            lambda: function(**sizes, **table.arguments, key=jax.random.key(0))
-        )
+        model = eqx.filter_eval_shape(lambda: function(**sizes, **table.arguments, key=fixed_key()))
     except RAISED as error:
         return f"'{name}' raised {told(error)}", mend_of(error, "mend the function")
     if not isinstance(model, eqx.Module):
@@ -147,7 +146,7 @@ def _calls(model: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """How the model is called in evaluation, and in training."""
     yield evaluated
     if takes_key(model):
-        yield lambda model, x: model(x, key=jax.random.key(0))
+        yield lambda model, x: model(x, key=fixed_key())
 
 
 def _filled(config: StudyConfig, params: Mapping[str, Scalar]) -> PythonTable:

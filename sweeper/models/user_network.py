@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, Places, spread
+from sweeper.models.keys import fixed_key, key_of
 from sweeper.models.layer_loop import Room
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Stretch, Traced, Vector
@@ -33,7 +34,7 @@ class UserNetwork:
     """What `function` builds when it is given `arguments`.
 
     Its parameters are the arrays of floating-point numbers, in the precision of the study. Other
-    arrays are the same for every trial: those that the function builds with `jax.random.key(0)`.
+    arrays are the same for every trial: those that the function builds with `fixed_key`.
     """
 
     function: str
@@ -54,7 +55,7 @@ class UserNetwork:
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
         words = rng.integers(0, 2**32, 2, np.uint32)
-        return np.asarray(self._initial(jax.random.wrap_key_data(jnp.asarray(words))))
+        return np.asarray(self._initial(key_of(words)))
 
     def traced(self, settings: Settings) -> dict[str, int]:
         return {}
@@ -132,7 +133,7 @@ class UserNetwork:
 
     @cached_property
     def _abstract(self) -> tuple[PyTree, PyTree]:
-        parameters, rest = eqx.filter_eval_shape(lambda: self._built(jax.random.key(0)))
+        parameters, rest = eqx.filter_eval_shape(lambda: self._built(fixed_key()))
         dtype = jnp.dtype(self.dtype)
         ours = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), parameters)
         return ours, rest
@@ -144,7 +145,7 @@ class UserNetwork:
         if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(rest)):
             return rest
         with jax.ensure_compile_time_eval():  # it is asked for while a program is traced
-            return eqx.filter_jit(lambda: self._built(jax.random.key(0))[1])()
+            return eqx.filter_jit(lambda: self._built(fixed_key())[1])()
 
     @cached_property
     def _initial(self) -> Callable[[PRNGKeyArray], Float[Array, " parameters"]]:

@@ -18,6 +18,7 @@ from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.undrawn import OPTIMIZER_S_RATE
+from sweeper.models.keys import key_of
 from sweeper.models.part_networks import Vectors, traced_of
 from sweeper.programs.blocks import in_blocks
 from sweeper.programs.criterion import Criterion, criterion_of
@@ -102,7 +103,7 @@ class Alternating(OfParts):
         trained = {part: state.model[part] for part in phase.trains}
         key = None
         if self.parts.needs_keys:
-            key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
+            key = jax.random.fold_in(key_of(lane.key), state.step)
 
         def loss(trained: Any) -> tuple[Float[Array, ""], Metrics]:
             vectors = {**state.model, **trained}  # type: ignore[dict-item]

@@ -19,6 +19,7 @@ from sweeper.config import Settings
 from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.undrawn import CLIP
+from sweeper.models.keys import key_of
 from sweeper.models.part_networks import traced_of
 from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.game import Game, Losses, noise_of
@@ -212,7 +213,7 @@ class Coupled(OfParts):
 
 
 def _key(lane: Lane, place: slice) -> PRNGKeyArray:
-    return jax.random.wrap_key_data(jnp.asarray(lane.key)[place])
+    return key_of(jnp.asarray(lane.key)[place])
 
 
 def _count(lane: Lane, key: str) -> Int[Array, ""]:

@@ -15,6 +15,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.parts import PartsTable
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
+from sweeper.models.keys import fixed_key
 from sweeper.models.untraceable import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
@@ -80,7 +81,7 @@ def _unfit_function(
     given: list[Any] = []
 
     def losses(vectors: Any, x: Any, y: Any) -> Any:
-        found = function(program.parts.model(vectors).parts, Batch(x, y), jax.random.key(0))
+        found = function(program.parts.model(vectors).parts, Batch(x, y), fixed_key())
         given[:] = [found]
         return found
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from sweeper.config import Settings
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.keywords import keywords_of
+from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
 from sweeper.programs.blank import blank_of
 from sweeper.programs.epochs import begun, stepped
@@ -273,7 +274,7 @@ def _arrays(opt_state: PyTree) -> PyTree[Array]:
 def _with_keys(arrays: PyTree[Array], like: PyTree) -> PyTree[Array]:
     """What `_arrays` gave, with the keys again that are in `like`."""
     return jax.tree.map(
-        lambda was, leaf: jax.random.wrap_key_data(leaf) if _is_key(was) else leaf, like, arrays
+        lambda was, leaf: key_like(was, leaf) if _is_key(was) else leaf, like, arrays
     )
 
 
@@ -282,4 +283,4 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _key(lane: Lane, place: slice) -> PRNGKeyArray:
-    return jax.random.wrap_key_data(jnp.asarray(lane.key)[place])
+    return key_of(jnp.asarray(lane.key)[place])

@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from sweeper.config import Settings
+from sweeper.models.keys import key_of
 from sweeper.models.layer_loop import Given, Room
 from sweeper.models.network import Network
 from sweeper.programs.blank import blank_of
@@ -113,7 +114,7 @@ class Supervised(Tabled):
     ) -> tuple[State, Metrics]:
         keys = None
         if self.network.needs_keys:
-            key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(lane.key)), state.step)
+            key = jax.random.fold_in(key_of(lane.key), state.step)
             keys = jax.random.split(key, len(batch.x))
 
         def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Given | None]]:

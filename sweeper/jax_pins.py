@@ -1,0 +1,73 @@
+"""JAX settings that every study trains with, whatever the environment or user code says.
+
+They change what a program computes, or keep it from running at all. Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# a general guard first: setting it also sets those of each direction
+PINS: Mapping[str, Any] = {
+    # raise on values that training handles itself, and run programs that were not compiled
+    "jax_debug_nans": False,
+    "jax_debug_infs": False,
+    "jax_debug_key_reuse": False,
+    "jax_disable_jit": False,
+    "jax_no_tracing": False,
+    "jax_no_execution": False,
+    "jax_check_tracer_leaks": False,
+    "jax_enable_checks": False,
+    "jax_error_checking_behavior_nan": "ignore",
+    "jax_error_checking_behavior_divide": "ignore",
+    "jax_error_checking_behavior_oob": "ignore",
+    # refuse what programs do
+    "jax_numpy_dtype_promotion": "standard",
+    "jax_numpy_rank_promotion": "allow",
+    "jax_legacy_prng_key": "allow",
+    "jax_transfer_guard": None,
+    "jax_transfer_guard_host_to_device": None,
+    "jax_transfer_guard_device_to_device": None,
+    "jax_transfer_guard_device_to_host": None,
+    "jax_array_garbage_collection_guard": None,
+    "jax_default_prng_impl": "threefry2x32",
+    "jax_enable_custom_prng": False,
+}
+# Other values give other results. Studies of edition 1 keep to those that they began with.
+RESULT_PINS: Mapping[str, Any] = {
+    "jax_random_seed_offset": 0,
+    "jax_threefry_partitionable": True,
+    "jax_high_dynamic_range_gumbel": False,
+    "jax_softmax_custom_jvp": False,
+    "jax_allow_f16_reductions": True,
+    "jax_disable_most_optimizations": False,
+    "jax_optimization_level": "UNKNOWN",
+    "jax_exec_time_optimization_effort": 0.0,
+}
+
+
+def pins(edition: int) -> dict[str, Any]:
+    """The settings of studies of this edition."""
+    return {**PINS, **(RESULT_PINS if edition > 1 else {})}
+
+
+def overridden(environment: Mapping[str, str], edition: int) -> Iterator[str]:
+    """Environment variables that set one of these settings to another value."""
+    for name, value in pins(edition).items():
+        said = environment.get(name.upper(), "").strip()
+        if said and said.lower() not in _spellings(value):
+            yield f"{name.upper()}={said}"
+
+
+_BOOLEANS = {
+    False: ("0", "false", "off", "no", "n", "f"),
+    True: ("1", "true", "on", "yes", "y", "t"),
+}
+
+
+def _spellings(value: Any) -> tuple[str, ...]:
+    """How an environment variable says `value`, in lower case."""
+    if isinstance(value, bool):
+        return _BOOLEANS[value]
+    return ("allow",) if value is None else (str(value).lower(),)
