@@ -98,15 +98,18 @@ def endings(trials: Sequence[Record]) -> Table:
     """Why trials did not complete, from their rows of trials.parquet; most frequent ways first."""
     alike: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for trial in trials:
+        outcome = wording.outcome(trial)
         why = wording.reason_told(trial["error_message"] or "")
-        alike[trial["state"], why or trial["reason"] or ""].append(trial)
+        if outcome == wording.DIVERGED:
+            why = wording.DIVERGED_WHY
+        alike[outcome, why or trial["reason"] or ""].append(trial)
     most = sorted(alike.items(), key=lambda item: -len(item[1]))[:_ENDINGS_SHOWN]
     records = [
-        (state, wording.trial_numbers([trial["trial_number"] for trial in found]), why)
-        for (state, why), found in most
+        (outcome, wording.trial_numbers([trial["trial_number"] for trial in found]), why)
+        for (outcome, why), found in most
     ]
     title = "not completed" + ("" if len(most) == len(alike) else ", the most frequent")
-    return rows(title, ("state", "trials", "why"), records)
+    return rows(title, ("outcome", "trials", "why"), records)
 
 
 def paths(run_dir: RunDir) -> Table:

@@ -10,17 +10,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sweeper.ranking import BestTrials, ParetoFront, Row, is_feasible
+from sweeper.trial import Reason
 
 
 class EndedTrials(Mapping[int, Row]):
     """Their rows by number; `n_best` are how many have their weights kept.
 
-    `counts` are trials by state, `n_feasible` the complete ones that keep every constraint.
+    `counts` are trials by state, `n_diverged` the pruned ones that diverged, `n_feasible` the
+    complete ones that keep every constraint.
     """
 
     def __init__(self, directions: Sequence[str], n_best: int) -> None:
         self.counts = Counter[str]()
-        self.n_feasible = 0
+        self.n_diverged = self.n_feasible = 0
         self._rows: dict[int, Row] = {}
         self._best = BestTrials(directions, n_best)
         several = len(directions) > 1
@@ -40,6 +42,7 @@ class EndedTrials(Mapping[int, Row]):
         rows = ended.values()
         self._rows.update(ended)
         self.counts.update(str(row["state"]) for row in rows)
+        self.n_diverged += sum(row["reason"] == Reason.DIVERGED.value for row in rows)
         self.n_feasible += sum(row["state"] == "COMPLETE" and is_feasible(row) for row in rows)
         self._best.tell(rows)
         self._front.tell(rows)

@@ -80,6 +80,7 @@ class Standing:
                 "RUNNING": len(state.running),
                 "WAITING": waiting,
             },
+            diverged=state.ended.n_diverged,
             best=front[0] if front else None,
             front=front if len(self.config.study.objectives) > 1 else [],
             feasible=state.ended.n_feasible if self.config.study.constraints else None,

@@ -10,6 +10,9 @@ from sweeper.naming import counted, size_text
 from sweeper.results.status import Status
 
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+DIVERGED = "diverged"
+ENDINGS = ("complete", "pruned", DIVERGED, "failed")
+DIVERGED_WHY = "the loss or the objective was not finite, such as at too high a learning rate"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
 # of a traceback, the line that names the error; what comes after it is advice
@@ -61,13 +64,32 @@ def finished_trials(counts: Mapping[str, int]) -> int:
 
 def states(status: Status) -> str:
     """Trials by state, those that there are: `16 running, 30 complete`."""
-    words = _STATES if status.state == "running" else {**_STATES, "RUNNING": "unfinished"}
-    return ", ".join(f"{count} {words[state]}" for state, count in status.counts.items() if count)
+    words = {} if status.state == "running" else {"running": "unfinished"}
+    found = outcomes(status).items()
+    return ", ".join(f"{count} {words.get(word, word)}" for word, count in found if count)
 
 
-def ended(counts: Mapping[str, int]) -> str:
-    """How trials ended, also where none did so: `3 complete, 13 pruned, 0 failed`."""
-    return ", ".join(f"{counts.get(state, 0)} {word}" for state, word in FINISHED.items())
+def ended(status: Status) -> str:
+    """How trials ended: `3 complete, 2 pruned, 28 diverged, 0 failed`; diverged only if any did."""
+    found = outcomes(status)
+    words = [word for word in ENDINGS if word != DIVERGED or word in found]
+    return ", ".join(f"{found.get(word, 0)} {word}" for word in words)
+
+
+def outcomes(status: Status) -> dict[str, int]:
+    """Trials by what became of them, in words; diverged trials are not among the pruned ones."""
+    found: dict[str, int] = {}
+    for state, count in status.counts.items():
+        diverged = status.diverged or 0 if state == "PRUNED" else 0
+        found[_STATES.get(state, state)] = count - diverged
+        if diverged:
+            found[DIVERGED] = diverged
+    return found
+
+
+def outcome(trial: Mapping[str, Any]) -> str:
+    """What became of a trial, from its row of trials.parquet: `diverged`, not `pruned`."""
+    return DIVERGED if trial["reason"] == DIVERGED else FINISHED[trial["state"]]
 
 
 def names(metric: str | Sequence[str]) -> tuple[str, ...]:

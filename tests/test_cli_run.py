@@ -78,8 +78,21 @@ def test_json_is_all_that_a_quiet_run_prints_and_status_gives_the_same(
 def test_a_study_without_a_completed_trial_ends_with_1(command: CommandLine) -> None:
     done = command("run", "study.toml", *DIVERGING)
     assert done.returncode == 1, done.stderr
-    assert "0 complete, 12 pruned, 0 failed\n\n" in done.stdout
-    assert "\nPRUNED  12 trials  diverged\n\nno trial completed" in done.stdout
+    assert "0 complete, 0 pruned, 12 diverged, 0 failed\n\n" in done.stdout
+    assert re.search(r"\ndiverged  12 trials  the loss .* not finite.*\n\nno trial", done.stdout)
+    status = command.status()
+    assert (status["counts"]["PRUNED"], status["diverged"]) == (12, 12)
+    assert " 12 diverged" in command("status").stdout
+    _forget_diverged(command)
+    assert " 12 diverged" in command("status").stdout, "earlier versions did not count them"
+
+
+def _forget_diverged(command: CommandLine) -> None:
+    """Write the status file as an earlier version did."""
+    path = command.run_dir.status
+    status = json.loads(path.read_text(encoding="utf-8"))
+    del status["diverged"]
+    path.write_text(json.dumps(status), encoding="utf-8")
 
 
 def test_ctrl_c_commits_and_leaves_and_the_same_command_goes_on(command: CommandLine) -> None:

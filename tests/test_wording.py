@@ -55,7 +55,19 @@ def test_of_an_older_version_the_reason_is_the_line_that_names_the_error() -> No
 
 def test_every_way_to_end_is_counted() -> None:
     counts = {"RUNNING": 2, "COMPLETE": 3, "PRUNED": 13}
-    assert wording.ended(counts) == "3 complete, 13 pruned, 0 failed"
+    ended = replace(STATUS, counts=counts)
+    assert wording.ended(ended) == "3 complete, 13 pruned, 0 failed"
+    assert wording.states(ended) == "2 running, 3 complete, 13 pruned"
+
+
+def test_diverged_trials_are_counted_apart_from_pruned_ones() -> None:
+    some = replace(STATUS, counts={"COMPLETE": 3, "PRUNED": 13, "RUNNING": 2}, diverged=9)
+    assert wording.ended(some) == "3 complete, 4 pruned, 9 diverged, 0 failed"
+    assert wording.states(some) == "3 complete, 4 pruned, 9 diverged, 2 running"
+    every = replace(some, diverged=13)
+    assert wording.states(every) == "3 complete, 13 diverged, 2 running"
+    assert wording.outcome({"state": "PRUNED", "reason": "diverged"}) == "diverged"
+    assert wording.outcome({"state": "PRUNED", "reason": "timeout"}) == "pruned"
 
 
 @pytest.mark.parametrize(

@@ -135,12 +135,13 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     """How trials ended, the best of them, and where everything is."""
     from sweeper.results.listing import listed
 
-    print_shown(wording.ended(status.counts), "")
+    print_shown(wording.ended(status), "")
     trials = listed(run_dir)
-    states = {"FAIL"} if status.counts.get("COMPLETE") else {"FAIL", "PRUNED"}
-    if any(status.counts.get(state) for state in states):
+    found = wording.outcomes(status)
+    shown = {"failed", "diverged"} if found.get("complete") else {"failed", "diverged", "pruned"}
+    if any(found.get(word) for word in shown):
         rows = trials.rows(["trial_number", "state", "reason", "error_message"])
-        print_shown(answers.endings([row for row in rows if row["state"] in states]), "")
+        print_shown(answers.endings([row for row in rows if wording.outcome(row) in shown]), "")
     if best := trials.best(BEST_SHOWN):
         print_shown(answers.best_trials(status.metric, trials.of(best)), "")
     elif status.state == "finished":

@@ -18,7 +18,7 @@ from sweeper.results.light import floats, texts
 
 # Of no use in a table, or too long for one: errors are shown by the line that tells why.
 _HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path", "error_message"}
-_FIRST = ("trial_number", "state")
+_FIRST = ("trial_number", "state", "reason")
 _TITLES = {"trial_number": "trial", "class_id": "class"}
 _TELLING = 14
 
@@ -118,6 +118,13 @@ class Trials:
         found, codes = self.texts("state")
         return codes == found.index(state) if state in found else np.zeros(len(self), bool)
 
+    @cached_property
+    def diverged(self) -> np.ndarray:
+        """Which trials ended because their loss or objective was not finite."""
+        found, codes = self.texts("reason")
+        is_known = wording.DIVERGED in found
+        return codes == found.index(wording.DIVERGED) if is_known else np.zeros(len(self), bool)
+
     def params(self, place: int) -> dict[str, Any]:
         """The parameters of the trial at this place, exact."""
         return json.loads(self.table["params_json"][place].as_py())
@@ -164,8 +171,7 @@ class Trials:
         said = self.said["columns"].get(name, {})
         meaning = "why it failed" if name == "error" else said.get("meaning", "")
         telling = (
-            "trial_number",
-            "state",
+            *_FIRST,
             *self.objectives,
             *list(self.parameters)[:_TELLING],
             "epochs_done",

@@ -21,9 +21,10 @@ class Status:
     """How a study stands after `round` closed rounds.
 
     Times are seconds since 1970, UTC. `counts` are trials by state, RUNNING and WAITING among
-    them. `best` has trial_number, value, values and params, and is None before a feasible trial is
-    COMPLETE; `front` has the same of each trial of the Pareto front, where there are several
-    objectives, and `feasible` counts complete trials that keep the constraints,
+    them; `diverged` are those of the PRUNED ones that diverged, None in a file of an earlier
+    version without tables. `best` has trial_number, value, values and params, and is None before
+    a feasible trial is COMPLETE; `front` has the same of each trial of the Pareto front, where
+    there are several objectives, and `feasible` counts complete trials that keep the constraints,
     if there are any. `timeout` is the study's where it has ended the study, None else; so is
     `max_failures`. `xla_threads` is how many the study began with, on a CPU; `edition` is that of
     its rules, None in a status of a version that recorded none.
@@ -65,6 +66,7 @@ class Status:
     max_failures: int | float | None = None
     xla_threads: int | None = None
     edition: int | None = None
+    diverged: int | None = None
 
 
 def ended_by(status: Status) -> str | None:
@@ -125,10 +127,23 @@ def read_status(run_dir: RunDir) -> Status:
                 "go on with the study, which writes it anew",
             )
         ) from error
+    if status.diverged is None:
+        status = replace(status, diverged=_count_diverged(run_dir))
     # A killed process could not write that it ended.
     if status.state == "running" and status.host == socket.gethostname() and _is_gone(status.pid):
         return replace(status, state="interrupted")
     return status
+
+
+def _count_diverged(run_dir: RunDir) -> int | None:
+    """How many trials diverged according to trials.parquet; None if it cannot be read."""
+    from sweeper.results.light import readable, texts  # pyarrow: slow to import, seldom needed
+
+    table = readable(run_dir.trials, ("reason",))
+    if table is None or "reason" not in table.column_names:
+        return None
+    reasons, codes = texts(table["reason"])
+    return int((codes == reasons.index("diverged")).sum()) if "diverged" in reasons else 0
 
 
 def is_published(run_dir: RunDir) -> bool:

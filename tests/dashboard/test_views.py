@@ -153,6 +153,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "no value": [{"value": None, "state": "FAIL", "reason": "error", "params_lr": 1e-3}] * 3,
     "inactive": [{"value": 1.0, "params_lr": None}] * 3,
     "equal values": [{"value": 2.0, "params_lr": 1e-3}] * 30,
+    "diverged": [{"value": None, "state": "PRUNED", "reason": "diverged", "params_lr": 1e-3}] * 3,
     "huge": [{"value": 1e300, "params_lr": 1e-3}, {"value": -1e300, "params_lr": 1e-3}],
 }
 
@@ -177,6 +178,60 @@ def test_the_colours_of_parallel_coordinates_tell_values(
     trials = trials_of(rows, direction=direction)
     scale = parallel_view(trials, list(trials.parameters))[1]["option"]["visualMap"]
     assert (scale["best"], scale["text"]) == (best, ends)
+
+
+DIVERGED = {"value": None, "state": "PRUNED", "reason": "diverged", "params_lr": 1e-2}
+
+
+@pytest.mark.parametrize(
+    ("direction", "values", "edge"),
+    [
+        ("minimize", [1.0, 2.0], 2.06),
+        ("maximize", [1.0, 2.0], 0.94),
+        ("minimize", [1.0, 10.0, 1e6], 2.291e6),
+        ("minimize", [3.0], 3.18),
+        ("minimize", [], 0.0),
+    ],
+)
+def test_diverged_trials_are_drawn_at_the_worst_edge(
+    direction: str, values: list[float], edge: float
+) -> None:
+    rows = [{"value": value, "params_lr": 1e-3} for value in values]
+    trials = trials_of([*rows, DIVERGED], direction=direction)
+    (shown,) = charts(slices_view(trials, ["params_lr"]))
+    crosses = shown["option"]["series"][0]
+    assert crosses["name"] == crosses["tone"] == "diverged"
+    assert crosses["where"] == ["reason", "diverged"]
+    assert crosses["edges"] == [None, pytest.approx(edge)]
+    assert "legend" in shown["option"]
+    if values:
+        *_, parallel = parallel_view(trials, ["params_lr"])
+        _, lines = parallel["option"]["series"]
+        assert (lines["only"], lines["name"]) == ([len(values)], "diverged")
+        assert lines["edges"] == [None, pytest.approx(edge)]
+        assert parallel["option"]["legend"]["data"] == ["diverged"]
+
+
+def test_the_better_half_has_diverged_trials_at_its_end() -> None:
+    rows = [{"value": value, "params_lr": 1e-3} for value in (9.0, 3.0, 1.0)]
+    trials = trials_of([*rows, DIVERGED])
+    edges = [chart["option"]["series"][0]["edges"] for chart in charts(history_view(trials))]
+    assert edges == [[None, 9.48]] * 2 + [[None, 3.0]] * 2
+
+
+def test_without_diverged_trials_there_is_no_mark_for_them() -> None:
+    trials = lr_at(1e-3)
+    shown = [*charts(slices_view(trials, ["params_lr"])), *charts(history_view(trials))]
+    names = {own["name"] for chart in shown for own in chart["option"]["series"]}
+    assert names == {"pruned", "complete", "selected", "best so far"}
+    assert len(charts(parallel_view(trials, ["params_lr"]))[0]["option"]["series"]) == 1
+
+
+def test_of_many_diverged_trials_parallel_coordinates_show_a_hundred() -> None:
+    trials = trials_of([{"value": 1.0, "params_lr": 1e-3}, *[DIVERGED] * 250])
+    *_, parallel = parallel_view(trials, ["params_lr"])
+    lines = parallel["option"]["series"][1]
+    assert len(lines["only"]) == 84 and lines["name"] == "diverged, 84 of 250"
 
 
 def test_a_chart_begins_below_the_rows_of_its_legend() -> None:

@@ -49,13 +49,13 @@ const renderers = {
   used: rectangle(-0.44, 0.52, "lower"), unused: rectangle(-0.44, 0.52, "upper"), below: rectangle(0.12, 0.18), mark: rectangle(0.33, 0.07),
 };
 function dataOf(own) { // the rows of a series, the place in its table at the end of each
-  const { columns: all, n } = tables[own.table], columns = own.columns.map((name) => all[name] ?? []);
+  const { columns: all, n } = tables[own.table], columns = own.columns.map((name) => all[name] ?? []), edges = own.edges ?? [];
   const isLine = own.type === "parallel", only = own.only === "selected" ? selected : own.only && new Set(own.only);
   const data = [];
   for (let row = 0; row < n; row++) {
     if ((own.where && all[own.where[0]][row] !== own.where[1]) || (only && !only.has(all.trial_number[row]))) continue;
     if (shown && own.table === "trials" && !isLine && only !== selected && !shown.has(row)) continue;
-    const values = columns.map((column) => column[row]);
+    const values = columns.map((column, at) => column[row] ?? edges[at]); // an edge stands for what is missing
     if (isLine || values.every((value) => value != null && !(value <= own.above))) data.push([...values, row]);
   }
   return data;
@@ -114,9 +114,28 @@ function redraw() {
       item.chart.on("click", (hit) => clicked(hit, item.option));
       item.chart.on("axisareaselected", () => brush(item));
     }
-    item.chart.setOption(filled(item), { replaceMerge: ["series"] });
+    const drawn = filled(item);
+    item.chart.setOption(drawn, { replaceMerge: ["series"] });
+    drawn.series.forEach((own, at) => own.type === "parallel" && breakLines(item.chart, own.data, at));
     item.chart.isNew = item.stale = false;
   }
+}
+function breakLines(chart, rows, index) { // ECharts draws on through an axis on which a trial has no value
+  const data = chart.getModel().getSeriesByIndex(index).getData();
+  rows.forEach((row, place) => {
+    const values = row.slice(0, -1), line = data.getItemGraphicEl(place);
+    if (!line || values.every((value) => value != null)) return;
+    line.buildPath = (path, { points }) => { // a point for each value
+      let next = 0;
+      values.forEach((value, at) => {
+        if (value == null) return;
+        const [x, y] = points[next++], isFirst = values[at - 1] == null;
+        path[isFirst ? "moveTo" : "lineTo"](x, y);
+        if (isFirst && values[at + 1] == null) path.arc(x, y, 1.5, 0, 2 * Math.PI); // between two gaps
+      });
+    };
+    line.dirtyShape();
+  });
 }
 const ofTrials = (item) => item.curves || item.option.series.some((it) => it.table === "trials" && it.type !== "parallel");
 function restale(test = () => true) {

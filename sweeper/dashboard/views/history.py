@@ -84,7 +84,7 @@ def _chart(trials: Trials, index: int, by: str, is_near: bool) -> Block:
         "dataZoom": list(ZOOM),
         "legend": {},
         "series": [
-            *by_state(trials, (column, objective)),
+            *by_state(trials, (column, objective), index, log=log, ends=ends),
             line("best so far", best, "best", step="end", z=5),
             ring((column, objective)),
         ],

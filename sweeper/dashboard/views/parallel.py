@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from sweeper import wording
 from sweeper.dashboard.blocks import Block, Option, chart, note
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.trials import Trials
-from sweeper.dashboard.views.scales import choices_of, is_log, steps
+from sweeper.dashboard.views.scales import choices_of, is_log, steps, wants_log
+from sweeper.dashboard.views.states import AT_THE_EDGE, worst_edge
 
 BEST = 300
 _MOST_AXES = 12
 _AXIS = 96
+_MOST_DIVERGED = 100
 
 
 def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
@@ -27,17 +30,7 @@ def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     axes = [_axis(trials, name, place) for place, name in enumerate(columns)]
     numbers = trials.numbers("trial_number")[best].astype(int).tolist()
     value = trials.numbers("value")[best]
-    lines = {
-        "type": "parallel",
-        "name": "the best trials",
-        "table": "trials",
-        "columns": columns,
-        "only": numbers,
-        "lineStyle": {"width": 1.2, "opacity": 0.55},
-        "inactiveOpacity": 0.04,
-        "activeOpacity": 0.9,
-        "progressive": 0,
-    }
+    lines = [_lines("the best trials", columns, numbers), *_diverged_lines(trials, columns)]
     low, high = rounded([value.min(), value.max()])
     # few bad ones would leave all others the same colour
     is_maximized = trials.directions[0] == "maximize"
@@ -45,11 +38,13 @@ def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     ends = rounded([least, most])
     option = {
         "parallelAxis": axes,
-        "parallel": {"left": 50, "right": 90, "top": 60, "bottom": 70},
+        "parallel": {"left": 50, "right": 90, "top": 80, "bottom": 70},
+        "legend": {"data": [own["name"] for own in lines[1:]]},
         "visualMap": {
             "min": ends[0],
             "max": ends[1] if ends[1] != ends[0] else (ends[1] or 0) + 1e-9,
             "dimension": len(shown),
+            "seriesIndex": 0,
             "orient": "horizontal",
             "left": 4,
             "bottom": 4,
@@ -61,7 +56,7 @@ def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
             "itemHeight": 100,
             "precision": 4,
         },
-        "series": [lines],
+        "series": lines,
     }
     n, complete = len(best), int(trials.are("COMPLETE").sum())
     values = f"their {trials.metrics[0]} lies between {low} and {high}"
@@ -73,7 +68,48 @@ def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     )
     if len(parameters) > len(shown):
         said += f" Of {len(parameters)} parameters the {len(shown)} most important have an axis."
-    return [note(said), chart(label, option, 380, width=_AXIS * len(axes))]
+    if any(trials.table[name].null_count for name in shown):
+        said += " A line is broken at a parameter that its trial does not have."
+    if len(lines) > 1:
+        said += f" {AT_THE_EDGE}"
+    return [note(said), chart(label, option, 400, width=_AXIS * len(axes))]
+
+
+def _lines(name: str, columns: Sequence[str], numbers: Sequence[int], **more: Any) -> Option:
+    """Lines of these trials, a point for each of these columns."""
+    return {
+        "type": "parallel",
+        "name": name,
+        "table": "trials",
+        "columns": list(columns),
+        "only": list(numbers),
+        "lineStyle": {"width": 1.2, "opacity": 0.55},
+        "inactiveOpacity": 0.04,
+        "activeOpacity": 0.9,
+        "progressive": 0,
+        **more,
+    }
+
+
+def _diverged_lines(trials: Trials, columns: Sequence[str]) -> list[Option]:
+    """Lines of trials that diverged, at most so many, which end at the worst edge."""
+    places = np.flatnonzero(trials.diverged)
+    if not len(places):
+        return []
+    shown = places[:: -(-len(places) // _MOST_DIVERGED)]
+    numbers = trials.numbers("trial_number")[shown].astype(int).tolist()
+    worst = {
+        name: worst_edge(trials, index, log=wants_log(trials.numbers(name)))
+        for index, name in enumerate(trials.objectives)
+    }
+    name = wording.DIVERGED
+    if len(shown) < len(places):
+        name += f", {len(shown)} of {len(places)}"
+    edges, look = (
+        [worst.get(it) for it in columns],
+        {"width": 1.2, "opacity": 0.5, "type": "dashed"},
+    )
+    return [_lines(name, columns, numbers, edges=edges, tone=wording.DIVERGED, lineStyle=look)]
 
 
 def _axis(trials: Trials, name: str, place: int) -> Option:
@@ -87,7 +123,8 @@ def _axis(trials: Trials, name: str, place: int) -> Option:
         "nameTruncate": {"maxWidth": 92},
     }
     if name in trials.objectives:
-        return {**shown, "type": "value", "scale": True}
+        log = wants_log(trials.numbers(name))
+        return {**shown, **({"type": "log"} if log else {"type": "value", "scale": True})}
     texts = choices_of(trials, name)
     if texts is not None:
         return {**shown, "type": "category", "data": texts}

@@ -21,13 +21,12 @@ from sweeper.dashboard.blocks import (
 )
 from sweeper.dashboard.trials import Trials
 from sweeper.dashboard.views.scales import choices_of, is_log, steps, wants_log
-from sweeper.dashboard.views.states import by_state
+from sweeper.dashboard.views.states import AT_THE_EDGE, by_state
 
 _AT_ONCE = 9
 _SMALL = 240
 _BEST_SHARE = 0.1
 _LEAST_BEST = 5
-_READING = "Circles are complete trials, triangles pruned ones; a ring is around what is selected."
 _NEAR = 0.05  # of the range, as it is drawn
 
 
@@ -43,7 +42,7 @@ def slices_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     ]
     return [
         *(note(hint, is_warning=True) for hint in hints),
-        note(_READING),
+        *([note(AT_THE_EDGE)] if trials.diverged.any() else []),
         choice("parameters", alternatives),
     ]
 
@@ -100,19 +99,23 @@ def _chart(trials: Trials, name: str) -> Block:
     title, entry = trials.title(name), trials.parameters[name]
     metric = trials.metrics[0]
     texts = choices_of(trials, name)
+    log = wants_log(trials.numbers("value"))
     option: Option = {
+        "legend": {},
         # beside the first points, whose rings would cover its labels
-        "yAxis": upright(axis(metric, log=wants_log(trials.numbers("value")), offset=8)),
+        "yAxis": upright(axis(metric, log=log, offset=8)),
         "series": [
-            *by_state(trials, (name, "value")),
+            *by_state(trials, (name, "value"), log=log),
             ring((name, "value")),
         ],
     }
     if texts is not None:
         option["xAxis"] = categories(title, texts)
     else:
-        log = is_log(entry, trials.numbers(name))
+        x_log = is_log(entry, trials.numbers(name))
         ends = {key: entry[end] for key, end in (("min", "low"), ("max", "high")) if end in entry}
         # beside the range there may be values, which lie out of it
-        option["xAxis"] = axis(title, log=log, **steps(entry), **({} if entry.get("or") else ends))
+        option["xAxis"] = axis(
+            title, log=x_log, **steps(entry), **({} if entry.get("or") else ends)
+        )
     return chart(f"{metric} over {title}", option, _SMALL)

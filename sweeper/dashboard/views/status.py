@@ -9,15 +9,14 @@ from sweeper import wording
 from sweeper.dashboard.blocks import Block, facts, note, rows, trials_cell
 from sweeper.dashboard.study import Study
 from sweeper.results.status import Status, ended_by
-from sweeper.trial import TrialState
 
-_TONES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
+_OUTCOMES = (*wording.ENDINGS, "running", "waiting")  # each is the name of its color, too
 _RUNNING_SHOWN = 16
 _TRIALS_SHOWN = 12
 
 
 def status_view(study: Study) -> list[Block]:
-    """Trials by state, rate, time left, the best and since when, what runs now, last commit."""
+    """Trials by outcome, rate, time left, the best and since when, what runs now, last commit."""
     status = study.status
     blocks: list[Block] = [_states(status), facts(_facts(study))]
     if told := ended_by(status):
@@ -28,17 +27,10 @@ def status_view(study: Study) -> list[Block]:
 
 
 def _states(status: Status) -> Block:
-    """Trials by state, as a bar of their shares."""
-    names = {state.value: state.value.lower() for state in TrialState}
-    names |= {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-    names |= {"RUNNING": "running", "WAITING": "waiting"}
-    shares = [
-        [names.get(state, state), count, _TONES.get(state, "waiting")]
-        for state, count in status.counts.items()
-    ]
-    order = ["complete", "pruned", "failed", "running", "waiting"]
-    shares.sort(key=lambda share: order.index(str(share[0])) if share[0] in order else len(order))
-    return {"kind": "shares", "label": "trials by state", "shares": shares}
+    """Trials by outcome, as a bar of their shares."""
+    found = wording.outcomes(status)
+    shares = [[word, found.get(word, 0), word] for word in _OUTCOMES]
+    return {"kind": "shares", "label": "trials by outcome", "shares": shares}
 
 
 def _facts(study: Study) -> list[tuple[str, str]]:
