@@ -93,7 +93,8 @@ def _begun(
     if not in_proportion:
         text = text.replace("stratify = true", "stratify = false")
     told = _guessed(guessed, is_classes=chosen is Template.CSV)
-    return text, tuple(f"{data.name}: {one}" for one in told)
+    name = data.name if data.exists() else str(data)
+    return text, tuple(f"{name}: {one}" for one in told)
 
 
 def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
@@ -107,6 +108,9 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     yield f"the target is '{guessed.target}', {guessed.because}, {kind}{other}"
     if is_classes and not guessed.is_classes:
         yield "it looks like numbers to predict: `init regression` writes a study of those"
+    if guessed.gaps:
+        of = f"{guessed.gaps} of {guessed.rows + guessed.gaps}"
+        yield f'{of} rows have no target and are left out: missing_target = "drop"'
     if guessed.stray:
         yield f"the target is to be mended before the study can run: {guessed.stray}"
     reasons = list(guessed.drop.items())

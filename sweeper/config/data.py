@@ -122,6 +122,9 @@ class _RowsTable(Table):
         description="of the loss; balanced, or class = weight, else 1",
         examples=["balanced"],
     )
+    missing_target: Literal["refuse", "drop"] = Field(
+        default="refuse", description="drop leaves out the rows that have no value of the target"
+    )
     split: SplitTable = Field(default=SplitTable(), description="the parts kept from training")
 
 
@@ -167,11 +170,11 @@ class CsvTable(_ColumnsTable):
 
 
 class ParquetTable(_ColumnsTable):
-    """A Parquet file, or all that a pattern matches; `target` and `drop` are columns of it."""
+    """A Parquet file, or all of a directory or pattern; `target` and `drop` are columns of it."""
 
     source: Literal["parquet"] = Field(description="where the rows come from")
     path: _Text = Field(
-        description="the file or a pattern of files, *.parquet, looked up as that of csv",
+        description="a file, a directory or a pattern, *.parquet, looked up as that of csv",
         examples=["houses/*.parquet"],
     )
     target: _Target

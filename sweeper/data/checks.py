@@ -106,7 +106,10 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             found = f"column '{name}' of {raw.name} holds {unfit}"
             yield config.problem(raw.key, found, "write numbers, or text as classes")
             return
-        yield from _gap_problems(config, raw, name, mend)
+        leave_out = (
+            'write missing_target = "drop" in [data] to leave out these rows, or fill them in'
+        )
+        yield from _gap_problems(config, raw, name, leave_out)
         yield from _range_problems(config, raw, name, mend)
         if config.train.target == "numbers":
             rows = _rows(strays(raw.frame[name]))

@@ -66,6 +66,14 @@ def strays(column: pd.Series[Any]) -> pd.Series[bool]:
     return pd.to_numeric(column, errors="coerce").isna() & column.notna()
 
 
+def without_fractions(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of floats that are all whole, as integers; pandas makes floats of them for gaps."""
+    if not is_float_dtype(column.dtype) or not len(column):
+        return column
+    is_whole = (np.abs(column) < 2**53) & (column == np.floor(column))
+    return column.astype(np.int64) if is_whole.all() else column
+
+
 def _is_plain(column: pd.Series[Any]) -> bool:
     dtype = column.dtype
     is_number = is_numeric_dtype(dtype) and not is_extension_array_dtype(dtype)

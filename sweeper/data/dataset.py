@@ -47,6 +47,7 @@ class Dataset:
     (folds, n_features), are scaled as the fold's own training rows ask for.
 
     `transform` is how a row as it is read becomes its features, as `Transform` is written as JSON.
+    `notes` is what the user should know about the data; it is not part of the digest.
     """
 
     x_train: NDArray[Any]
@@ -70,6 +71,7 @@ class Dataset:
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+    notes: tuple[str, ...] = ()
 
     @property
     def n_folds(self) -> int:
@@ -120,7 +122,7 @@ class Dataset:
     @cached_property
     def digest(self) -> str:
         """Equal for two datasets exactly where every bit of them is equal."""
-        digest = blake2b(self._meta().encode(), digest_size=16)
+        digest = blake2b(_json(self._meta()).encode(), digest_size=16)
         for name, array in self._arrays().items():
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
             # its bytes as they lie there: a copy of the largest array is as large again
@@ -129,9 +131,10 @@ class Dataset:
 
     def save(self, path: Path) -> None:
         """Write everything to `path` as an .npz file that holds no pickled objects."""
+        meta = _json({**self._meta(), "notes": self.notes})
         # an open file keeps NumPy from adding a suffix of its own to the path
         with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, meta=np.array(self._meta()), **self._arrays())
+            np.savez(file, allow_pickle=False, meta=np.array(meta), **self._arrays())
 
     @classmethod
     def load(cls, source: Path | BinaryIO) -> Dataset:
@@ -149,7 +152,12 @@ class Dataset:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
-    def _meta(self) -> str:
+    def _meta(self) -> dict[str, Any]:
+        """Everything but arrays and notes."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        meta = {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
-        return json.dumps(meta, default=asdict)
+        del values["notes"]
+        return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
+
+
+def _json(meta: Mapping[str, Any]) -> str:
+    return json.dumps(meta, default=asdict)

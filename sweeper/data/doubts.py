@@ -23,7 +23,7 @@ _CLASSES_SHOWN = 5
 
 def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """What to say of a study on its data before it begins; nothing of most."""
-    return (*_rare_classes(data), *_dates(data), *_idle_generator(config, data))
+    return (*data.notes, *_rare_classes(data), *_dates(data), *_idle_generator(config, data))
 
 
 def _rare_classes(data: Dataset) -> Iterator[str]:

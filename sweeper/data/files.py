@@ -9,6 +9,8 @@ from sweeper.config import StudyConfig
 from sweeper.errors import DataError
 from sweeper.naming import did_you_mean, listed
 
+_WILDCARDS = frozenset("*?[")
+
 
 def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
     """The file `name`, looked up beside the study file first, then in the current directory.
@@ -18,7 +20,7 @@ def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
     Raises:
         DataError: there is none.
     """
-    folders = _folders(config)
+    folders = folders_of(config)
     for folder in folders:
         if _is_file(folder / name):
             return folder / name
@@ -26,26 +28,59 @@ def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
 
 
 def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Path]:
-    """The file `name`, or every file that it is a pattern of, by name; looked up in the same way.
+    """The files that `name` names, sorted by name; looked up in the same way.
+
+    It is a file, a directory with files, or a pattern. In studies of edition 1 a name with `*`,
+    `?` or `[` is always a pattern.
 
     Raises:
-        DataError: there is none.
+        DataError: there are none.
     """
-    if not set(name) & set("*?["):
+    is_pattern = bool(set(name) & _WILDCARDS)
+    if config.edition == 1 and not is_pattern:
         return [find_file(config, name, key, suffix)]
-    if any("**" in part and part != "**" for part in Path(name).parts):
-        # Python 3.13 takes it for a single star, those before it refuse it
-        raise _no_pattern(config, name, key, suffix, "'**' stands for whole folders")
-    for folder in _folders(config):
-        parent, pattern = _parted(folder, name)
+    for folder in folders_of(config):
         try:
-            if files := sorted(path for path in parent.glob(pattern) if path.is_file()):
+            if files := matching_files(folder, name, suffix, literal=config.edition > 1):
                 return files
         except ValueError as error:
             raise _no_pattern(config, name, key, suffix, str(error)) from error
-        except OSError:
-            continue  # as `_is_file` has it
     raise _not_found(config, name, key, suffix)
+
+
+def matching_files(folder: Path, name: str, suffix: str, *, literal: bool = True) -> list[Path]:
+    """The files in `folder` that `name`, a file, a directory or a pattern, names; sorted.
+
+    If `literal`, a file or directory that is called exactly so comes before what a pattern matches,
+    and so do the directories at the start of a pattern.
+
+    Raises:
+        ValueError: it is a malformed pattern.
+    """
+    try:
+        if literal and _is_file(folder / name):
+            return [folder / name]
+        if literal and (folder / name).is_dir():
+            return _files_below(folder / name, suffix)
+        if not set(name) & _WILDCARDS:
+            return []
+        parent, pattern = _parted(folder, name, literal=literal)
+        if any("**" in part and part != "**" for part in Path(pattern).parts):
+            # Python 3.13 takes it for a single star, those before it refuse it
+            raise ValueError("'**' stands for whole folders")
+        return sorted(path for path in parent.glob(pattern) if path.is_file())
+    except OSError:  # as `_is_file` has it
+        return []
+
+
+def _files_below(folder: Path, suffix: str) -> list[Path]:
+    """The files of a directory and those below it, without hidden ones, as Arrow reads it."""
+    files = (path for path in folder.rglob(f"*{suffix}") if _is_file(path))
+    return sorted(
+        path
+        for path in files
+        if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
+    )
 
 
 def _no_pattern(config: StudyConfig, name: str, key: str, suffix: str, why: str) -> DataError:
@@ -60,37 +95,43 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _parted(folder: Path, name: str) -> tuple[Path, str]:
+def _parted(folder: Path, name: str, *, literal: bool) -> tuple[Path, str]:
     """The folder in which a pattern begins, and the pattern: what is before it is no pattern."""
     path = Path(name)
-    if not path.anchor:
-        return folder, name
-    return Path(path.anchor), str(path.relative_to(path.anchor))
+    if path.anchor:
+        folder, path = Path(path.anchor), path.relative_to(path.anchor)
+    parts = [*path.parts]
+    while literal and len(parts) > 1 and (folder / parts[0]).is_dir():
+        folder /= parts.pop(0)
+    return folder, str(Path(*parts)) if literal else str(path)
 
 
-def _folders(config: StudyConfig) -> list[Path]:
+def folders_of(config: StudyConfig) -> list[Path]:
+    """Where a relative path of the study is looked up, the first place first."""
     return list(dict.fromkeys([config.base_dir.resolve(), Path.cwd()]))
 
 
 def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataError:
-    folders = _folders(config)
+    folders = folders_of(config)
     pattern = f"*{suffix}"
     neighbours = [near for folder in folders for near in _names((folder / name).parent, pattern)]
     looked_in = "" if Path(name).is_absolute() else f" in {listed([*map(str, folders)], 'or')}"
     found = f"no file '{name}'{looked_in}"
     there = [path for path in (folder / name for folder in folders) if os.path.lexists(path)]
     if there:
-        found = f"{found}: {there[0]} is {_kind(there[0])}"
+        found = f"{found}: {there[0]} is {_kind(there[0], suffix)}"
     wanted = f"write the path of a {suffix[1:].upper()} file"
     mend = did_you_mean(Path(name).name, neighbours) or wanted
     return DataError(config.problem(key, found, mend))
 
 
-def _kind(path: Path) -> str:
+def _kind(path: Path, suffix: str) -> str:
     """What there is in place of a file."""
     if path.is_symlink():
         return "a link that leads to no file"
-    return "a directory" if path.is_dir() else "a pipe or a device"
+    if path.is_dir():
+        return "a directory" if suffix != ".parquet" else f"a directory without {suffix} files"
+    return "a pipe or a device"
 
 
 def _names(folder: Path, pattern: str) -> list[str]:

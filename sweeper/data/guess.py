@@ -16,11 +16,18 @@ from pandas.api.types import (
     is_numeric_dtype,
 )
 
-from sweeper.data.columns import has_too_many_values, plain, strays, unfit_kind
+from sweeper.data.columns import (
+    has_too_many_values,
+    plain,
+    strays,
+    unfit_kind,
+    without_fractions,
+)
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.doubts import DATE
-from sweeper.data.parquet_files import with_text_labels
+from sweeper.data.files import matching_files
+from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
 from sweeper.errors import DataError, Problem
 from sweeper.naming import counted, did_you_mean, listed
 
@@ -36,7 +43,7 @@ _NUMBER = r"[-+]?\d+([.,]\d+)?"
 
 _READERS: dict[str, Callable[[Path, Dialect], pd.DataFrame]] = {
     "csv": lambda path, dialect: read_csv_table(path, dialect, rows=_ROWS),
-    "parquet": lambda path, _: with_text_labels(pd.read_parquet(path)),
+    "parquet": lambda path, _: _parquet(path),
 }
 # the kind of file by what its name ends with
 _SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
@@ -48,7 +55,8 @@ class Guess:
 
     `because` says how the target was found. `drop` are columns that a study cannot learn from,
     each with why; `features` is how many are left, and `has_gaps` tells of missing values in them.
-    The target has so many different `values`, and the `rarest` is that of so many rows; `stray` is
+    The target has so many different `values`, and the `rarest` is that of so many rows; `rows`
+    leaves out `gaps` rows, which have no value of it; `stray` is
     what in it keeps it from being numbers, and where; empty where there is nothing. `is_text` says
     that it is none even so. `settings` are those by which a CSV file is read that is
     no UTF-8 with commas.
@@ -64,6 +72,7 @@ class Guess:
     has_gaps: bool = False
     values: int = 0
     rarest: int = 0
+    gaps: int = 0
     stray: str = ""
     is_text: bool = False
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -77,8 +86,10 @@ def guess(path: Path, target: str | None = None) -> Guess:
     Raises:
         DataError: there is no such file, it is no table, or has no such column.
     """
-    source, frame, dialect = _read(path)
-    target, because = _target(path, list(map(str, frame.columns)), target)
+    source, table, dialect = _read(path)
+    target, because = _target(path, list(map(str, table.columns)), target)
+    frame = table.dropna(subset=target) if table[target].count() else table
+    frame = frame.assign(**{target: without_fractions(frame[target])})
     lines = _Lines(path, source, dialect)
     features = plain(frame.drop(columns=target))[0]
     drop = _dropped(features, lines)
@@ -100,6 +111,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
         has_gaps=bool(kept.isna().to_numpy().any()),
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
+        gaps=len(table) - len(frame),
         stray=stray,
         is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
         settings=dialect.instead_of(USUAL),
@@ -110,15 +122,22 @@ def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
     """The kind of a file, its rows, and how it is written."""
     suffix = path.suffix.lower()
     source = _SOURCES.get(suffix)
-    if source is None:
+    if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
+        source = "parquet"
+    elif path.is_dir():
+        found = "a directory without .parquet files"
+        raise DataError(
+            Problem(str(path), "", found, "name a file, or a directory with such files")
+        )
+    elif source is None:
         known = listed([*_SOURCES], "or")
         raise DataError(Problem(str(path), "", "of an unknown kind", f"name a file in {known}"))
-    if not path.is_file():
+    elif not path.is_file():
         near = did_you_mean(path.name, [other.name for other in path.parent.glob(f"*{suffix}")])
         raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
     try:
         frame, dialect = _as_written(path, _READERS[source])
-    except UnfitCsvError as error:
+    except (UnfitCsvError, UnfitParquetError) as error:
         raise DataError(Problem(str(path), "", error.found, error.mend)) from error
     except (OSError, ValueError, ImportError) as error:
         mend = f"name a {source.upper()} file with a row of column names"
@@ -127,6 +146,13 @@ def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
         found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
         raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))
     return source, frame, dialect
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    """The rows of a Parquet file, of those in a directory, or of those that a pattern matches."""
+    paths = matching_files(Path(), str(path), ".parquet")
+    varying = {name: of for name, of in partitions_of(paths).items() if len({*of}) > 1}
+    return parquet_table(paths, partitions=varying)
 
 
 def _as_written(
@@ -170,7 +196,7 @@ class _Lines:
         row = int(mask.argmax())
         others = int(mask.sum()) - 1
         more = f", nor {'is' if others == 1 else 'are'} {others} more" if others else ""
-        line = row_lines(self.path, self.dialect)[row]
+        line = row_lines(self.path, self.dialect)[column.index[row]]
         return f"'{column.iloc[row]}' in line {line} is no number{more}"
 
 

@@ -13,7 +13,8 @@ import pandas as pd
 
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
-from sweeper.data.parquet_files import with_text_labels
+from sweeper.data.files import matching_files
+from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem
@@ -53,11 +54,16 @@ def read_rows(
     texts = [one.name for one in transform.categories if _is_text(one.values)]
     suffix = path.suffix.lower()
     read = _READERS.get(suffix)
+    if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
+        read = _parquet
     if read is None:
         mend = f"name one of {', '.join(_READERS)}"
         raise DataError(Problem(str(path), "", "no table that can be read", mend))
     try:
-        frame = read(path, dialect, texts, transform.columns)
+        columns = (*transform.columns, *keep) if read is _parquet else transform.columns
+        frame = read(path, dialect, texts, columns)
+    except UnfitParquetError as error:
+        raise DataError(Problem(str(path), "", error.found, error.mend)) from error
     except UnfitCsvError as error:
         mend = error.mend
         if error.likely is not None:
@@ -86,8 +92,14 @@ def _csv(path: Path, dialect: Dialect, texts: list[str], columns: Collection[str
     return read_csv_table(path, dialect, texts=texts, nameless=columns)
 
 
-def _parquet(path: Path, _: Dialect, _texts: list[str], _columns: Collection[str]) -> pd.DataFrame:
-    return with_text_labels(pd.read_parquet(path)).reset_index(drop=True)
+def _parquet(path: Path, _: Dialect, texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+    """The rows of the files, with those `columns` that only the names of directories hold."""
+    paths = matching_files(Path(), str(path), ".parquet")
+    if not paths:
+        raise FileNotFoundError("no such file")
+    of_directories = partitions_of([path.resolve() for path in paths]).items()
+    wanted = {name: values for name, values in of_directories if name in columns}
+    return parquet_table(paths, partitions=wanted, texts=texts)
 
 
 def _npy(path: Path, _: Dialect, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:

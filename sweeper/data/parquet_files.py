@@ -1,16 +1,20 @@
-"""Rows of a Parquet file, or of all files that a pattern matches."""
+"""Rows of a Parquet file, of all files that a pattern matches, or of all in a directory."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype, is_string_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
-from sweeper.data.files import find_files
+from sweeper.data.files import find_files, folders_of
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 from sweeper.naming import listed
@@ -20,24 +24,93 @@ _TWICE = re.compile(r"Multiple matches for FieldRef\.Name\((.*?)\) in ")
 # each column is freed as it is taken over, and the file is not held beside them: without these
 # reading takes three times what the rows take
 _IN_PLACE: Any = {"split_blocks": True, "self_destruct": True}
+# how Hive names the directory of the rows without a value
+_MISSING = "__HIVE_DEFAULT_PARTITION__"
+_NUMBER = re.compile(r"[-+]?(\d{1,15}(\.\d*)?|\.\d+)(e[-+]?\d{1,2})?", re.IGNORECASE)
+
+Partitions = Mapping[str, Sequence[str | None]]
+"""For each column in directory names such as `year=2024` its value for each file, as text."""
+
+
+class UnfitParquetError(ValueError):
+    """Files that cannot be read as one table: what was found, and how to fix it."""
+
+    def __init__(self, found: str, mend: str) -> None:
+        super().__init__(found)
+        self.found = found
+        self.mend = mend
 
 
 def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     """The rows of the files, one file after the other in the order of their names.
 
+    Directories such as `year=2024` give the column `year`, unless the study began under edition 1.
+
     Raises:
         DataError: there is no such file, one cannot be read, or they have not the same columns.
     """
-    wanted = (*data.target, data.split.group, data.split.time)
     paths = find_files(config, data.path, "data.path", ".parquet")
-    frames = [with_index(_read(config, path), wanted) for path in paths]
-    for path, frame in zip(paths, frames, strict=True):
-        _check_columns(config, paths[0], frames[0], path, frame)
-    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    wanted = {name for name in (*data.target, data.split.group, data.split.time) if name}
+    partitions: Partitions = {}
+    try:
+        if config.edition > 1:
+            partitions = partitions_of(paths, folders_of(config))
+        named = {*wanted, *data.drop, *data.categorical_columns}
+        columns = {name: of for name, of in partitions.items() if len({*of}) > 1 or name in named}
+        frame = parquet_table(paths, wanted, columns)
+    except UnfitParquetError as error:
+        raise DataError(config.problem("data.path", error.found, error.mend)) from error
     name = paths[0].name if len(paths) == 1 else data.path
     if frame.empty:
         raise DataError(config.problem("data.path", f"{name} has no rows", "write a row each"))
-    return RawData(name, "data.path", frame, data.target, drop=data.drop)
+    notes = tuple(
+        f"all rows come from {name}={values[0]}, which is not read as a column"
+        for name, values in partitions.items()
+        if name not in frame
+    )
+    return RawData(name, "data.path", frame, data.target, drop=data.drop, notes=notes)
+
+
+def parquet_table(
+    paths: Sequence[Path],
+    wanted: Collection[str] = (),
+    partitions: Partitions | None = None,
+    texts: Collection[str] = (),
+) -> pd.DataFrame:
+    """The rows of all files, numbered from 0, with the columns `partitions`.
+
+    A level of an index is a column only if it is `wanted`. Of the partitions those in `texts` stay
+    text; the others are numbers if all their values are.
+
+    Raises:
+        UnfitParquetError: a file cannot be read, or they do not have the same columns.
+    """
+    frames = [with_index(_read(path), wanted) for path in paths]
+    for path, frame in zip(paths, frames, strict=True):
+        _check_columns(paths[0], frames[0], path, frame)
+    files = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    added = {
+        name: _typed(values, as_text=name in texts)[files]
+        for name, values in (partitions or {}).items()
+        if name not in frame
+    }
+    return frame.assign(**added) if added else frame
+
+
+def partitions_of(paths: Sequence[Path], bases: Sequence[Path] = ()) -> Partitions:
+    """The columns in the directory names of the files, looking below the first fitting base only.
+
+    Raises:
+        UnfitParquetError: the files do not all lie below directories of the same columns.
+    """
+    base = next((base for base in bases if paths[0].is_relative_to(base)), None)
+    of_files = [_keys(path.relative_to(base) if base else path) for path in paths]
+    for path, keys in zip(paths, of_files, strict=True):
+        for name in of_files[0].keys() ^ keys.keys():
+            found = f"{paths[0]} and {path} do not both lie below a directory {name}=..."
+            raise UnfitParquetError(found, "name files that are partitioned by the same columns")
+    return {name: [keys[name] for keys in of_files] for name in of_files[0]}
 
 
 def with_text_labels(frame: pd.DataFrame) -> pd.DataFrame:
@@ -45,7 +118,7 @@ def with_text_labels(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
-def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFrame:
+def with_index(frame: pd.DataFrame, wanted: Collection[str | None]) -> pd.DataFrame:
     """The rows numbered from 0; a level of the index is a column only where it is `wanted`."""
     asked = {name for name in wanted if name is not None}
     kept = [name for name in frame.index.names if name in asked and name not in frame]
@@ -55,7 +128,7 @@ def with_index(frame: pd.DataFrame, wanted: tuple[str | None, ...]) -> pd.DataFr
     return (frame.droplevel(others) if others else frame).reset_index()
 
 
-def _read(config: StudyConfig, path: Path) -> pd.DataFrame:
+def _read(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
         return with_text_labels(frame)
@@ -66,15 +139,51 @@ def _read(config: StudyConfig, path: Path) -> pd.DataFrame:
             found, mend = f"has several columns '{twice[1]}'", "give each column its own name"
         else:
             found, mend = f"cannot be read as Parquet: {reason}", "write it again"
-        raise DataError(config.problem("data.path", f"{path.name} {found}", mend)) from error
+        raise UnfitParquetError(f"{path.name} {found}", mend) from error
 
 
-def _check_columns(
-    config: StudyConfig, first: Path, expected: pd.DataFrame, path: Path, frame: pd.DataFrame
-) -> None:
+def _check_columns(first: Path, expected: pd.DataFrame, path: Path, frame: pd.DataFrame) -> None:
     differing = [*expected.columns.symmetric_difference(frame.columns)]
     if differing:
         names = listed([f"'{name}'" for name in differing])
         found = f"{path.name} and {first.name} do not both have {names}"
-        mend = "name files of the same columns"
-        raise DataError(config.problem("data.path", found, mend))
+        raise UnfitParquetError(found, "name files of the same columns")
+    for name, one, other in _of_different_kinds(expected, frame):
+        found = f"column '{name}' holds {one} in {first.name} and {other} in {path.name}"
+        raise UnfitParquetError(found, "write the same type in every file")
+
+
+def _of_different_kinds(
+    first: pd.DataFrame, second: pd.DataFrame
+) -> Iterator[tuple[str, str, str]]:
+    for name in first.columns:
+        one, other = _kind(first[name]), _kind(second[name])
+        if one and other and one != other:
+            yield name, one, other
+
+
+def _kind(column: pd.Series[Any]) -> str:
+    """What a column holds, if it cannot be joined with a column of another kind; else empty."""
+    if not column.count():
+        return ""
+    if is_bool_dtype(column.dtype):
+        return "booleans"
+    if is_numeric_dtype(column.dtype):
+        return "numbers"
+    return "text" if is_string_dtype(column) else ""
+
+
+def _keys(path: Path) -> dict[str, str | None]:
+    """The columns in the names of the directories of a path."""
+    parts = [part.partition("=") for part in path.parent.parts]
+    values = {unquote(key): unquote(value) for key, equals, value in parts if key and equals}
+    return {key: None if value == _MISSING else value for key, value in values.items()}
+
+
+def _typed(values: Sequence[str | None], *, as_text: bool) -> Any:
+    """The values as an array of numbers if all of them are numbers, else of text."""
+    written = pd.Series([*values], dtype="str")
+    known = written.dropna()
+    if as_text or not len(known) or not all(_NUMBER.fullmatch(value) for value in known):
+        return written.array
+    return pd.to_numeric(written).array

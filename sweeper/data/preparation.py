@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sweeper.config import StudyConfig
 from sweeper.data import sources
@@ -31,6 +32,7 @@ def prepare(config: StudyConfig) -> Dataset:
     categories = categories_of(config, raw, parts)
     check_room(config, raw, categories)
     data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
+    data = replace(data, notes=raw.notes)
     of_training = None if groups is None else groups[parts.train]
     return with_folds(config, data, scaled_features(config, raw, data), of_training)
 

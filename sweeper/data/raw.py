@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from sweeper.data.csv_table import row_lines
@@ -26,7 +28,8 @@ class RawData:
     `targets` where nothing is predicted; `of_truth` are those of truth values, which are numbers in
     `frame` where some are missing. `class_names` is empty where classes are called by their
     value in the data; `path` is None where the rows come from no text file of the user's, and
-    `dialect` says how that is written.
+    `dialect` says how that is written. `kept` is the place in the source of each row of `frame`, if
+    some were left out; `notes` is what the user should know about how the rows were read.
     """
 
     name: str
@@ -42,6 +45,8 @@ class RawData:
     of_truth: frozenset[str] = frozenset()
     path: Path | None = None
     dialect: Dialect = USUAL
+    kept: NDArray[np.intp] | None = None
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def features(self) -> list[str]:
@@ -67,7 +72,8 @@ class RawData:
 
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""
-        numbers = [row + 1 if self.path is None else self._lines[row] for row in rows]
+        places = rows if self.kept is None else self.kept[[*rows]].tolist()
+        numbers = [place + 1 if self.path is None else self._lines[place] for place in places]
         shown = ", ".join(str(number) for number in numbers[:_PLACES_SHOWN])
         word = "row" if self.path is None else "line"
         more = ", ..." if len(numbers) > _PLACES_SHOWN else ""

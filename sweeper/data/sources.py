@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from sklearn import datasets
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.data.arrays import read_npz
-from sweeper.data.columns import is_of_truth, plain
+from sweeper.data.columns import is_of_truth, plain, without_fractions
 from sweeper.data.csv_file import read_csv
 from sweeper.data.parquet_files import read_parquet
 from sweeper.data.raw import RawData
@@ -45,7 +46,31 @@ def read(config: StudyConfig) -> RawData:
     aside = tuple(name for name in (*splitting, raw.mode) if name)
     categories = declared.union(config.data.categorical_columns)
     of_truth = frozenset(n for n in raw.targets if n in raw.frame and is_of_truth(raw.frame[n]))
-    return replace(raw, frame=frame, aside=aside, categories=categories, of_truth=of_truth)
+    raw = replace(raw, frame=frame, aside=aside, categories=categories, of_truth=of_truth)
+    return _with_targets(config, raw) if config.data.missing_target == "drop" else raw
+
+
+def _with_targets(config: StudyConfig, raw: RawData) -> RawData:
+    """Only the rows that have a value of every target, with a note on how many were left out."""
+    targets = [name for name in raw.targets if name in raw.frame]
+    has_gap = raw.frame[targets].isna().any(axis=1).to_numpy()
+    n_rows, n_gaps = len(has_gap), int(has_gap.sum())
+    names = listed([f"'{name}'" for name in targets], "or")
+    if n_rows and n_gaps == n_rows:
+        found = f"{raw.name} has no row with a value of the target {names}"
+        raise DataError(config.problem(raw.target_key, found, "name another column, or fill it in"))
+    if not n_gaps:
+        note = (
+            f'data.missing_target = "drop" leaves out no rows: none of the {n_rows} lacks a target'
+        )
+        return replace(raw, notes=(*raw.notes, note))
+    have = "has" if n_gaps == 1 else "have"
+    note = f"{n_gaps} of {n_rows} rows {have} no value of the target {names}: left out"
+    kept = np.flatnonzero(~has_gap)
+    frame = raw.frame.iloc[kept].reset_index(drop=True)
+    whole = {name: without_fractions(frame[name]) for name in targets}
+    frame = frame.assign(**whole)
+    return replace(raw, frame=frame, kept=kept, notes=(*raw.notes, note))
 
 
 def _read(config: StudyConfig) -> RawData:

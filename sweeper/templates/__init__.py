@@ -35,7 +35,8 @@ def study_text(template: Template, written_to: Path) -> str:
 
 def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
     """A study file with a table of the user's filled in, and a name after it."""
-    name = re.sub(r"\W+", "-", data.stem).strip("-") or "study"
+    named = data.stem if data.exists() else str(data.with_suffix(""))
+    name = re.sub(r"\W+", "-", named).strip("-") or "study"
     path = data if data.is_absolute() else Path(os.path.relpath(data, written_to.parent))
     batch = max(1, min(_LARGEST_BATCH, guessed.rows // 2 // _STEPS))
     for key, value in {
@@ -48,7 +49,8 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
         "train.batch_size": batch,
     }.items():
         text = _with(text, key, value)
-    others = [f"{name} = {toml_value(value)}\n" for name, value in guessed.settings.items()]
+    settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.gaps else {})}
+    others = [f"{name} = {toml_value(value)}\n" for name, value in settings.items()]
     lines, line = text.splitlines(keepends=True), _line(text, "data.path")
     return "".join([*lines[:line], *others, *lines[line:]])
 

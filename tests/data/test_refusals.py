@@ -217,7 +217,8 @@ def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> Non
         '(line 15); write impute = "median" (a missing category is a value of its own then), '
         "mend the file or add 'colour' to data.drop",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is missing "
-        "(line 18); mend the file or remove the rows",
+        '(line 18); write missing_target = "drop" in [data] to leave out these rows, or fill them '
+        "in",
     ]
 
 

@@ -316,12 +316,12 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
         (
             "X.to_numpy(), np.ma.masked_less(FRAME['price'].to_numpy(), 1)",
             "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
-            "mend the function or remove the rows",
+            'write missing_target = "drop" in [data] to leave out these rows, or fill them in',
         ),
         (
             "X, FRAME['price'].where(FRAME['price'] > 1)",
             "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
-            "mend the function or remove the rows",
+            'write missing_target = "drop" in [data] to leave out these rows, or fill them in',
         ),
     ],
 )
