@@ -195,12 +195,17 @@ def _kept_at(config: StudyConfig) -> Path | None:
         return None
     settings = config.canonical()
     try:
-        content = [_digest(path) for path in _files(config)]
+        # the directories of a partitioned table hold values, too
+        content = [
+            [*(part for part in path.parts if "=" in part), _digest(path)]
+            for path in _files(config)
+        ]
     except (SweeperError, OSError):
         return None
     parts = [settings[name] for name in ("data", "train", "search")]
     depends_on: list[Any] = [
         *parts,
+        config.edition,
         settings["study"]["seed"],
         settings["study"]["folds"],
         settings["execution"]["precision"],

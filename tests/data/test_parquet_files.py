@@ -1,0 +1,164 @@
+"""Parquet tables of several files: directories, patterns and partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeper.authoring import begin
+from sweeper.config import load
+from sweeper.data.dataset import Dataset
+from sweeper.data.guess import guess
+from sweeper.data.new_rows import read_rows
+from sweeper.data.preparation import prepare
+from sweeper.data.transform import Transform
+from sweeper.errors import DataError
+
+PARQUET = 'source = "parquet"\npath = "PATH"\ntarget = "price"\n'
+ROWS = pd.DataFrame(
+    {
+        "year": [2023, 2024, 2025] * 10,
+        "size": [float(i % 7) for i in range(30)],
+        "price": [float(i) for i in range(30)],
+    }
+)
+
+
+def prepared(make_study, path: str, **changes: object) -> Dataset:
+    config = make_study(PARQUET.replace("PATH", path), loss="mse")
+    return prepare(config.model_copy(update=changes))
+
+
+def refused(make_study, path: str) -> str:
+    with pytest.raises(DataError) as caught:
+        prepared(make_study, path)
+    return str(caught.value)
+
+
+def features(data: Dataset) -> list[tuple[str, str]]:
+    return [(one.name, one.kind) for one in data.columns if one.role == "feature"]
+
+
+@pytest.fixture
+def partitioned(tmp_path: Path) -> Path:
+    ROWS.to_parquet(tmp_path / "rows", partition_cols=["year"])
+    return tmp_path / "rows"
+
+
+@pytest.mark.parametrize("path", ["rows", "rows/", "rows/**/*.parquet", "rows/year=*/*.parquet"])
+def test_directories_of_values_are_columns(path: str, make_study, partitioned: Path) -> None:
+    data = prepared(make_study, path)
+    assert features(data) == [("size", "number"), ("year", "number")]
+    frame = pd.read_parquet(partitioned)
+    frame.assign(year=frame["year"].astype(int)).to_parquet(partitioned.parent / "flat.parquet")
+    assert data.digest == prepared(make_study, "flat.parquet").digest
+
+
+def test_they_can_be_predicted(make_study, partitioned: Path) -> None:
+    config = make_study(PARQUET.replace("PATH", "rows").replace("price", "year"))
+    assert prepare(config).class_names == ("2023", "2024", "2025")
+
+
+def test_studies_of_edition_1_go_on_without_them(make_study, partitioned: Path) -> None:
+    data = prepared(make_study, "rows/**/*.parquet", edition=1)
+    assert features(data) == [("size", "number")]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "02", "10"], "number"),
+        (["0.5", "1e-3", "__HIVE_DEFAULT_PARTITION__"], "number"),
+        (["1", "2", "none"], "category"),
+        (["a%20b", "c", "d"], "category"),
+        (["2024-01-01", "2024-01-02", "2024-01-03"], "category"),
+        (["12345678901234567890", "1", "2"], "category"),
+    ],
+)
+def test_their_type_is_that_of_all_directories(
+    values: list[str], kind: str, make_study, tmp_path: Path
+) -> None:
+    for value in values:
+        (tmp_path / "rows" / f"key={value}").mkdir(parents=True)
+        ROWS[["size", "price"]].to_parquet(tmp_path / "rows" / f"key={value}" / "a.parquet")
+    config = make_study(PARQUET.replace("PATH", "rows") + 'impute = "median"\n', loss="mse")
+    data = prepare(config)
+    assert features(data)[1] == ("key", kind)
+    assert ("key_a b" in data.feature_names) == ("a%20b" in values)
+
+
+def test_one_directory_is_a_note(make_study, partitioned: Path) -> None:
+    data = prepared(make_study, "rows/year=2024/*.parquet")
+    assert features(data) == [("size", "number")]
+    assert data.notes == ("all rows come from year=2024, which is not read as a column",)
+
+
+def test_files_of_other_partitions_are_refused(make_study, partitioned: Path) -> None:
+    ROWS[["size", "price"]].to_parquet(partitioned / "more.parquet")
+    assert "do not both lie below a directory year=..." in refused(make_study, "rows")
+
+
+def test_hidden_files_of_a_directory_are_not_read(make_study, partitioned: Path) -> None:
+    before = prepared(make_study, "rows").digest
+    (partitioned / "_delta_log").mkdir()
+    for name in ("_metadata.parquet", ".part.parquet", "_delta_log/1.parquet"):
+        (partitioned / name).write_text("")
+    (partitioned / "_SUCCESS").write_text("")
+    assert prepared(make_study, "rows").digest == before
+
+
+def test_a_directory_without_tables_is_refused(make_study, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    assert "rows is a directory without .parquet files" in refused(make_study, "rows")
+    with pytest.raises(DataError, match=r"rows: a directory without .parquet files"):
+        guess(tmp_path / "rows")
+
+
+@pytest.mark.parametrize("name", ["a[1].parquet", "a*.parquet", "what?.parquet", "[x]/a.parquet"])
+def test_a_name_with_wildcards_is_a_file_first(name: str, make_study, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    ROWS.to_parquet(tmp_path / name)
+    for other in ("a1.parquet", "ab.parquet", "whats.parquet"):
+        ROWS.assign(other=1.0).to_parquet(tmp_path / other)
+    assert ("other", "number") not in features(prepared(make_study, name))
+    begin("regression", tmp_path / "new.toml", tmp_path / name, "price")
+    assert prepare(load(tmp_path / "new.toml")).n_features == 2
+
+
+def test_a_pattern_below_a_directory_with_wildcards(make_study, tmp_path: Path) -> None:
+    (tmp_path / "data [v2]").mkdir()
+    ROWS.to_parquet(tmp_path / "data [v2]" / "a.parquet")
+    assert features(prepared(make_study, "data [v2]/*.parquet"))[1] == ("size", "number")
+
+
+def test_a_type_that_differs_between_files_is_refused(make_study, tmp_path: Path) -> None:
+    ROWS.to_parquet(tmp_path / "a.parquet")
+    for changed, kind in ((ROWS["size"].map(str), "text"), (ROWS["size"] > 1, "booleans")):
+        ROWS.assign(size=changed).to_parquet(tmp_path / "b.parquet")
+        found = f"column 'size' holds numbers in a.parquet and {kind} in b.parquet"
+        assert found in refused(make_study, "*.parquet")
+    ROWS.assign(size=None)[["price", "size", "year"]].to_parquet(tmp_path / "b.parquet")
+    assert "1 value" not in refused(make_study, "*.parquet")  # 30 gaps, and no clash of types
+
+
+@pytest.mark.parametrize("path", ["rows", "rows/**/*.parquet"])
+def test_init_takes_a_directory_or_a_pattern(
+    path: str, partitioned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(partitioned.parent)
+    begin(None, Path("study.toml"), Path(path), "price")
+    config = load(Path("study.toml"))
+    assert (config.study.name, config.canonical()["data"]["path"]) == ("rows", path)
+    assert prepare(config).n_features == 2
+
+
+def test_predict_reads_a_partitioned_table(make_study, partitioned: Path) -> None:
+    transform = Transform.from_dict(prepared(make_study, "rows").transform)
+    assert read_rows(partitioned, transform, {"price"}).frame["year"].nunique() == 3
+    (file,) = (partitioned / "year=2024").iterdir()
+    rows = read_rows(file, transform, {"price"}, keep=["year"])
+    assert rows.frame["year"].tolist() == rows.kept["year"] == [2024] * 10
+    with pytest.raises(DataError, match=r"nothing.parquet: cannot be read: no such file"):
+        read_rows(partitioned / "nothing.parquet", transform, {"price"})
