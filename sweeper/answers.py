@@ -75,6 +75,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         f"{wording.seconds(status.train_s)} in all threads and workers"
         f"{wording.foreseen(status.predicted_train_s)}"
     )
+    if spent := wording.time_spent(status.spent_s):
+        facts["since its start" if status.state == "running" else "last start took"] = spent
     if status.state == "running":
         for bucket in status.running:
             trials = wording.trial_numbers(bucket["trials"])

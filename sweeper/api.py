@@ -32,6 +32,7 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import LiveTrial
 from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
+from sweeper.timeline import Activity, Timeline
 from sweeper.unchecked import can_build_models, can_read_rows, unchecked
 from sweeper.user_code import forget_changed
 from sweeper.xla_threads import kept_threads, told_of_threads
@@ -210,6 +211,7 @@ def run(
     Raises:
         SweeperError: the study cannot start, with what to mend.
     """
+    timeline = Timeline(first=Activity.IMPORT)
     forget_changed(config.base_dir)
     config = session.with_recorded_edition(config, fresh=fresh)
     with preparing(config) as prepared:
@@ -221,6 +223,7 @@ def run(
             continue_from=continue_from,
             observer=observer,
             stop=stop,
+            timeline=timeline,
         )
 
 
@@ -233,12 +236,15 @@ def run_prepared(
     continue_from: Path | None = None,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
+    timeline: Timeline | None = None,
 ) -> Status:
     """Like `run`, for callers that have already started preparing the data.
 
-    `config` is under the edition that `session.with_recorded_edition` gives it.
+    `config` is under the edition that `session.with_recorded_edition` gives it, and `timeline` has
+    begun with the program.
     """
     tell = observer or (lambda event: None)
+    timeline = timeline or Timeline(first=Activity.IMPORT)
     options.check(config)
     with ExitStack() as stack:
         # JAX, while another process prepares the data
@@ -252,6 +258,7 @@ def run_prepared(
         from sweeper.executors.opening import own_xla_threads
         from sweeper.planning import foreseen, prepare_classes, read_plan
 
+        timeline.go_on_with(Activity.OPEN)
         stack.enter_context(jax_restored())
         run_dir = RunDir(config.run_dir.absolute())
         kept = kept_threads(config, run_dir, fresh=fresh)
@@ -265,10 +272,14 @@ def run_prepared(
         if not prepared.is_kept:
             is_new = not run_dir.ledger.exists()
             if n_threads(config) and is_new and (expected := blank(config)):  # threads compile
-                executor = stack.enter_context(fleet(config, expected, run_dir, tell, start))
+                executor = stack.enter_context(
+                    fleet(config, expected, run_dir, tell, start, timeline)
+                )
                 prepare_classes(config, expected, foreseen(config, expected, None), executor)
-            import_module("sweeper.study_run")
-        data = prepared()
+            with timeline.spending(Activity.IMPORT):
+                import_module("sweeper.study_run")
+        with timeline.spending(Activity.DATA):
+            data = prepared()
         check_fits(config, data)
         check_models(config, data)
         given = None if plan_file is None else read_plan(plan_file)
@@ -283,12 +294,14 @@ def run_prepared(
             session.opened(config, data.digest, foresee, environment(), fresh=fresh, start=saved)
         )
         if executor is None:
-            executor = stack.enter_context(fleet(config, data, run_dir, tell, start))
+            executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
         stack.callback(executor.close)  # before another process may go on with the study
         executor.use(data)
         if held.deaths < MOST:  # what compiles may be what kills
             prepare_classes(config, data, held.forecast, executor)
         # Optuna and pyarrow, while the first classes are compiled
-        from sweeper.study_run import StudyRun
+        with timeline.spending(Activity.IMPORT):
+            from sweeper.study_run import StudyRun
 
-        return StudyRun(config, data, held, executor, tell).to_the_end(stop or threading.Event())
+        begun = StudyRun(config, data, held, executor, tell, timeline)
+        return begun.to_the_end(stop or threading.Event())

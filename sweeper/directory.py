@@ -113,7 +113,7 @@ def _obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
 def _files(run_dir: RunDir) -> Iterator[Path]:
     yield from (run_dir.lock, run_dir.ledger, run_dir.backup, run_dir.study_file, run_dir.status)
     yield from (run_dir.stop, run_dir.trials, run_dir.buckets, run_dir.importance, run_dir.schema)
-    yield from (run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
+    yield from (run_dir.spans, run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
     yield from run_dir.metrics.glob("part-*.parquet")
     yield from run_dir.models.glob("trial-*")
     yield from run_dir.checkpoints.glob("*.safetensors")

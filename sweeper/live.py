@@ -41,9 +41,12 @@ class View(AbstractContextManager["View"], Protocol):
         """Show a line that stays."""
 
 
-def view_for(console: Console) -> View:
-    """The view that fits where `console` writes."""
-    return LiveView(console) if console.is_terminal else LineView(console)
+def view_for(console: Console, started_at: float | None = None) -> View:
+    """The view that fits where `console` writes, of a program that started at this time."""
+    ran_s = 0.0 if started_at is None else max(0.0, time.time() - started_at)
+    if console.is_terminal:
+        return LiveView(console, ran_s=ran_s)
+    return LineView(console, ran_s=ran_s)
 
 
 class QuietView:
@@ -65,12 +68,15 @@ class QuietView:
 class LiveView:
     """A picture of the sweep that is drawn again four times a second."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, clock: Callable[[], float] = time.monotonic, *, ran_s: float = 0.0
+    ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._opened: StudyOpened | None = None
         self._status: Status | None = None
-        self._started_at = self._status_at = clock()
+        self._status_at = clock()
+        self._started_at = self._status_at - ran_s
         self._places: dict[str, tuple[BucketStarted | BucketFinished, float]] = {}
         self._live = Live(console=console, get_renderable=self.picture, refresh_per_second=4)
 
@@ -180,13 +186,13 @@ def doing(event: BucketStarted | BucketFinished) -> str:
 class LineView:
     """A line per better best, per tenth of the trials, and per minute."""
 
-    def __init__(self, console: Console, period_s: float = 60.0) -> None:
+    def __init__(self, console: Console, period_s: float = 60.0, *, ran_s: float = 0.0) -> None:
         self._console = console
         self._period_s = period_s
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
-        self._started_at = time.monotonic()
+        self._started_at = time.monotonic() - ran_s
         self._standing = "no round closed yet"
         self._best: float | None = None
         self._tenth = 0

@@ -78,6 +78,11 @@ class RunDir:
         return self.root / "buckets.parquet"
 
     @property
+    def spans(self) -> Path:
+        """What the program, its threads and its workers did, and when; replaced atomically."""
+        return self.root / "spans.parquet"
+
+    @property
     def metrics(self) -> Path:
         """The directory of immutable parts; nothing but whole parts is ever in it."""
         return self.root / "metrics"

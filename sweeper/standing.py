@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
@@ -33,25 +31,6 @@ class Standing:
     started_at: float
     ended_before: int
     xla_threads: int | None = None
-    spent_s: dict[str, float] = field(default_factory=dict[str, float])
-    waited_s: float = 0.0
-
-    @contextmanager
-    def spending(self, step: str) -> Generator[None]:
-        """Count the time of a block to `step`."""
-        before = time.perf_counter()
-        try:
-            yield
-        finally:
-            taken = time.perf_counter() - before
-            self.spent_s[step] = self.spent_s.get(step, 0.0) + taken
-
-    def spent_waiting(self, waited_s: float) -> None:
-        """Count to asking what training has waited for proposals in all, `waited_s`."""
-        more = waited_s - self.waited_s
-        self.waited_s = waited_s
-        self.spent_s["ask"] += more
-        self.spent_s["train"] -= more
 
     def status(
         self,
@@ -59,8 +38,12 @@ class Standing:
         now: float,
         doing: Doing,
         plan: Plan | None = None,
+        spent_s: Mapping[str, float] | None = None,
     ) -> Status:
-        """The status after the last closed round; `plan` is the round in training."""
+        """The status after the last closed round; `plan` is the round in training.
+
+        `spent_s` is the time of this session by activity.
+        """
         ended, front = state.ended.counts, self._front(state.ended)
         waiting = len(state.waiting) + max(0, self.n_trials - state.asked)
         rate = self._trials_per_s(len(state.ended), now)
@@ -97,7 +80,7 @@ class Standing:
             predicted_train_s=state.predicted_train_s,
             n_compiled=state.n_compiled,
             n_cache_hits=state.n_cache_hits,
-            spent_s=dict(self.spent_s),
+            spent_s=dict(spent_s or {}),
             committed_at=now if state.rounds else None,
             xla_threads=self.xla_threads,
             edition=self.config.edition,

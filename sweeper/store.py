@@ -110,6 +110,10 @@ class Published:
         """One row a bucket and round."""
         return self.ledger.bucket_rows()
 
+    def span_rows(self) -> list[dict[str, Any]]:
+        """One row a span of time."""
+        return self.ledger.span_rows()
+
     def closed_rounds(self) -> int:
         """How many rounds are closed."""
         return self.ledger.closed_rounds()

@@ -34,6 +34,7 @@ from sweeper.store import Published, RunStore
 from sweeper.study.options import n_proposals, rungs
 from sweeper.sweep import Sweep
 from sweeper.sweep_parts import Parts
+from sweeper.timeline import Activity, Timeline
 
 
 class StudyRun:
@@ -46,12 +47,15 @@ class StudyRun:
         session: Session,
         executor: Executor,
         observer: Observer,
+        timeline: Timeline,
     ) -> None:
         self._observer = observer
+        self._timeline = timeline
+        self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._config = config
         self._run_dir = session.run_dir
-        self._sweep = Sweep(_parts(config, data, session, executor))
+        self._sweep = Sweep(_parts(config, data, session, executor, timeline))
         self._published = Published(session.ledger, session.run_dir)
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
@@ -80,13 +84,16 @@ class StudyRun:
         stop_file.unlink(missing_ok=True)  # it was for whoever ran the study before
         try:
             self._sweep.tidy()
+            self._timeline.go_on_with(None)
             while not (self._sweep.finished or stop.is_set() or stop_file.exists()):
                 self._round()
             stop_file.unlink(missing_ok=True)
-            with self._standing.spending("publish"):
+            with self._timeline.spending(Activity.PUBLISH):
                 self._publisher.publish(self._published, final=True)
                 self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
                 self._backups.now(self._ledger)
+            self._ledger.end_session(self._run_id, self._timeline.end())
+            self._publisher.publish_spans(self._published)
             status = self._write_status(self._end())
             if told := ended_by(status):
                 self._observer(Warned(told))
@@ -105,30 +112,32 @@ class StudyRun:
         return "finished" if self._sweep.finished else "interrupted"
 
     def _round(self) -> None:
-        spending = self._standing.spending
-        with spending("ask"):
+        spending = self._timeline.spending
+        with spending(Activity.ASK):
             plan = self._sweep.open()
-        self._write_status("running", plan)
-        with spending("train"):
-            # what is committed is published while the next round trains; at first, no rows at all
-            outcomes = self._sweep.train(plan, self._publish)
-        self._standing.spent_waiting(self._sweep.waited_s)
-        with spending("commit"):
+        with spending(Activity.PUBLISH):
+            self._write_status("running", plan)
+        # what is committed is published while the next round trains; at first, no rows at all
+        outcomes = self._sweep.train(plan, self._publish)
+        with spending(Activity.COMMIT):
             self._sweep.close(plan, outcomes)
         for class_id, shortage in shortages(outcomes).items():
             if class_id not in self._warned_of:
                 self._warned_of.add(class_id)
                 self._observer(Warned(shortage))
-        self._backups.after_round(self._ledger)
+        with spending(Activity.PUBLISH):
+            self._backups.after_round(self._ledger)
         # its file tells of this round with the next one's plan, or with the end of the study
         self._observer(RoundClosed(self._status("running")))
 
     def _publish(self) -> None:
-        self._publisher.publish(self._published)
-        self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
+        with self._timeline.spending(Activity.PUBLISH):
+            self._publisher.publish(self._published)
+            self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
 
     def _status(self, doing: Doing, plan: Plan | None = None) -> Status:
-        return self._standing.status(self._sweep.state, time.time(), doing, plan)
+        spent_s = self._timeline.spent_s()
+        return self._standing.status(self._sweep.state, time.time(), doing, plan, spent_s)
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
         status = self._status(doing, plan)
@@ -155,7 +164,13 @@ def _died(config: StudyConfig, number: int, deaths: int) -> str:
     return f"{died}: it goes to workers, where a trial that brings its process down fails alone"
 
 
-def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Executor) -> Parts:
+def _parts(
+    config: StudyConfig,
+    data: Dataset,
+    session: Session,
+    executor: Executor,
+    timeline: Timeline,
+) -> Parts:
     spec = data_spec(config, data)
     programs = Programs(spec)
     program = programs.exact(config.filled({}))
@@ -179,4 +194,5 @@ def _parts(config: StudyConfig, data: Dataset, session: Session, executor: Execu
         run_id=session.run_id,
         deaths=session.deaths,
         boundary=session.mark,
+        timeline=timeline,
     )

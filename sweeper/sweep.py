@@ -27,6 +27,7 @@ from sweeper.state import Running, SweepState
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import most_failures, n_proposals
 from sweeper.sweep_parts import Parts
+from sweeper.timeline import Activity
 from sweeper.trial import Reason, TrialSpec, TrialState
 
 
@@ -44,7 +45,6 @@ class Sweep:
         self._study = Study(parts.config, restored.past)
         self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(parts.config)
-        self.waited_s = 0.0
 
     @property
     def finished(self) -> bool:
@@ -78,24 +78,23 @@ class Sweep:
     def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
         """What each bucket of the open round came to, in the plan's order.
 
-        `meanwhile` is done while they train, and proposals for later rounds are drawn; `waited_s`
-        counts what that took longer than training.
+        `meanwhile` is done while they train, and proposals for later rounds are drawn.
         """
         training = self._parts.executor.train(self._works(plan))
         meanwhile()
-        with fault_points(Step.ASK_AHEAD):
+        timeline = self._parts.timeline
+        with timeline.spending(Activity.ASK), fault_points(Step.ASK_AHEAD):
             self._ask_ahead(plan)
-        asked_at = self._parts.clock()
         outcomes = sorted(training, key=lambda outcome: outcome.bucket.bucket)
-        trained_at = max((outcome.finished_at for outcome in outcomes), default=asked_at)
-        self.waited_s += max(0.0, asked_at - trained_at)
+        for outcome in outcomes:
+            timeline.add(outcome.spans)
         return outcomes
 
     def close(self, plan: Plan, outcomes: Sequence[Outcome]) -> None:
         """Decide which trials of the open round end, and commit it."""
         state, parts = self.state, self._parts
-        elapsed_s = parts.clock() - self._started
-        state.spent_s = self._spent_before_s + elapsed_s
+        spans = parts.timeline.cut()
+        state.spent_s = self._spent_before_s + parts.clock() - self._started
         records = self._records(plan, outcomes)
         state.absorb(records)
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
@@ -112,12 +111,14 @@ class Sweep:
         live = {n: file for n, file in checkpoints.items() if n not in ended}
         closing = Closing(
             metrics=parts.metrics,
-            elapsed_s=elapsed_s,
+            elapsed_s=parts.timeline.elapsed_s,
             live=live,
             digests={file: digests[file] for file in sorted(set(live.values()))},
             ahead=tuple(trial.spec for trial in state.waiting.values()),
             memory=self._study.noted(),
             spent_s=state.spent_s,
+            run_id=parts.run_id,
+            spans=spans,
         )
         with fault_points(Step.CLOSE_ROUND):
             parts.ledger.close_round(state.rounds + 1, closing, records, ended)

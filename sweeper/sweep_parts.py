@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sweeper.config import StudyConfig
@@ -12,6 +12,7 @@ from sweeper.executors.executor import Executor
 from sweeper.ledger import Ledger
 from sweeper.scheduler.buckets import Policy
 from sweeper.scheduler.signature import StructureOf
+from sweeper.timeline import Timeline
 from sweeper.trial import TrialSpec
 
 
@@ -36,6 +37,7 @@ class Parts:
     `boundary` is what its session marks rows with, if anything. `ahead_after` is how many trials
     must have ended before proposals are drawn while others train, `busy_with` how many trials keep
     a machine busy meanwhile. `deaths` is how often the program died over the round that is open.
+    `timeline` is what everybody records to.
     """
 
     config: StudyConfig
@@ -52,3 +54,4 @@ class Parts:
     ahead_after: int = 200
     busy_with: int = 128
     deaths: int = 0
+    timeline: Timeline = field(default_factory=Timeline)

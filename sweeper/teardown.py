@@ -12,11 +12,15 @@ import atexit
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import NoReturn
 
 _has_foreign_code = threading.Event()
 _code: int | None = None
+# this is among the first modules that the program imports
+_imported_at = time.time()
+_program_start: float | None = None
 
 
 def note_foreign_code() -> None:
@@ -30,7 +34,8 @@ def as_program(command: Callable[[], NoReturn]) -> NoReturn:
     What else is registered for the end of the process is called before. Python calls the last that
     was registered first: where there is one already, nothing ends at once.
     """
-    global _code
+    global _code, _program_start
+    _program_start = _imported_at
     # nothing public says how many there are
     if not atexit._ncallbacks():  # pyright: ignore[reportAttributeAccessIssue]
         atexit.register(_leave)
@@ -39,6 +44,16 @@ def as_program(command: Callable[[], NoReturn]) -> NoReturn:
     except SystemExit as end:
         _code = end.code if isinstance(end.code, int) else None
         raise
+
+
+def take_program_start() -> float | None:
+    """When this program began, in seconds since 1970; None if it is not only here for a command.
+
+    Only the first caller gets it: what a command does next has not gone on since then.
+    """
+    global _program_start
+    taken, _program_start = _program_start, None
+    return taken
 
 
 def _leave() -> None:

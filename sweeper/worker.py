@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,6 +21,7 @@ from sweeper.errors import Problem, SetupError
 from sweeper.executors.memory import carried_fraction
 from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
 from sweeper.lifeline import die_with
+from sweeper.timeline import Timeline
 
 if TYPE_CHECKING:
     from sweeper.executors.executor import Work
@@ -55,6 +56,7 @@ class WorkerSetup:
     xla_threads: int | None = None
 
 
+_timeline = Timeline()
 _trainer: Trainer | None = None
 _memory_fraction: float | None = None
 
@@ -112,7 +114,8 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
     jax.devices()  # where there is no device to open, it is the start that fails, and no trial
     saved = None if setup.start is None else read_start(setup.start, config.base_dir)
     data = Dataset.load(setup.data)
-    return Trainer(config, data, setup.checkpoints, saved, devices_of(config))
+    devices = devices_of(config)
+    return Trainer(config, data, setup.checkpoints, saved, devices, timeline=_timeline)
 
 
 def started() -> int:
@@ -124,7 +127,10 @@ def train(work: Work, place: str) -> bytes:
     """The outcome of `work` in this process, pickled."""
     assert _trainer is not None, "the pool's initializer is begin"
     try:
-        outcome = _trainer.train(work, place, _memory_fraction)
+        _timeline.cut()  # of a bucket before, which gave no outcome
+        with _timeline.at(place):
+            outcome = _trainer.train(work, place, _memory_fraction)
+        outcome = replace(outcome, spans=_timeline.cut())
         with fault_points(Step.RETURN_OUTCOME):
             return pickle.dumps(outcome)
     except BaseException:

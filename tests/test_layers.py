@@ -24,6 +24,7 @@ LAYERS = (
         "trial",
         "ranking",
         "rundir",
+        "timeline",
         "randomness",
         "cachedir",
         "jax_pins",

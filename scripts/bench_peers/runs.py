@@ -68,12 +68,6 @@ def is_installed(run: str) -> bool:
     return all(find_spec(name) is not None for name in NEEDS.get(run, ()))
 
 
-def import_s() -> float:
-    """How long the project takes to be imported; the first time reads the disk."""
-    command = [sys.executable, "-c", "import sweeper.cli, sweeper.commands.running, sweeper.api"]
-    return min(timed(command)[0] for _ in range(3))
-
-
 def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
     """The project on `space`, in a new directory; the run named warm finds cold's programs.
 

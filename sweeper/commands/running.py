@@ -147,6 +147,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     elif status.state == "finished":
         print_shown("no trial completed; `sweeper show` tells more of each", "")
     print_shown(answers.paths(run_dir))
+    if spent := wording.time_spent(status.spent_s):
+        print_shown(f"took {spent}")
     if told := ended_by(status):
         print_shown(told)
     if status.state == "interrupted":

@@ -15,6 +15,8 @@ from sweeper.live import QuietView, View, view_for
 from sweeper.logs import Level, logged
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
+from sweeper.teardown import take_program_start
+from sweeper.timeline import Activity, Timeline
 
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig
@@ -35,7 +37,8 @@ def trained(
     Raises:
         SweeperError: it cannot start.
     """
-    view: View = QuietView() if quiet else view_for(console_on(sys.stderr))
+    timeline = Timeline(take_program_start(), Activity.IMPORT)
+    view: View = QuietView() if quiet else view_for(console_on(sys.stderr), timeline.started_at)
     from sweeper import api
     from sweeper.session import with_recorded_edition
 
@@ -55,6 +58,7 @@ def trained(
                 continue_from=continue_from,
                 observer=observer,
                 stop=stop,
+                timeline=timeline,
             )
 
 

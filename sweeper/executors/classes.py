@@ -29,6 +29,7 @@ from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.capacity import halved
 from sweeper.scheduler.signature import canonical, short_hash
 from sweeper.scheduler.switching import branch_classes
+from sweeper.timeline import Activity, Timeline
 from sweeper.trial import Scalar
 
 
@@ -47,9 +48,15 @@ class Classes:
     """
 
     def __init__(
-        self, config: StudyConfig, data: Dataset, start: Start | None, devices: Sequence[Any]
+        self,
+        config: StudyConfig,
+        data: Dataset,
+        start: Start | None,
+        devices: Sequence[Any],
+        timeline: Timeline | None = None,
     ) -> None:
         self.devices = tuple(devices)
+        self.timeline = timeline or Timeline()
         self._config = config
         self._start = start
         self._data = data
@@ -165,12 +172,15 @@ class Classes:
 
     def _compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> Compiled:
         before = time.perf_counter()
-        settings = self._config.filled(params)
-        program = self.program(program_class, settings)
-        parts = self.parts(settings.train.batch_size, program)
-        lanes = abstract_lanes(program, program_class.capacity, settings)
-        with fault_points(Step.COMPILE):
-            compiled = compile_class(program_class, program, lanes, parts, self.devices)
+        with self.timeline.spending(Activity.COMPILE, class_id=program_class.class_id) as span:
+            settings = self._config.filled(params)
+            program = self.program(program_class, settings)
+            parts = self.parts(settings.train.batch_size, program)
+            lanes = abstract_lanes(program, program_class.capacity, settings)
+            with fault_points(Step.COMPILE):
+                compiled = compile_class(program_class, program, lanes, parts, self.devices)
+            if compiled.cache_hit:
+                span.activity = Activity.LOAD
         with self._lock:
             spent_s = self._unclaimed_s.get(program_class.class_id, 0.0)
             self._unclaimed_s[program_class.class_id] = spent_s + time.perf_counter() - before

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sweeper.scheduler.buckets import Bucket, ProgramClass
 from sweeper.scheduler.capacity import Ceiling
+from sweeper.timeline import Span
 from sweeper.trial import Curve, Failure, TrialSpec
 
 
@@ -83,6 +84,7 @@ class Outcome:
     `memory_limit_bytes` the most that it may; None where nobody says. Where memory was short,
     `ceiling` is the capacity that was left, `own_programs` counts the trials for which their class
     was still too large, and `shortage` tells what did not fit, where that was found in this round.
+    `spans` are what a worker recorded of its time.
     """
 
     bucket: Bucket
@@ -101,6 +103,7 @@ class Outcome:
     ceiling: Ceiling | None = None
     own_programs: int = 0
     shortage: str = ""
+    spans: tuple[Span, ...] = ()
 
 
 class Executor(Protocol):

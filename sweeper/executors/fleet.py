@@ -32,6 +32,7 @@ from sweeper.progress import Observer
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import ProgramClass
+from sweeper.timeline import Timeline
 from sweeper.trial import Scalar
 from sweeper.worker import WorkerSetup, usable_cpus
 
@@ -115,9 +116,11 @@ def fleet(
     run_dir: RunDir,
     observer: Observer,
     start: Start | None = None,
+    timeline: Timeline | None = None,
 ) -> Iterator[Fleet]:
     """The threads and workers of a study, whose trials begin from `start`, until the block ends.
 
+    They record to `timeline` what they do, and when.
     This process's own memory share is set before JAX starts its client, unless the user chose one.
     """
     claim_devices(config)
@@ -125,11 +128,12 @@ def fleet(
         with _cluster(config, data, run_dir, observer, start) as built:
             yield built
         return
+    timeline = timeline or Timeline()
     threads, workers = n_threads(config), n_workers(config)
     built = Fleet(
         data,
-        _inline(config, data, run_dir, observer, threads, start) if threads else None,
-        partial(_process, config, run_dir, observer, workers, start) if workers else None,
+        _inline(config, data, run_dir, observer, threads, start, timeline) if threads else None,
+        partial(_process, config, run_dir, observer, workers, start, timeline) if workers else None,
     )
     try:
         yield built
@@ -168,13 +172,14 @@ def _inline(
     observer: Observer,
     threads: int,
     start: Start | None,
+    timeline: Timeline,
 ) -> InlineExecutor:
     devices = devices_of(config)
     # a program of several structures is one for all of them, any other is of one
     groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
     turns = turns_on([group[0].platform for group in groups])
     trainers = [
-        Trainer(config, data, run_dir.checkpoints, start, group, its)
+        Trainer(config, data, run_dir.checkpoints, start, group, its, timeline)
         for group, its in zip(groups, turns, strict=True)
     ]
     # entries of the cache are for one device by its number, but those of GPUs for any of a kind
@@ -184,6 +189,7 @@ def _inline(
         observer,
         own_fraction(),
         is_cache_shared=devices[0].platform == "gpu",
+        timeline=timeline,
     )
 
 
@@ -193,6 +199,7 @@ def _process(
     observer: Observer,
     workers: int,
     start: Start | None,
+    timeline: Timeline,
     data: Dataset,
 ) -> Queue:
     check_fits_workers(config, data)
@@ -216,6 +223,7 @@ def _process(
             worker_environment(index, worker_fraction, mine, os.environ),
             run_dir.worker_log(index),
             config.execution.trial_timeout_s,
+            timeline,
         )
         for index in range(workers)
     ]

@@ -18,6 +18,7 @@ from sweeper.executors.loads import Loads
 from sweeper.executors.trainer import Trainer
 from sweeper.progress import BucketFinished, BucketStarted, Observer
 from sweeper.scheduler.buckets import ProgramClass
+from sweeper.timeline import Timeline
 from sweeper.trial import Scalar
 from sweeper.user_code import is_raised
 
@@ -87,8 +88,13 @@ class InlineExecutor:
         memory_fraction: float | None,
         *,
         is_cache_shared: bool = False,
+        timeline: Timeline | None = None,
     ) -> None:
-        """`is_cache_shared` says that a device loads from the cache what another has compiled."""
+        """`is_cache_shared` says that a device loads from the cache what another has compiled.
+
+        `timeline` is the one that the trainers record to.
+        """
+        self._timeline = timeline or Timeline()
         self._trainers = trainers[:threads]
         self._observer = observer
         self._memory_fraction = memory_fraction
@@ -151,11 +157,12 @@ class InlineExecutor:
 
     def _serve(self, place: str, device: int) -> None:
         """Do what there is to do on a device, one thing after the other, until it is closed."""
-        while (task := self._take(device)) is not None:
-            if isinstance(task, _Class):
-                self._compile(task)
-            else:
-                self._train(task, place, device)
+        with self._timeline.at(place):
+            while (task := self._take(device)) is not None:
+                if isinstance(task, _Class):
+                    self._compile(task)
+                else:
+                    self._train(task, place, device)
 
     def _take(self, device: int) -> _Class | _Waiting | None:
         """A class to compile, else a bucket whose class is ready; None once it is closed."""

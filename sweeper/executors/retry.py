@@ -147,4 +147,5 @@ def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome
         ceiling=lowest([first.ceiling, second.ceiling]),
         own_programs=first.own_programs + second.own_programs,
         shortage=first.shortage or second.shortage,
+        spans=first.spans + second.spans,
     )

@@ -16,6 +16,7 @@ from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.memory import carried_fraction
 from sweeper.executors.retry import TrialTimeoutError, WorkerDiedError
 from sweeper.executors.worker_process import GoneError, OverdueError, WorkerProcess
+from sweeper.timeline import Activity, Span, Timeline
 from sweeper.worker import WorkerSetup
 
 # a worker reads its libraries and the data, and opens the device
@@ -33,7 +34,7 @@ class Slot:
     """A place of workers; one thread at a time may train in it, any may close it.
 
     `place` is its name in the results, `log` the file of all that its workers write.
-    `trial_timeout_s` is what a trial may take.
+    `trial_timeout_s` is what a trial may take, `timeline` records when workers start or are lost.
     """
 
     place: str
@@ -41,6 +42,7 @@ class Slot:
     environment: dict[str, str]
     log: Path
     trial_timeout_s: float | None = None
+    timeline: Timeline = field(default_factory=Timeline)
     _worker: WorkerProcess | None = field(default=None, init=False)
     _compiled: set[str] = field(default_factory=set[str], init=False)
     _is_closed: bool = field(default=False, init=False)
@@ -54,7 +56,8 @@ class Slot:
             TrialTimeoutError: it took too long, and was killed.
             SetupError: no worker can be started, or the disk does not take a checkpoint.
         """
-        process = self._running()
+        with self.timeline.at(self.place):
+            process = self._running()
         started_at = time.time()
         try:
             given = process.call(worker.train, work, self.place, limit_s=self.limit_s(work))
@@ -63,6 +66,7 @@ class Slot:
                 raise process.gone("gave what is no outcome and was killed")
         except GoneError as gone:
             self._check_open()
+            self.timeline.add([Span(self.place, Activity.LOST, started_at, time.time())])
             kind = TrialTimeoutError if isinstance(gone, OverdueError) else WorkerDiedError
             place = self._place(process.pid)
             raise kind(f"{self.place} {gone.how}", place, started_at, gone.log) from gone
@@ -91,8 +95,9 @@ class Slot:
         found = SetupError("")
         for _ in range(_STARTS):
             try:
-                process = self._started()
-                process.call(worker.started, limit_s=_START_S)
+                with self.timeline.spending(Activity.WORKER):
+                    process = self._started()
+                    process.call(worker.started, limit_s=_START_S)
                 return process
             except GoneError as gone:
                 self._check_open()

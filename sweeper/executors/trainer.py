@@ -36,6 +36,7 @@ from sweeper.programs.tensors import CheckpointError
 from sweeper.scheduler import plan
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.switching import branch_classes
+from sweeper.timeline import Activity, Timeline
 from sweeper.trial import Failure, Reason, Scalar
 from sweeper.user_code import is_raised, told, told_in_full
 
@@ -48,7 +49,7 @@ class Trainer:
 
     Programs of several structures run on all `devices`, others on the first of them; by default
     these are all that this process has. `turns` are those of their memory, also for whoever else
-    trains there.
+    trains there. `timeline` records what is compiled and trained, and when.
     """
 
     def __init__(
@@ -59,11 +60,14 @@ class Trainer:
         start: SavedStart | None = None,
         devices: Sequence[Any] = (),
         turns: Turns | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         self._config = config
         self._checkpoints = checkpoints
         self._turns = turns or Turns()
-        self.classes = Classes(config, data, start, devices or jax.local_devices())
+        self._timeline = timeline or Timeline()
+        given = config, data, start, devices or jax.local_devices(), self._timeline
+        self.classes = Classes(*given)
 
     def use(self, data: Dataset) -> None:
         """Train on `data` instead; programs that were compiled for its sizes stay."""
@@ -106,7 +110,11 @@ class Trainer:
         started_at = time.time()
         keep_configured()
         try:
-            with fault_points(Step.TRAIN):
+            bucket_id = work.bucket.bucket
+            with (
+                self._timeline.spending(Activity.BUCKET, bucket_id=bucket_id),
+                fault_points(Step.TRAIN),
+            ):
                 return self._train(work, where, started_at, alone=alone)
         except SetupError:
             raise
@@ -151,7 +159,10 @@ class Trainer:
         lanes = stack(work, starts, settings, program, members)
         phases = [its.phase_at for its in settings for _ in members]
         spare = [phases[0]] * (work.program.capacity - len(phases))
-        with self._turns.turn(alone=alone):
+        with (
+            self._turns.turn(alone=alone),
+            self._timeline.spending(Activity.TRAIN, bucket_id=work.bucket.bucket),
+        ):
             before = time.perf_counter()
             segment: Segment = jax.device_get(compiled.run(lanes, parts, [*phases, *spare]))
             train_s = time.perf_counter() - before

@@ -23,6 +23,7 @@ from sweeper.ledger.file import closed_on_error, copied, in_memory, opened, open
 from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
+from sweeper.timeline import Span
 from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec, fields_of
 
 _TABLES = """
@@ -38,6 +39,8 @@ CREATE TABLE ending  (number INTEGER PRIMARY KEY, round INTEGER NOT NULL, body T
 CREATE TABLE bucket  (round INTEGER NOT NULL, bucket INTEGER NOT NULL, body TEXT NOT NULL,
                       curves BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (round, bucket));
 """
+
+_END_OF = "end of session "
 
 
 class Ledger:
@@ -186,6 +189,27 @@ class Ledger:
                 closing.elapsed_s,
             )
 
+    def span_rows(self) -> list[dict[str, Any]]:
+        """What each session recorded of its time, in the order in which it was recorded."""
+        # SQLite takes the spans out of a body much faster than Python reads all of it
+        rounds = self._rows(
+            "SELECT json_extract(body, '$.run_id'), round, json_extract(body, '$.spans')"
+            " FROM closing ORDER BY round"
+        )
+        ends = self._rows(
+            "SELECT substr(key, ?), NULL, json_extract(body, '$.spans') FROM meta WHERE key LIKE ?",
+            len(_END_OF) + 1,
+            f"{_END_OF}%",
+        )
+        order = {session["run_id"]: place for place, session in enumerate(self.sessions())}
+        recorded = [one for one in (*rounds, *ends) if one[2] is not None]
+        recorded.sort(key=lambda one: order.get(one[0], 0))  # an end stays behind the rounds
+        return [
+            {"run_id": run_id, "round": number, **Span(*span)._asdict()}
+            for run_id, number, spans in recorded
+            for span in json.loads(spans)
+        ]
+
     def params(self, number: int) -> Mapping[str, Scalar]:
         """The parameters of a trial that a round was opened with."""
         ((body,),) = self._rows("SELECT body FROM trial WHERE number = ?", number)
@@ -198,6 +222,11 @@ class Ledger:
         number = int(self._rows("SELECT count(*) FROM session")[0][0]) + 1
         with self._transaction():
             self._insert("session", {"session": number}, session)
+
+    def end_session(self, run_id: str, spans: Sequence[Span]) -> None:
+        """Record what a session that ended in good order did after its last round."""
+        with self._transaction():
+            self._insert("meta", {"key": f"{_END_OF}{run_id}"}, {"spans": spans})
 
     def open_round(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeper.timeline import Span
 from sweeper.trial import Curve, Memory, TrialSpec
 
 
@@ -25,7 +26,8 @@ class Closing:
     checkpoint file to its digest. `metrics` names the columns of every curve of the round, `ahead`
     the proposals that wait for a later round, `memory` is what sampler and pruner have put down
     since the round was opened. `spent_s` is the wall time of all sessions up to here, `elapsed_s`
-    that of this one.
+    that of this one, from the start of the program. `spans` are what the session `run_id` did
+    since the round before, or since it began; ledgers of earlier versions have none.
     """
 
     metrics: tuple[str, ...]
@@ -35,6 +37,8 @@ class Closing:
     ahead: tuple[TrialSpec, ...] = ()
     memory: Memory = field(default_factory=Memory)
     spent_s: float = 0.0
+    run_id: str = ""
+    spans: tuple[Span, ...] = ()
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> Closing:
@@ -47,6 +51,8 @@ class Closing:
             ahead=tuple(TrialSpec(**spec) for spec in body["ahead"]),
             memory=memory_of(body["memory"]),
             spent_s=body["spent_s"],
+            run_id=body.get("run_id", ""),
+            spans=tuple(Span(*span) for span in body.get("spans", ())),
         )
 
 

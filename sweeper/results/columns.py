@@ -212,6 +212,25 @@ BUCKETS = (
     BOUNDARY,
 )
 
+SPANS = (
+    Column("run_id", STRING, "the start of the program, as in trials.parquet", R),
+    Column("round", INT64, "the round that it was recorded with; null after the last one"),
+    Column("place", STRING, "program, or the thread or worker as in buckets.parquet", R),
+    Column(
+        "activity",
+        STRING,
+        "import, data (wait for the prepared data), open (open devices, study and ledger), ask, "
+        "commit or publish; compile a program, load one from the cache, train, the other work on "
+        "a bucket (bucket), start a worker (worker), or work that was lost with a worker (lost); "
+        "what no span covers is idle",
+        R,
+    ),
+    Column("started_at", TIME, "when it began", R),
+    Column("finished_at", TIME, "when it ended, or was interrupted by another span", R),
+    Column("bucket_id", INT64, "the bucket, in its round; null if it belongs to none"),
+    Column("class_id", STRING, "the class whose program was compiled or loaded"),
+)
+
 IMPORTANCE = (
     Column("round", INT32, "the last round that it was worked out from", R),
     Column("metric", STRING, "what is optimised", R),

@@ -21,7 +21,12 @@ from sweeper.faults import Step, fault_points
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.phases import phase_of
 from sweeper.results.replace import replacing
-from sweeper.results.schema import buckets_schema, metrics_schema, trials_schema
+from sweeper.results.schema import (
+    buckets_schema,
+    metrics_schema,
+    spans_schema,
+    trials_schema,
+)
 from sweeper.results.table_file import TableFile
 from sweeper.results.tables import metrics_table, n_values, rows_table
 from sweeper.rundir import RunDir
@@ -45,6 +50,10 @@ class Committed(Protocol):
 
     def bucket_rows(self) -> list[dict[str, Any]]:
         """One row a bucket and round: columns of buckets.parquet, a missing one is null."""
+        ...
+
+    def span_rows(self) -> list[dict[str, Any]]:
+        """One row a span of time: columns of spans.parquet, in the order of their recording."""
         ...
 
     def closed_rounds(self) -> int:
@@ -77,8 +86,10 @@ class Publisher:
         self._trials_schema = trials_schema(config)
         self._metrics_schema = metrics_schema(config)
         self._buckets_schema = buckets_schema(config)
+        self._spans_schema = spans_schema(config)
         self._trials = TableFile(run_dir.trials, run_dir.staging)
         self._buckets = TableFile(run_dir.buckets, run_dir.staging)
+        self._spans = TableFile(run_dir.spans, run_dir.staging)
         self._waiting: list[CurveBlock] = []
         self._n_waiting = 0  # rows of metrics
         self._published_rounds: int | None = None
@@ -103,9 +114,14 @@ class Publisher:
         constants = {"schema_version": SCHEMA_VERSION, "study": self._study}
         trials = [constants | row for row in ledger.trial_rows()]
         self._trials.write(rows_table(trials, self._trials_schema))
+        self.publish_spans(ledger)  # before buckets, so that readers find those of each bucket
         self._buckets.write(rows_table(ledger.bucket_rows(), self._buckets_schema))
         self._tables_at = self._clock()
         self._tables_cost_s = self._tables_at - started
+
+    def publish_spans(self, ledger: Committed) -> None:
+        """Show where the time went, as far as that is recorded."""
+        self._spans.write(rows_table(ledger.span_rows(), self._spans_schema))
 
     def _publish_metrics(self, ledger: Committed, final: bool) -> None:
         closed = ledger.closed_rounds()

@@ -60,6 +60,10 @@ class Results:
         """One row a bucket and round."""
         return _frame(self.run_dir.buckets)
 
+    def spans(self) -> pd.DataFrame:
+        """What the program, its threads and its workers did, and when: one row a span of time."""
+        return _frame(self.run_dir.spans)
+
     def best(self, n: int = 1) -> pd.DataFrame:
         """The `n` best trials that are COMPLETE, best first; of equals the earliest.
 

@@ -31,6 +31,7 @@ from sweeper.results.columns import (
     PARAMS_JSON,
     RUN_WIDTHS,
     SCHEMA_VERSION,
+    SPANS,
     STRING,
     XLA_THREADS,
     Column,
@@ -67,6 +68,11 @@ def buckets_schema(config: StudyConfig) -> pa.Schema:
     return _schema(config, BUCKETS)
 
 
+def spans_schema(config: StudyConfig) -> pa.Schema:
+    """The schema of spans.parquet: one row a span of time."""
+    return _schema(config, SPANS)
+
+
 def columns_of_tables(config: StudyConfig | None) -> dict[str, list[dict[str, Any]]]:
     """What the columns of each table are, as JSON has it: of one study, or of any.
 
@@ -74,7 +80,7 @@ def columns_of_tables(config: StudyConfig | None) -> dict[str, list[dict[str, An
     """
     trials = _columns_of_any() if config is None else _trials_columns(config)
     tables = {"trials.parquet": trials, "metrics/": METRICS, "buckets.parquet": BUCKETS}
-    tables["importance.parquet"] = IMPORTANCE
+    tables |= {"spans.parquet": SPANS, "importance.parquet": IMPORTANCE}
     return {name: [_described(column) for column in columns] for name, columns in tables.items()}
 
 

@@ -32,8 +32,9 @@ class Status:
     `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
     `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
     cost model foresaw for them; `n_compiled` counts programs, those of them from the compile cache
-    in `n_cache_hits`. `spent_s` is where this process's own time went, by step of the round; what
-    it asked for while trials were training counts as `ask` only where they had to wait.
+    in `n_cache_hits`. `spent_s` is where the time since the start of this program went, by activity
+    as in spans.parquet, and adds up to all of it: an instant in which some place trains counts as
+    `train` only, and so on in the order of `Activity`; `idle` is what is left.
     """
 
     study: str

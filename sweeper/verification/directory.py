@@ -34,6 +34,7 @@ from sweeper.standing import Standing
 from sweeper.state import SweepState
 from sweeper.store import Published
 from sweeper.study.options import n_proposals
+from sweeper.timeline import Span, shares
 from sweeper.verification.beside import beside, damaged_beside, repair_beside
 from sweeper.verification.damage import Damage, written_anew
 from sweeper.verification.models import damaged_model, models
@@ -84,7 +85,8 @@ def repair(run_dir: RunDir) -> tuple[str, ...]:
     check_obstacles(run_dir)
     with held(run_dir), closing(backup.read(run_dir)) as ledger:
         config, run_id = _study(run_dir, ledger)
-        for path in (run_dir.trials, run_dir.buckets, *run_dir.metrics.glob("part-*.parquet")):
+        parts = run_dir.metrics.glob("part-*.parquet")
+        for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *parts):
             path.unlink(missing_ok=True)
         Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
         state, n_trials = restore(ledger, config).state, n_proposals(config)
@@ -92,7 +94,8 @@ def repair(run_dir: RunDir) -> tuple[str, ...]:
         standing = Standing(config, run_id, n_trials, time.time(), len(state.ended), threads)
         is_over = not state.running and not state.waiting and len(state.ended) >= n_trials
         doing = "finished" if is_over else "interrupted"
-        write_status(run_dir, standing.status(state, time.time(), doing))
+        spent_s = _spent_s(ledger, run_id)
+        write_status(run_dir, standing.status(state, time.time(), doing, spent_s=spent_s))
         return repair_beside(run_dir, config, ledger, state)
 
 
@@ -127,6 +130,13 @@ def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
     return study_of(last["study"], _study_file(run_dir, last)), last["run_id"]
 
 
+def _spent_s(ledger: Ledger, run_id: str) -> Mapping[str, float]:
+    """Where the time of a session went; empty if it is not recorded."""
+    names = Span._fields
+    rows = [row for row in ledger.span_rows() if row["run_id"] == run_id]
+    return shares([Span(*(row[name] for name in names)) for row in rows]) if rows else {}
+
+
 def _study_file(run_dir: RunDir, session: Mapping[str, Any]) -> Path:
     """The study file of a session, beside which its data and its code are found."""
     if "study_file" in session:
@@ -149,8 +159,8 @@ def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
         f"{len(state.running)} that have not",
         f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
         f"{run_dir.models.name}/: {len(found)} models",
-        f"{run_dir.trials.name}, {run_dir.buckets.name}, {run_dir.metrics.name}/, "
-        f"{run_dir.status.name}, {run_dir.importance.name}",
+        f"{run_dir.trials.name}, {run_dir.buckets.name}, {run_dir.spans.name}, "
+        f"{run_dir.metrics.name}/, {run_dir.status.name}, {run_dir.importance.name}",
         ", ".join(path.name for path in beside(run_dir)),
     )
     damage = (
@@ -177,7 +187,9 @@ def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iter
     mend = written_anew(run_dir)
     is_all = is_published(run_dir)
     with _written_anew(run_dir, config, ledger) as anew:
-        for view in ("trials", "buckets", "metrics"):
+        for view in ("trials", "buckets", "spans", "metrics"):
+            if view == "spans" and not (run_dir.spans.exists() or ledger.span_rows()):
+                continue  # of an earlier version
             if view == "metrics" and (strange := [*_strange_parts(run_dir)]):
                 yield from strange  # it cannot be read with them in it
                 continue

@@ -194,6 +194,7 @@ def test_the_schemas_are_commands(command: CommandLine) -> None:
     assert [name for name in tables if tables[name] == own[name]] == [
         "metrics/",
         "buckets.parquet",
+        "spans.parquet",
         "importance.parquet",
     ]
     names, own_names = (

@@ -23,9 +23,11 @@ from sweeper.faults import VARIABLE
 from sweeper.progress import BucketFinished, BucketStarted, Event
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
+from sweeper.timeline import Timeline
 from sweeper.trial import Reason, TrialSpec
 from tests.clusters import Cluster, cluster
 from tests.round_machine import STUDY
+from tests.rows_of_time import check_rows
 
 SIDES = {
     "inline": ("execution.threads=2", "execution.workers=0"),
@@ -76,8 +78,14 @@ def config(side: str, request: pytest.FixtureRequest) -> StudyConfig:
 
 
 @pytest.fixture
+def timeline() -> Timeline:
+    return Timeline()
+
+
+@pytest.fixture
 def executor(
     config: StudyConfig,
+    timeline: Timeline,
     tmp_path: Path,
     events: list[Event],
     monkeypatch: pytest.MonkeyPatch,
@@ -87,7 +95,7 @@ def executor(
     monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
     run_dir = RunDir(tmp_path)
     run_dir.make()
-    with fleet(config, prepare(config), run_dir, events.append) as opened:
+    with fleet(config, prepare(config), run_dir, events.append, timeline=timeline) as opened:
         yield opened
 
 
@@ -110,7 +118,9 @@ def by_bucket(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
 
 
 @FEW
-def test_each_work_has_one_outcome_with_its_lanes(executor: Fleet, events: list[Event]) -> None:
+def test_each_work_has_one_outcome_with_its_lanes(
+    executor: Fleet, events: list[Event], timeline: Timeline
+) -> None:
     works = [work(0, 0, 1, 2), work(1, 3), work(2, 4, 5)]
 
     outcomes = by_bucket(executor.train(works))
@@ -120,6 +130,12 @@ def test_each_work_has_one_outcome_with_its_lanes(executor: Fleet, events: list[
     assert all(lane.failure is None for o in outcomes.values() for lane in o.lanes)
     assert sum(isinstance(event, BucketStarted) for event in events) == 3
     assert sum(isinstance(event, BucketFinished) for event in events) == 3
+    spans = [*timeline.cut(), *(span for o in outcomes.values() for span in o.spans)]
+    check_rows(spans)
+    done = [(span.place, span.bucket_id) for span in spans if span.activity == "train"]
+    assert sorted(done) == sorted((o.place.place, n) for n, o in outcomes.items())
+    assert {span.place for span in spans} == {o.place.place for o in outcomes.values()}
+    assert any(span.activity in ("compile", "load") for span in spans)
 
 
 @FEW

@@ -9,6 +9,7 @@ from sweeper.results.schema import (
     buckets_schema,
     deterministic_columns,
     metrics_schema,
+    spans_schema,
     study_metadata,
     trials_schema,
 )
@@ -41,6 +42,10 @@ memory_predicted_bytes int64, memory_peak_bytes int64, attempt int32, outcome st
 occupancy double, capacity_planned int32, memory_limit_bytes int64,
 finished_at timestamp[us, tz=UTC], class_name string, boundary string"""
 
+SPANS = """\
+run_id string, round int64, place string, activity string, started_at timestamp[us, tz=UTC],
+finished_at timestamp[us, tz=UTC], bucket_id int64, class_id string"""
+
 TRIALS_NEVER_NULL = """schema_version study run_id trial_number state epochs_done params_json
 n_parameters strategy structure_id told_through_round first_round last_round seed attempts"""
 
@@ -56,8 +61,13 @@ def columns(schema: pa.Schema) -> str:
 
 def test_columns_stand_in_their_order_with_their_types() -> None:
     config = study()
-    schemas = (trials_schema(config), metrics_schema(config), buckets_schema(config))
-    expected = [text.replace("\n", " ") for text in (TRIALS, METRICS, BUCKETS)]
+    schemas = (
+        trials_schema(config),
+        metrics_schema(config),
+        buckets_schema(config),
+        spans_schema(config),
+    )
+    expected = [text.replace("\n", " ") for text in (TRIALS, METRICS, BUCKETS, SPANS)]
     assert expected == [columns(schema) for schema in schemas]
 
 
@@ -112,7 +122,7 @@ def test_files_say_what_study_they_are_of() -> None:
     assert {"sweeper", "jax", "optuna", "pyarrow"} <= said["versions"].keys()
 
 
-@pytest.mark.parametrize("schema_of", [trials_schema, metrics_schema, buckets_schema])
+@pytest.mark.parametrize("schema_of", [trials_schema, metrics_schema, buckets_schema, spans_schema])
 def test_every_column_is_explained(schema_of: type) -> None:
     schema = schema_of(study())
     said = study_metadata(schema)["columns"]

@@ -58,6 +58,8 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         ("training", f"{wording.seconds(status.train_s)} in all threads and workers"),
         ("run directory", str(study.run_dir.root)),
     ]
+    if spent := wording.time_spent(status.spent_s):
+        found.append(("time since the last start", spent))
     return found
 
 

@@ -1,0 +1,227 @@
+"""What the program, its threads and its workers did, and when.
+
+A row of the timeline is a place: the program itself, a thread or a worker. Spans of one row never
+overlap, because a span that begins inside another one interrupts it. What no span covers is idle.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+PROGRAM = "program"
+IDLE = "idle"
+
+
+class Activity(StrEnum):
+    """What a place does. If several places are busy, the first of these is what the time is for."""
+
+    TRAIN = "train"
+    COMPILE = "compile"
+    LOAD = "load"
+    LOST = "lost"
+    WORKER = "worker"
+    BUCKET = "bucket"
+    IMPORT = "import"
+    DATA = "data"
+    OPEN = "open"
+    ASK = "ask"
+    COMMIT = "commit"
+    PUBLISH = "publish"
+
+
+DOING = {
+    Activity.TRAIN: "training",
+    Activity.COMPILE: "compiling",
+    Activity.LOAD: "loading compiled programs",
+    Activity.LOST: "lost with workers",
+    Activity.WORKER: "starting workers",
+    Activity.BUCKET: "reading and writing states",
+    Activity.IMPORT: "importing",
+    Activity.DATA: "waiting for data",
+    Activity.OPEN: "opening the study",
+    Activity.ASK: "asking",
+    Activity.COMMIT: "committing",
+    Activity.PUBLISH: "publishing",
+    IDLE: "idle",
+}
+"""Each activity in words, in the order in which they are shown."""
+
+
+class Span(NamedTuple):
+    """One activity at one place; times are seconds since 1970, UTC.
+
+    A tuple, so that the ledger writes it as a short list.
+    """
+
+    place: str
+    activity: str
+    started_at: float
+    finished_at: float
+    bucket_id: int | None = None
+    class_id: str | None = None
+
+
+@dataclass(slots=True)
+class OpenSpan:
+    """A span that goes on. Its activity may be corrected until it ends."""
+
+    activity: Activity
+    started_at: float
+    bucket_id: int | None = None
+    class_id: str | None = None
+
+
+class Timeline:
+    """Records spans since its last cut, and sums all of them up; safe for threads.
+
+    With a `first` activity, the program has done that since `started_at`.
+    """
+
+    def __init__(
+        self,
+        started_at: float | None = None,
+        first: Activity | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.started_at = round(clock() if started_at is None else started_at, 6)
+        self._clock = clock
+        self._cut_at = self.started_at
+        self._spent_s = dict.fromkeys([*map(str, Activity), IDLE], 0.0)
+        self._ended: list[Span] = []
+        self._open: dict[str, list[OpenSpan]] = {}
+        self._here = threading.local()
+        self._lock = threading.Lock()
+        if first is not None:
+            self._open[PROGRAM] = [OpenSpan(first, self.started_at)]
+
+    @contextmanager
+    def at(self, place: str) -> Generator[None]:
+        """Record what this thread does in the block as done at `place`."""
+        before = self._place
+        self._here.place = place
+        try:
+            yield
+        finally:
+            self._here.place = before
+
+    @contextmanager
+    def spending(
+        self, activity: Activity, *, bucket_id: int | None = None, class_id: str | None = None
+    ) -> Generator[OpenSpan]:
+        """Record the block as a span, which interrupts the span around it."""
+        with self._lock:
+            around = self._open.setdefault(self._place, [])
+            own = OpenSpan(activity, self._now(), bucket_id, class_id)
+            self._end_last(own.started_at)
+            around.append(own)
+        try:
+            yield own
+        finally:
+            with self._lock:
+                now = self._now()
+                self._end_last(now)
+                around.pop()
+                if around:
+                    around[-1].started_at = now
+
+    def go_on_with(self, activity: Activity | None) -> None:
+        """Record that this place does `activity` from here on; with None, that it is idle."""
+        with self._lock:
+            now = self._now()
+            self._end_last(now)
+            self._open[self._place] = [] if activity is None else [OpenSpan(activity, now)]
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Record spans of another process."""
+        with self._lock:
+            self._ended.extend(spans)
+
+    def cut(self) -> tuple[Span, ...]:
+        """The spans since the last cut. Those that go on are cut in two."""
+        with self._lock:
+            now = self._now()
+            spans = tuple(self._until(now))
+            for activity, seconds in shares(spans, self._cut_at, now).items():
+                self._spent_s[activity] += seconds
+            self._ended = []
+            for own in (places[-1] for places in self._open.values() if places):
+                own.started_at = now
+            self._cut_at = now
+            return spans
+
+    def spent_s(self) -> dict[str, float]:
+        """Seconds by activity from the start up to now, idle time among them."""
+        with self._lock:
+            now = self._now()
+            more = shares(self._until(now), self._cut_at, now)
+            return {activity: self._spent_s[activity] + more[activity] for activity in more}
+
+    def end(self) -> tuple[Span, ...]:
+        """The spans since the last cut; time no longer goes on."""
+        spans = self.cut()
+        self._clock = lambda: self._cut_at
+        return spans
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from the start to the last cut."""
+        return self._cut_at - self.started_at
+
+    @property
+    def _place(self) -> str:
+        return getattr(self._here, "place", PROGRAM)
+
+    def _now(self) -> float:
+        return max(round(self._clock(), 6), self._cut_at)  # a clock may be set back
+
+    def _end_last(self, now: float) -> None:
+        """Record the innermost span of this place up to now."""
+        around = self._open.get(self._place)
+        if around and now > around[-1].started_at:
+            self._ended.append(_span(self._place, around[-1], now))
+
+    def _until(self, now: float) -> list[Span]:
+        """The recorded spans, and those that go on up to now."""
+        going_on = [
+            _span(place, spans[-1], now)
+            for place, spans in self._open.items()
+            if spans and now > spans[-1].started_at
+        ]
+        return [*self._ended, *going_on]
+
+
+def shares(
+    spans: Sequence[Span], started_at: float | None = None, finished_at: float | None = None
+) -> dict[str, float]:
+    """Seconds by activity between two times. They add up to the time between them.
+
+    Those are the first start and the last end if they are not given. Each instant counts once: as
+    the first activity of `Activity` that any place has then, or as idle.
+    """
+    started_at = min(span.started_at for span in spans) if started_at is None else started_at
+    finished_at = max(span.finished_at for span in spans) if finished_at is None else finished_at
+    ranks = {str(activity): rank for rank, activity in enumerate(Activity)}
+    changes: list[tuple[float, int, int]] = [(finished_at, 0, 0)]
+    for span in spans:
+        begin, end = (min(max(at, started_at), finished_at) for at in span[2:4])
+        if begin < end and span.activity in ranks:
+            rank = ranks[span.activity]
+            changes += [(begin, 1, rank), (end, -1, rank)]
+    found = dict.fromkeys([*ranks, IDLE], 0.0)
+    names, busy, before = [*found], [0] * len(ranks), started_at
+    for at, change, rank in sorted(changes):
+        first = next((rank for rank, count in enumerate(busy) if count), -1)
+        found[names[first]] += at - before
+        busy[rank] += change
+        before = at
+    return found
+
+
+def _span(place: str, own: OpenSpan, finished_at: float) -> Span:
+    return Span(place, str(own.activity), own.started_at, finished_at, own.bucket_id, own.class_id)
