@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
+from sweeper.dashboard.spans import Spans, order_of_places
 from sweeper.results.light import floats, texts
+from sweeper.timeline import DOING, PROGRAM
 
 _NUMBERS = (
     "round",
@@ -36,12 +38,14 @@ _TEXTS = ("strategy", "lane_loop", "trials", "outcome")
 
 @dataclass(frozen=True)
 class Buckets:
-    """The rows of buckets.parquet as columns; times in seconds since the first bucket.
+    """The rows of buckets.parquet as columns; times in seconds since the program started.
 
-    Pauses between two starts of the program are left out of them.
+    They are counted from the first bucket if no spans are recorded, as by earlier versions. Pauses
+    between two starts of the program are left out of them.
     """
 
     table: pa.Table
+    recorded: Spans | None = None
     _numbers: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], repr=False)
 
     def __len__(self) -> int:
@@ -73,6 +77,8 @@ class Buckets:
     @cached_property
     def places(self) -> tuple[list[str], np.ndarray]:
         """The threads and workers with their devices, and each bucket's among them."""
+        if self.recorded is not None:
+            return self._recorded_places()
         places, at = self.texts("place")
         devices, on = self.texts("device")
         named = [
@@ -84,25 +90,85 @@ class Buckets:
         return order, np.array([where[name] for name in named], int)
 
     @cached_property
+    def _order(self) -> list[str]:
+        """The program and all places, those that only compiled among them."""
+        known = [] if self.recorded is None else self.recorded.texts["place"][0]
+        return sorted({PROGRAM, *known, *self.texts("place")[0]}, key=order_of_places)
+
+    def _recorded_places(self) -> tuple[list[str], np.ndarray]:
+        """The same by place alone: a place that only compiled is one, too."""
+        (places, at), (devices, on) = self.texts("place"), self.texts("device")
+        order = self._order[1:]
+        where = {name: index for index, name in enumerate(order)}
+        codes = np.array([where[places[code]] for code in at.tolist()], int)
+        return [_on(name, devices, on[codes == where[name]]) for name in order], codes
+
+    @property
+    def lanes(self) -> list[str]:
+        """The rows of the time axis: the program itself, if it is recorded, and all places."""
+        return [*([] if self.recorded is None else [PROGRAM]), *self.places[0]]
+
+    @cached_property
     def spans(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Of each bucket: taken up, compiling begun, training begun, training ended.
 
         A program may be compiled ahead of its bucket, on any thread: then compiling has begun
         before the bucket was taken up. Where the end is not known it is told from the next bucket.
         """
-        started, compiling, began, ended = self._times
+        started, compiling, began, ended = map(self.running, self._times)
+        return started, compiling, began, ended
+
+    def running(self, times: np.ndarray) -> np.ndarray:
+        """Times since 1970 as seconds for which the program had run by then."""
         resumed, paused_s = self._pauses
-        zero = float(np.nanmin(np.minimum(started, compiling))) if len(self) else 0.0
+        zero = float(self._busy[0].min()) if len(self._busy[0]) else 0.0
+        before = np.concatenate([[0.0], np.cumsum(paused_s)])
+        return times - zero - before[np.searchsorted(resumed, times, side="right")]
 
-        def running(times: np.ndarray) -> np.ndarray:
-            before = np.concatenate([[0.0], np.cumsum(paused_s)])
-            return times - zero - before[np.searchsorted(resumed, times, side="right")]
+    @cached_property
+    def ran_s(self) -> float:
+        """For how long the program ran in all, as far as that is known."""
+        ends = self._busy[1]
+        return float(self.running(ends[[ends.argmax()]])[0]) if len(ends) else 0.0
 
-        return running(started), running(compiling), running(began), running(ended)
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """When the program started again, on the same axis."""
+        return self.running(self._pauses[0])
+
+    @cached_property
+    def windows(self) -> np.ndarray:
+        """From the first bucket to the end of the last, in each start; shaped (starts, 2)."""
+        started, _, _, ended = self.spans
+        start = np.searchsorted(self.starts, started, side="right")
+        found = [
+            (started[start == one].min(), ended[start == one].max()) for one in np.unique(start)
+        ]
+        return np.array(found, float).reshape(-1, 2)
+
+    def used(self, code: int) -> tuple[np.ndarray, np.ndarray]:
+        """When a place was busy within `windows`; begins, ends."""
+        started, _, _, ended = self.spans
+        mine = self.places[1] == code
+        if self.recorded is None:
+            return started[mine], ended[mine]
+        rows = self.recorded.of_place(self._order[1 + code])
+        begins, ends = (
+            self.running(self.recorded.numbers[name][rows])
+            for name in ("started_at", "finished_at")
+        )
+        begins = np.concatenate([started[mine], begins])
+        ends = np.concatenate([ended[mine], ends])
+        clipped = [
+            (np.clip(begins, first, last), np.clip(ends, first, last))
+            for first, last in self.windows.tolist()
+        ]
+        begins, ends = (np.concatenate(times) for times in zip(*clipped, strict=True))
+        return begins, ends
 
     @property
     def paused_s(self) -> float:
-        """The seconds that are left out of `spans`, between the first bucket and the last."""
+        """The seconds that are left out of `spans`."""
         return float(self._pauses[1].sum())
 
     @cached_property
@@ -114,17 +180,43 @@ class Buckets:
         guess = np.minimum(started + compile_s + train_s, self._next_started())
         ended = np.where(np.isfinite(ended), ended, np.maximum(guess, started + train_s))
         began = np.maximum(ended - train_s, started)
-        return started, began - compile_s, began, ended
+        compiling = np.where(self.is_recorded, started, began - compile_s)
+        for row, (first, last) in self._trained.items():
+            began[row], ended[row] = first, last
+        return started, compiling, began, ended
+
+    @cached_property
+    def is_recorded(self) -> np.ndarray:
+        """Whether spans tell what was compiled for each bucket, and when."""
+        if self.recorded is None:
+            return np.zeros(len(self), bool)
+        return self.numbers("started_at") >= self.recorded.sessions[:, 0].min()
+
+    @cached_property
+    def _trained(self) -> dict[int, tuple[float, float]]:
+        """When buckets were trained, by row, as far as spans tell."""
+        trained = {} if self.recorded is None else self.recorded.trained
+        keys = zip(self.numbers("round"), self.numbers("bucket_id"), strict=True)
+        return {row: trained[key] for row, key in enumerate(keys) if key in trained}
+
+    @cached_property
+    def _busy(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """When the program ran: begins, ends, and whether a begin is a recorded start of it."""
+        started, compiling, _, ended = self._times
+        known = np.empty((0, 2)) if self.recorded is None else self.recorded.sessions
+        begins = np.concatenate([np.minimum(started, compiling), known[:, 0]])
+        ends = np.concatenate([ended, known[:, 1]])
+        return begins, ends, np.arange(len(begins)) >= len(self)
 
     @cached_property
     def _pauses(self) -> tuple[np.ndarray, np.ndarray]:
         """When the study went on after each pause, and how long that was."""
-        started, compiling, _, ended = self._times
-        busy_from = np.minimum(started, compiling)
-        order = np.argsort(busy_from)
-        resumed, until = busy_from[order][1:], np.maximum.accumulate(ended[order])[:-1]
-        is_pause = resumed - until > _PAUSE_S
-        return resumed[is_pause], (resumed - until)[is_pause]
+        begins, ends, is_start = self._busy
+        order = np.argsort(begins)
+        resumed, until = begins[order][1:], np.maximum.accumulate(ends[order])[:-1]
+        paused_s = resumed - until
+        is_pause = (paused_s > _PAUSE_S) | ((paused_s > 0) & is_start[order][1:])
+        return resumed[is_pause], paused_s[is_pause]
 
     def packed(self, rows: np.ndarray) -> dict[str, Packed]:
         """The columns that the page draws from, of the rows at these places; shares in percent.
@@ -142,15 +234,46 @@ class Buckets:
             name: packed_numbers(np.round(values[rows], 3))
             if name in times
             else packed_numbers(values[rows])
-            for name, values in {**times, **numbers, "lane": self.places[1].astype(float)}.items()
+            for name, values in {**times, **numbers, "lane": self._lane}.items()
         }
         for name in _TEXTS:
             of, at = self.texts(name)
             found[name] = packed_texts(of, at[rows])
         found["from_cache"] = packed_texts(["no", "yes"], self._from_cache[rows])
+        # what spans show more exactly is not drawn from buckets
+        guessed = np.where(self.is_recorded, -1, self._from_cache)
+        found["guessed"] = packed_texts(["no", "yes"], guessed[rows])
         ids, at = self.texts("class_id")
         found["class"] = packed_texts([self.class_names[known] for known in ids], at[rows])
         return found
+
+    def packed_spans(self, rows: np.ndarray) -> dict[str, Packed]:
+        """What the page draws of these spans."""
+        assert self.recorded is not None, "asked only if there are any"
+        recorded, (places, at) = self.recorded, self.recorded.texts["place"]
+        lanes = np.array([self._order.index(place) for place in places], float)
+        begin, end = (
+            self.running(recorded.numbers[name])[rows] for name in ("started_at", "finished_at")
+        )
+        activities, doing = recorded.texts["activity"]
+        classes, of = recorded.texts["class_id"]
+        named = [self.class_names.get(known, known) for known in classes]
+        return {
+            "lane": packed_numbers(lanes[at][rows]),
+            "begin": packed_numbers(np.round(begin, 4)),
+            "end": packed_numbers(np.round(end, 4)),
+            "seconds": packed_numbers(np.round(recorded.seconds[rows], 4)),
+            "shade": packed_numbers(np.ones(len(rows))),  # the same in all rounds
+            "round": packed_numbers(recorded.numbers["round"][rows]),
+            "bucket_id": packed_numbers(recorded.numbers["bucket_id"][rows]),
+            "activity": packed_texts(activities, doing[rows]),
+            "doing": packed_texts([DOING.get(one, one) for one in activities], doing[rows]),
+            "class": packed_texts(named, of[rows]),
+        }
+
+    @property
+    def _lane(self) -> np.ndarray:
+        return self.places[1] + float(self.recorded is not None)
 
     @cached_property
     def _from_cache(self) -> np.ndarray:
@@ -169,3 +292,9 @@ class Buckets:
 
 def _text(known: list[str], code: int) -> str | None:
     return known[code] if code >= 0 else None
+
+
+def _on(place: str, devices: list[str], codes: np.ndarray) -> str:
+    """A place with the devices that it used."""
+    used = sorted({devices[code] for code in codes.tolist() if code >= 0 and devices[code]})
+    return f"{place} on {', '.join(used)}" if used else place

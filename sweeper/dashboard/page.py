@@ -44,10 +44,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a page has already: rows through which round, and views by their digests."""
+    """What a page has already: rows through which round, spans by number, views by digests."""
 
     trials_through: int = -1
     buckets_through: int = -1
+    spans_through: int = -1
     views: Collection[str] = ()
 
 
@@ -136,6 +137,7 @@ class Page:
             "tables": {
                 "trials": _rows_since(study.trials, "last_round", known.trials_through),
                 "buckets": _rows_since(study.buckets, "round", known.buckets_through),
+                "spans": _spans_since(study.buckets, known.spans_through),
             },
             "views": [
                 {"name": name, "digest": digest} | ({} if digest in known.views else content)
@@ -186,6 +188,20 @@ def _rows_since(table: Trials | Buckets | None, column: str, through: int) -> di
         "through": int(rounds.max()),
         "new": len(rows),
         "columns": table.packed(rows) if len(rows) else {},
+    }
+
+
+def _spans_since(buckets: Buckets | None, through: int) -> dict[str, Any]:
+    """The spans to draw after the first `through` + 1; later ones are only ever added."""
+    if buckets is None or buckets.recorded is None:
+        return {"n": 0, "through": -1, "new": 0, "columns": {}}
+    drawn = buckets.recorded.drawn
+    rows = drawn[through + 1 :]
+    return {
+        "n": len(drawn),
+        "through": len(drawn) - 1,
+        "new": len(rows),
+        "columns": buckets.packed_spans(rows) if len(rows) else {},
     }
 
 

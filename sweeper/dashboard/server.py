@@ -93,10 +93,11 @@ def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
             known = Known(
                 int(asked.get("trials", -1)),
                 int(asked.get("buckets", -1)),
+                int(asked.get("spans", -1)),
                 frozenset(asked.get("views", "").split(",")),
             )
         except ValueError:
-            return PlainTextResponse("trials and buckets are numbers of rounds\n", 400, HEADERS)
+            return PlainTextResponse("trials, buckets and spans are integers\n", 400, HEADERS)
         try:
             payload = page.payload(index, known)
         except SetupError as error:  # a run directory that went away meanwhile

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.curves import Curves
+from sweeper.dashboard.spans import Spans
 from sweeper.dashboard.trials import Trials
 from sweeper.results.light import read_light, said_of_study
 from sweeper.results.status import Status, read_status
@@ -50,9 +51,11 @@ class Study:
         if self._versions["status"] == 0 or status != self.status:
             self.status = status
             self._versions["status"] += 1
-        if self._has_changed(self.run_dir.buckets, "buckets"):
-            table = read_light(self.run_dir.buckets)
-            self.buckets = None if table is None else Buckets(table)
+        # spans are published before buckets: those that are read later are of no earlier round
+        has_buckets = self._has_changed(self.run_dir.buckets, "buckets")
+        buckets = read_light(self.run_dir.buckets) if has_buckets else None
+        if has_buckets | self._has_changed(self.run_dir.spans, "buckets"):
+            self._read_buckets(buckets)
         if self._has_changed(self.run_dir.trials, "trials"):
             table = read_light(self.run_dir.trials)
             names = {} if self.buckets is None else self.buckets.class_names
@@ -60,6 +63,14 @@ class Study:
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
+
+    def _read_buckets(self, table: pa.Table | None) -> None:
+        """Take over buckets, or those that are there, with the spans of their time."""
+        if table is None and self.buckets is not None and self.run_dir.buckets.exists():
+            table = self.buckets.table
+        spans = read_light(self.run_dir.spans)
+        recorded = None if spans is None or not spans.num_rows else Spans(spans)
+        self.buckets = None if table is None else Buckets(table, recorded)
 
     def importance_rows(self) -> list[dict[str, Any]]:
         """How much each parameter matters to each objective; empty before it is known."""

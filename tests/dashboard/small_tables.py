@@ -9,13 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.spans import Spans
 from sweeper.dashboard.trials import Trials
-from sweeper.results.columns import BUCKETS, CIRCUMSTANCES, INT64, OUTCOME, STRING, TIME
+from sweeper.results.columns import BUCKETS, CIRCUMSTANCES, INT64, OUTCOME, SPANS, STRING, TIME
 from sweeper.results.tables import rows_table
+from sweeper.timeline import Span
 
 Row = Mapping[str, Any]
 SEARCH = {"optimizer.lr": {"type": "float", "low": 1e-4, "high": 1e-2, "log": True}}
-_TYPES = {column.name: column.type for column in (*OUTCOME, *CIRCUMSTANCES, *BUCKETS)}
+_TYPES = {column.name: column.type for column in (*OUTCOME, *CIRCUMSTANCES, *BUCKETS, *SPANS)}
 
 
 def trials_of(
@@ -45,7 +47,17 @@ def trials_of(
     return Trials(_table(filled), said)
 
 
-def buckets_of(rows: Sequence[Row]) -> Buckets:
+def spans_of(sessions: Sequence[Sequence[Span]]) -> Spans:
+    """The recorded spans of some starts of the program, in their first round."""
+    rows = [
+        {"run_id": f"run {number}", "round": number, **span._asdict()}
+        for number, spans in enumerate(sessions, 1)
+        for span in spans
+    ]
+    return Spans(_table(rows))
+
+
+def buckets_of(rows: Sequence[Row], recorded: Spans | None = None) -> Buckets:
     """Buckets with these columns; of the others what a thread of a CPU would have."""
     common = {
         "round": 1,
@@ -74,7 +86,7 @@ def buckets_of(rows: Sequence[Row]) -> Buckets:
         "attempt": 1,
         "outcome": "trained",
     }
-    return Buckets(_table([{**common, **row} for row in rows]))
+    return Buckets(_table([{**common, **row} for row in rows]), recorded)
 
 
 def _table(rows: Sequence[Row]) -> pa.Table:

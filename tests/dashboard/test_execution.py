@@ -9,13 +9,33 @@ from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.views.execution import execution_view
 from sweeper.dashboard.views.rounds import by_rounds, round_names
 from sweeper.dashboard.views.summary import busy, findings, totals
-from tests.dashboard.small_tables import buckets_of
+from sweeper.timeline import PROGRAM, Span
+from tests.dashboard.small_tables import buckets_of, spans_of
 
 TWO_THREADS = [
     {"started_at": 100.0, "train_s": 3.0, "finished_at": 103.0},
     {"started_at": 100.0, "train_s": 1.0, "finished_at": 101.0, "place": "thread 1"},
     {"started_at": 103.0, "train_s": 1.0, "finished_at": 104.0, "round": 2},
 ]
+
+# the second thread compiles ahead of the bucket that the first one trains
+FIRST = (
+    Span(PROGRAM, "import", 90.0, 96.0),
+    Span(PROGRAM, "open", 96.0, 98.0),
+    Span("thread 1", "compile", 95.0, 100.0, None, "c"),
+    Span(PROGRAM, "ask", 98.0, 99.0),
+    Span("thread 0", "bucket", 100.0, 100.5, 0),
+    Span("thread 0", "train", 100.5, 102.5, 0),
+    Span("thread 0", "bucket", 102.5, 103.0, 0),
+    Span(PROGRAM, "commit", 103.0, 104.0),
+)
+AGAIN = tuple(
+    span._replace(started_at=span.started_at + 1000.0, finished_at=span.finished_at + 1000.0)
+    for span in FIRST
+    if span.activity != "compile"
+)
+COMPILED = {"started_at": 100.0, "finished_at": 103.0, "train_s": 2.0, "compile_s": 5.0}
+RESUMED = (COMPILED, {"started_at": 1100.0, "finished_at": 1103.0, "train_s": 2.0, "round": 2})
 
 
 def test_training_ends_when_its_bucket_does() -> None:
@@ -140,3 +160,51 @@ def test_a_class_is_called_by_its_name_where_it_has_one() -> None:
     classes = next(b for b in execution_view(buckets) if b.get("caption") == "classes")
     assert [row[0] for row in classes["rows"]] == ["exact depth=1", "0b"]
     assert buckets_of(TWO_THREADS).class_names == {"c": "c"}
+
+
+def test_the_axis_begins_with_the_program_and_leaves_out_the_time_between_starts() -> None:
+    buckets = buckets_of(RESUMED, spans_of([FIRST, AGAIN]))
+    assert buckets.lanes == [PROGRAM, "thread 0 on cpu:0", "thread 1"]
+    assert buckets.ran_s == 28.0
+    assert buckets.starts.tolist() == [14.0]
+    assert buckets.paused_s == 986.0
+    _, _, training, ended = buckets.spans
+    assert (training.tolist(), ended.tolist()) == ([10.5, 24.5], [12.5, 26.5])
+    told = dict(totals(buckets).facts())
+    assert told["time"].startswith("28.0 s in 2 starts of the program: 11.0 s importing, ")
+
+
+def test_compiling_is_drawn_where_and_when_it_ran() -> None:
+    buckets = buckets_of([COMPILED], spans_of([FIRST]))
+    packed = buckets.packed_spans(np.arange(len(FIRST)))
+    assert packed["lane"] == [0, 0, 2, 0, 1, 1, 1, 0]
+    row = FIRST.index(next(span for span in FIRST if span.activity == "compile"))
+    assert [packed[name][row] for name in ("begin", "end", "seconds")] == [5, 10, 5]
+    option = next(b for b in execution_view(buckets) if b["kind"] == "chart")["option"]
+    drawn = [own for own in option["series"] if own["name"] == "compiling"]
+    assert [own["table"] for own in drawn] == ["spans"]
+
+
+def test_each_column_of_the_table_adds_up_to_the_time_of_the_program() -> None:
+    blocks = execution_view(buckets_of(RESUMED, spans_of([FIRST, AGAIN])))
+    table = next(b for b in blocks if b.get("caption", "").startswith("seconds of the program"))
+    assert table["headings"] == ["", PROGRAM, "thread 0", "thread 1"]
+    *parts, whole = table["rows"]
+    assert whole == ["in all", 28.0, 28.0, 28.0]
+    assert [sum(column) for column in zip(*(row[1:] for row in parts), strict=True)] == whole[1:]
+    assert next(row for row in parts if row[0] == "idle")[1:] == [8.0, 22.0, 23.0]
+
+
+def test_importing_is_no_idle_time_of_threads() -> None:
+    told = totals(buckets_of(RESUMED, spans_of([FIRST, AGAIN])))
+    assert (told.span_s, told.places, told.idle_s) == (5.0, 2, 5.0)
+
+
+def test_a_study_of_an_earlier_version_is_shown_with_what_was_recorded_since() -> None:
+    before = {"started_at": 50.0, "finished_at": 53.0, "compile_s": 1.0, "cache_hit": False}
+    buckets = buckets_of([{**before, "round": 0}, COMPILED], spans_of([FIRST]))
+    assert (buckets.ran_s, buckets.paused_s) == (3.0 + 14.0, 37.0)
+    option = next(b for b in execution_view(buckets) if b["kind"] == "chart")["option"]
+    drawn = [own["table"] for own in option["series"] if own["name"] == "compiling"]
+    assert drawn == ["spans", "buckets"]
+    assert buckets.packed(np.arange(2))["guessed"] == {"of": [None, "no"], "at": [1, 0]}

@@ -26,7 +26,7 @@ HARM = "<script>alert('1')</script> \"quoted\" \u2028{a|b} & more"
 
 def known_of(payload: dict) -> Known:
     """What a page knows that was told `payload`."""
-    through = (payload["tables"][name]["through"] for name in ("trials", "buckets"))
+    through = (payload["tables"][name]["through"] for name in ("trials", "buckets", "spans"))
     return Known(*through, [view["digest"] for view in payload["views"]])
 
 
@@ -50,7 +50,7 @@ def test_a_page_that_knows_all_is_told_next_to_nothing(study: Study) -> None:
     page = Page([study])
     again = page.payload(0, known_of(page.payload(0)))
     assert all(set(view) == {"name", "digest"} for view in again["views"])
-    assert [table["new"] for table in again["tables"].values()] == [0, 0]
+    assert [table["new"] for table in again["tables"].values()] == [0, 0, 0]
     assert len(as_json(again)) < 2000
 
 

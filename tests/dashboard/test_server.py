@@ -71,7 +71,7 @@ def test_there_is_nothing_else(client: TestClient, path: str) -> None:
 
 def test_a_page_asks_for_what_is_new(client: TestClient) -> None:
     first = client.get("/studies/0").json()
-    through = {name: first["tables"][name]["through"] for name in ("trials", "buckets")}
+    through = {name: first["tables"][name]["through"] for name in ("trials", "buckets", "spans")}
     views = ",".join(view["digest"] for view in first["views"])
     second = client.get("/studies/0", params={**through, "views": views})
     assert len(second.content) < 2000

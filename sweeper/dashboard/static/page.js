@@ -46,7 +46,7 @@ const renderers = {
     const low = data.map((row) => api.coord([row[0], row[1]])), high = data.map((row) => api.coord([row[0], row[2]]));
     return { type: "polygon", shape: { points: low.concat(high.reverse()) }, style: { fill: css("band"), opacity: 0.22 } };
   },
-  used: rectangle(-0.44, 0.52, "lower"), unused: rectangle(-0.44, 0.52, "upper"), below: rectangle(0.12, 0.18), mark: rectangle(0.33, 0.07),
+  used: rectangle(-0.44, 0.52, "lower"), unused: rectangle(-0.44, 0.52, "upper"), whole: rectangle(-0.44, 0.52), below: rectangle(0.12, 0.18), mark: rectangle(0.33, 0.07),
 };
 function dataOf(own) { // the rows of a series, the place in its table at the end of each
   const { columns: all, n } = tables[own.table], columns = own.columns.map((name) => all[name] ?? []), edges = own.edges ?? [];
@@ -84,7 +84,7 @@ function filled({ option, curves: own, chart, node }) {
   });
   series.push(...(own ? chosenCurves(own) : []));
   const looks = {
-    xAxis: axis, yAxis: axis, parallelAxis: axis, grid: (it) => ({ ...it, top: node.clientWidth < it.below ? it.lower : it.top }),
+    xAxis: axis, yAxis: axis, parallelAxis: axis, grid: (it) => ({ ...it, top: Math.min(it.lower ?? it.top, it.top + 22 * Math.floor((1.1 * it.below || 0) / node.clientWidth)) }),
     legend: (it) => ({ top: 2, itemWidth: 18, itemHeight: 10, itemGap: 12, textStyle, inactiveColor: line, pageTextStyle: textStyle, pageIconColor: text, ...it }),
     tooltip: (it) => ({ ...it, backgroundColor: ground, borderColor: line, formatter: (hit) => span(tip(hit, option), "tip") }),
     visualMap: (it) => ({ ...it, inRange: { color: css("scale").split(" ")[it.best === "low" ? "reverse" : "slice"]() }, textStyle }),
@@ -244,7 +244,7 @@ function makeGrid({ columns, options, tips, meanings }) {
 
 // The page: what was sent, put in its place.
 function apply(sent) {
-  const whole = ["trials", "buckets"].map((name) => extend(name, sent.tables[name]));
+  const whole = ["trials", "buckets", "spans"].map((name) => extend(name, sent.tables[name]));
   if (whole.includes(false)) return location.reload(); // the study was begun anew
   $("title").textContent = document.title = sent.name;
   if ($("said").textContent !== sent.said) $("said").textContent = sent.said; // is read out
@@ -286,7 +286,7 @@ async function poll() {
   let next = REST_MS;
   try {
     const through = (name) => tables[name]?.through ?? -1, views = Object.values(digests).join(",");
-    const known = new URLSearchParams({ trials: through("trials"), buckets: through("buckets"), views });
+    const known = new URLSearchParams({ trials: through("trials"), buckets: through("buckets"), spans: through("spans"), views });
     const sent = report ? report.studies[study] : document.hidden ? { state: "unseen" } : await ask(`studies/${study}?${known}`);
     if (sent.views) apply(sent);
     if (sent.state !== "finished") next = POLL_MS;

@@ -18,23 +18,52 @@ from sweeper.dashboard.blocks import (
     line,
     note,
     points,
+    rows,
     size_of_points,
     upright,
 )
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.packing import rounded
+from sweeper.dashboard.spans import Spans
 from sweeper.dashboard.views.rounds import Rounds, by_rounds, round_names
 from sweeper.dashboard.views.summary import classes_table, findings, places_table, totals
+from sweeper.timeline import DOING, IDLE
 
 _LANE = 60
 _WINDOW = 300  # buckets that the Gantt shows at first
 _MARGIN = 110
+_KEYS_A_ROW, _KEY_ROW = 6, 22  # of a legend on most screens
 _LETTER, _WIDEST_NAME = 6.5, 190  # pixels
 
-_READING = (
-    "A bar is a bucket, with its lanes that hold a trial of all that it has; neighbouring rounds "
-    "have different shades. A click selects its trials, Ctrl and the wheel zoom."
+_AXIS = (
+    "Time counts from the start of the program, and only while it runs; gray is idle time. The "
+    "program itself is idle while it waits for threads and workers. "
 )
+_READING = (
+    "A bar of training is a bucket, with the number of its lanes that hold a trial; neighbouring "
+    "rounds have different shades. A click selects its trials, Ctrl and the wheel zoom."
+)
+# activities that are drawn alike, and their colours; training is drawn from buckets
+_DRAWN = (
+    ("importing or starting", ("import", "worker"), "muted"),
+    ("waiting for data", ("data",), "running"),
+    ("opening the study", ("open",), "line4"),
+    ("asking", ("ask",), "line0"),
+    ("committing", ("commit",), "selected"),
+    ("publishing", ("publish",), "accent"),
+    ("compiling", ("compile",), "pruned"),
+    ("from the cache", ("load",), "best"),
+    ("reading and writing states", ("bucket",), "line5"),
+    ("lost with a worker", ("lost",), "failed"),
+)
+_SPAN_TIP = [
+    ["doing", "activity", ""],
+    ["seconds", "took", "s"],
+    ["begin", "began at", "s"],
+    ["round", "recorded with round", ""],
+    ["bucket_id", "bucket", ""],
+    ["class", "class", ""],
+]
 _TIP = [
     ["round", "round", ""],
     ["bucket_id", "bucket", ""],
@@ -67,8 +96,9 @@ def execution_view(buckets: Buckets) -> list[Block]:
     return [
         facts(told.facts()),
         *(note(said, is_warning=True) for said in findings(told)),
-        note(_READING),
+        note(_READING if buckets.recorded is None else _AXIS + _READING),
         _gantt(buckets),
+        *([] if buckets.recorded is None else [_spent(buckets.recorded)]),
         grid(
             [_time(by := by_rounds(buckets)), _lanes(by), _foreseen(buckets), _memory(buckets)],
             "wide",
@@ -79,21 +109,22 @@ def execution_view(buckets: Buckets) -> list[Block]:
 
 
 def _gantt(buckets: Buckets) -> Block:
-    """A line a place: what it trained and compiled when, with how many lanes and how much waste."""
-    places, _ = buckets.places
-    _, compiling, _, ended = buckets.spans
-    last = float(ended.max())
+    """A line a place: what it did when; of training, how many lanes had a trial."""
+    places, last = buckets.lanes, buckets.ran_s
+    _, compiling, _, _ = buckets.spans
     left = min(_WIDEST_NAME, 16 + _LETTER * max(map(len, places)))
+    series = _drawn(buckets)
+    if len(buckets.starts):
+        at = [[time, place] for time in buckets.starts.tolist() for place in (*places, None)]
+        series.append(line("the program starts again", at, "text", silent=True))
     option: dict[str, object] = {
-        "xAxis": axis(
-            "time since the first bucket", "s", scale=False, min=0, max=_rounded_up(last)
-        ),
+        "xAxis": axis(_axis_name(buckets), "s", scale=False, min=0, max=_rounded_up(last)),
         "yAxis": categories(
             "", places, inverse=True, axisLabel={"width": left - 12, "overflow": "truncate"}
         ),
         "legend": {},
         "grid": {"left": left, "right": 24, "top": 34, "bottom": 68},
-        "series": _drawn(buckets),
+        "series": series,
     }
     since = float(np.sort(compiling)[-_WINDOW]) if len(buckets) > _WINDOW else 0.0
     zoom = {"filterMode": "weakFilter", "start": 100 * since / last if last > 0 else 0, "end": 100}
@@ -103,12 +134,19 @@ def _gantt(buckets: Buckets) -> Block:
     ]
     n = int(np.nanmax(buckets.numbers("round")))
     label = f"{len(buckets)} buckets of {n} rounds on {', '.join(places)}, over {last:.1f} seconds"
-    return chart(label, option, _MARGIN + _LANE * len(places))
+    below_keys = _MARGIN + len(series) // _KEYS_A_ROW * _KEY_ROW
+    return chart(label, option, below_keys + _LANE * len(places))
+
+
+def _axis_name(buckets: Buckets) -> str:
+    since = "the first bucket" if buckets.recorded is None else "the start of the program"
+    return f"time since {since}"
 
 
 def _drawn(buckets: Buckets) -> list[Option]:
     """The bars of the Gantt, of what is known of these buckets."""
     hits, known = buckets.numbers("cache_hit"), np.isfinite
+    hits = np.where(buckets.is_recorded, np.nan, hits)
     bars = [
         (True, ("training", "used", "complete", "training", "ended", "used"), ""),
         (
@@ -124,7 +162,67 @@ def _drawn(buckets: Buckets) -> list[Option]:
             "",
         ),
     ]
-    return [_bars(*drawn, cached=cached) for is_known, drawn, cached in bars if is_known]
+    drawn = [_bars(*drawn, cached=cached) for is_known, drawn, cached in bars if is_known]
+    if buckets.recorded is None:
+        return drawn
+    return [_idle(buckets), *_of_spans(buckets.recorded), *drawn]
+
+
+def _idle(buckets: Buckets) -> Option:
+    """A bar a place under all others: what they leave of it is idle."""
+    begins = [0.0, *buckets.starts.tolist()]
+    ends = [*buckets.starts.tolist(), buckets.ran_s]
+    assert buckets.recorded is not None, "asked only if spans are recorded"
+    own = buckets.running(buckets.recorded.sessions).tolist()
+    return {
+        "type": "custom",
+        "name": "idle",
+        "renderer": "whole",
+        "data": [
+            [lane, begin, end, 1]
+            for lane in range(len(buckets.lanes))
+            for begin, end in (zip(begins, ends, strict=True) if lane else own)
+        ],
+        "tone": "line",
+        "encode": {"x": [1, 2], "y": 0},
+        "clip": True,
+        "silent": True,
+    }
+
+
+def _of_spans(recorded: Spans) -> list[Option]:
+    """A series for each kind of activity that occurs, but for training."""
+    series: list[Option] = []
+    for name, activities, tone in _DRAWN:
+        for activity in activities:
+            if recorded.doing(activity).any():
+                series.append(
+                    {
+                        "type": "custom",
+                        "name": name,
+                        "renderer": "whole",
+                        "table": "spans",
+                        "columns": ["lane", "begin", "end", "shade"],
+                        "where": ["activity", activity],
+                        "tone": tone,
+                        "encode": {"x": [1, 2], "y": 0},
+                        "tips": _SPAN_TIP,
+                        "clip": True,
+                    }
+                )
+    return series
+
+
+def _spent(recorded: Spans) -> Block:
+    """A column a place: its time by activity, which adds up to the time of the program."""
+    spent = recorded.by_place
+    records = [
+        [doing, *(round(its[activity], 3) for its in spent.values())]
+        for activity, doing in DOING.items()
+        if activity == IDLE or any(its[activity] for its in spent.values())
+    ]
+    records.append(["in all", *(round(sum(its.values()), 3) for its in spent.values())])
+    return rows("seconds of the program, its threads and its workers", ["", *spent], records)
 
 
 def _rounded_up(seconds: float) -> float:
@@ -150,7 +248,7 @@ def _bars(
         "encode": {"x": [1, 2], "y": 0},
         "tips": _TIP,
         "clip": True,
-        **({"where": ["from_cache", cached]} if cached else {}),
+        **({"where": ["guessed", cached]} if cached else {}),
     }
 
 
@@ -245,7 +343,7 @@ def _memory(buckets: Buckets) -> Block:
     if not known:
         return note("No memory was predicted or measured.")
     option = {
-        "xAxis": axis("time since the first bucket", "s", scale=False),
+        "xAxis": axis(_axis_name(buckets), "s", scale=False),
         "yAxis": upright(axis("memory of a bucket", "MB", scale=False)),
         "legend": {},
         "series": known,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ _SPENT = [
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a thread or worker did on its device; `busy` is its share of the study's time."""
+    """What a thread or worker did on its device; `busy` is its share of the time in training."""
 
     name: str
     buckets: int
@@ -64,12 +65,16 @@ class Totals:
     peak_mb: float | None
     predicted_mb: float | None
     retried: int
+    spent_s: Mapping[str, float]
+    starts: int
 
     def facts(self) -> list[tuple[str, str]]:
         """The same in words."""
         waste = "not known" if self.waste is None else f"{wording.percent(self.waste)} of training"
         lost = "" if self.waste is None else f", {wording.seconds(self.waste * self.train_s)} of it"
-        found = [
+        each = "" if self.starts == 1 else " of each start"
+        found = [] if not self.spent_s else [("time", self._time())]
+        found += [
             (
                 "rounds",
                 f"{self.rounds}, {counted(self.buckets, 'bucket')} on "
@@ -89,7 +94,7 @@ class Totals:
             (
                 "idle",
                 f"{wording.seconds(self.idle_s)} of {wording.seconds(self.span_s * self.places)} "
-                "that all places had together since the first bucket was taken up",
+                f"that all places had together from the first bucket to the last{each}",
             ),
             ("lanes with a trial", wording.percent(self.occupancy)),
             ("padding and empty lanes", f"{waste}{lost}"),
@@ -104,16 +109,20 @@ class Totals:
             found.append(("tried again", f"{self.retried} buckets, workers having died"))
         return found
 
+    def _time(self) -> str:
+        """Where the time of the program went; each instant counts once."""
+        starts = "" if self.starts == 1 else f" in {self.starts} starts of the program"
+        return wording.time_spent(self.spent_s, starts)
+
 
 def busy(buckets: Buckets) -> list[Place]:
     """What each thread and worker did."""
-    started, _, _, ended = buckets.spans
     names, places = buckets.places
-    span = float(ended.max() - started.min())
+    span = float(np.diff(buckets.windows, axis=1).sum())
     found: list[Place] = []
     for code, name in enumerate(names):
         mine = places == code
-        used = _covered(started[mine], ended[mine])
+        used = _covered(*buckets.used(code))
         train_s = float(np.nansum(buckets.numbers("train_s")[mine]))
         compile_s = float(np.nansum(buckets.numbers("compile_s")[mine]))
         share = used / span if span > 0 else 1.0
@@ -123,7 +132,6 @@ def busy(buckets: Buckets) -> list[Place]:
 
 def totals(buckets: Buckets) -> Totals:
     """The sums of a study that has trained something."""
-    started, _, _, ended = buckets.spans
     train_s, compile_s = (np.nan_to_num(buckets.numbers(n)) for n in ("train_s", "compile_s"))
     predicted = {name: buckets.numbers(f"predicted_{name}") for name in ("train_s", "compile_s")}
     told = {name: np.isfinite(values) for name, values in predicted.items()}
@@ -132,7 +140,7 @@ def totals(buckets: Buckets) -> Totals:
         rounds=len(np.unique(buckets.numbers("round"))),
         buckets=len(buckets),
         places=len(places),
-        span_s=float(ended.max() - started.min()),
+        span_s=float(np.diff(buckets.windows, axis=1).sum()),
         paused_s=buckets.paused_s,
         train_s=float(train_s.sum()),
         compile_s=float(compile_s.sum()),
@@ -148,6 +156,8 @@ def totals(buckets: Buckets) -> Totals:
         peak_mb=most(buckets.numbers("memory_peak_bytes")),
         predicted_mb=most(buckets.numbers("memory_predicted_bytes")),
         retried=int((buckets.numbers("attempt") > 1).sum()),
+        spent_s={} if buckets.recorded is None else buckets.recorded.spent_s,
+        starts=1 if buckets.recorded is None else len(buckets.recorded.sessions),
     )
 
 
