@@ -33,12 +33,15 @@ def test_the_last_value_is_of_the_last_epoch_that_was_trained() -> None:
 
 
 @pytest.mark.parametrize("members", ["study.replicates=1", "study.replicates=2", "study.folds=2"])
-def test_trials_go_on_where_r2_is_undefined(members: str, tmp_path: Path) -> None:
+def test_trials_of_earlier_studies_go_on_where_r2_is_undefined(
+    members: str, tmp_path: Path
+) -> None:
     """It divides by how far the targets of the rows differ, and these do not."""
     rows = np.random.default_rng(1).normal(size=(60, 3)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", x=rows, y=np.where(np.arange(60) < 2, 1.0, 0.0))
     study = bent(
         DIGITS,
+        "edition=1",
         "data={source='npz',path='rows.npz',split={val=0.2,test=0.1,stratify=false}}",
         "study.n_trials=2",
         "study.seed=2",

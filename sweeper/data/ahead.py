@@ -31,6 +31,7 @@ from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable
 from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file, find_files
 from sweeper.data.memory import check_host
+from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
 from sweeper.lifeline import die_with
 
@@ -55,10 +56,12 @@ class Prepared:
         """The dataset.
 
         Raises:
-            DataError: as `prepare`; data that were kept may be too large by now.
+            DataError: as `prepare`; data that were kept may be too large by now, and a metric may
+                have no value on the validation rows.
         """
         data = self.wait()
         check_host(self.config, data.nbytes)
+        check_metrics(self.config, data)
         return data
 
 

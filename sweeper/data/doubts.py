@@ -11,6 +11,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.search import ends
 from sweeper.data.dataset import Dataset
+from sweeper.data.metric_checks import undefined_on
 from sweeper.naming import counted, listed
 
 DATE = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?"
@@ -23,15 +24,18 @@ _CLASSES_SHOWN = 5
 
 def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """What to say of a study on its data before it begins; nothing of most."""
-    return (*data.notes, *_rare_classes(data), *_dates(data), *_idle_generator(config, data))
+    return (
+        *data.notes,
+        *_rare_classes(data),
+        *_absent_classes(data),
+        *_untested(config, data),
+        *_dates(data),
+        *_idle_generator(config, data),
+    )
 
 
 def _rare_classes(data: Dataset) -> Iterator[str]:
-    if not data.class_names:
-        return
-    parts = np.concatenate([data.y_train, data.y_val, data.y_test])
-    counts = np.bincount(parts, minlength=len(data.class_names))
-    rows_of = dict(zip(data.class_names, counts.tolist(), strict=True))
+    rows_of = _rows_of_classes(data)
     rare = {name: rows for name, rows in rows_of.items() if rows < _FEW_ROWS}
     if not rare:
         return
@@ -45,6 +49,39 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
     what, are = ("a class", "is") if len(rare) == 1 else ("classes", "are")
     few = f"{what} of fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
     yield f"{few}: {listed(told)}{more}; mend the labels, or add rows"
+
+
+def _rows_of_classes(data: Dataset) -> dict[str, int]:
+    """How many rows each class has in all parts; of numbers nothing."""
+    if not data.class_names:
+        return {}
+    parts = np.concatenate([data.y_train, data.y_val, data.y_test])
+    counts = np.bincount(parts, minlength=len(data.class_names))
+    return dict(zip(data.class_names, counts.tolist(), strict=True))
+
+
+def _absent_classes(data: Dataset) -> Iterator[str]:
+    """Classes of enough rows that the training part, or that of a fold, has none of."""
+    enough = [rows >= _FEW_ROWS for rows in _rows_of_classes(data).values()]
+    for fold in range(max(1, data.n_folds)) if any(enough) else ():
+        absent = np.array(enough)
+        absent[data.y_train[data.training_rows(fold)]] = False
+        if absent.any():
+            missing = [repr(data.class_names[place]) for place in np.flatnonzero(absent)]
+            of_fold = f" of fold {fold + 1}" if data.n_folds else ""
+            yield (
+                f"the training part{of_fold} has no row of class "
+                f"{listed(missing[:_CLASSES_SHOWN], 'or')}, so it is never learnt; "
+                "write data.split.stratify = true, or add rows"
+            )
+            return
+
+
+def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Metrics that have no value on the test rows."""
+    if len(data.y_test):
+        for metric, reason in undefined_on(config, data, data.y_test, "the test part"):
+            yield f"test_{metric} will be empty: {reason}"
 
 
 def _dates(data: Dataset) -> Iterator[str]:

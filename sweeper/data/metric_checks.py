@@ -1,0 +1,93 @@
+"""Metrics that have no value on the rows that they are measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig
+from sweeper.config.train import column_of
+from sweeper.data.dataset import Dataset
+from sweeper.errors import DataError, Problem
+from sweeper.naming import listed
+
+_CLASSES_SHOWN = 5
+
+
+class Undefined(NamedTuple):
+    """A metric, and why it has no value on some rows."""
+
+    metric: str
+    reason: str
+
+
+def check_metrics(config: StudyConfig, data: Dataset) -> None:
+    """Refuse metrics that cannot be computed on the validation rows, of any fold.
+
+    Studies of edition 1 go on if those that trials are judged by can be computed.
+
+    Raises:
+        DataError: with each metric and the class that is missing, or the target that is constant.
+    """
+    found = {}
+    for part, y in _validated(data):
+        for metric, reason in undefined_on(config, data, y, part):
+            if config.edition > 1 or f"val_{column_of(metric)}" in _judges(config):
+                found.setdefault(metric, reason)
+    if found:
+        raise DataError(_problem(config, *one) for one in found.items())
+
+
+def undefined_on(
+    config: StudyConfig, data: Dataset, y: NDArray[Any], part: str
+) -> Iterator[Undefined]:
+    """Metrics of the study that have no value on the rows with these targets."""
+    reasons = {"auroc": _one_class, "r2": _constant}
+    for metric in config.train.metrics:
+        if metric in reasons and (reason := reasons[metric](data, y, part)):
+            yield Undefined(metric, reason)
+
+
+def _validated(data: Dataset) -> Iterator[tuple[str, NDArray[Any]]]:
+    if not data.n_folds:
+        yield "the validation part", data.y_val
+    for fold in range(data.n_folds):
+        name = f"the validation part of fold {fold + 1} of {data.n_folds}"
+        yield name, data.y_train[data.fold_of == fold]
+
+
+def _judges(config: StudyConfig) -> set[str]:
+    bounded = (constraint.metric for constraint in config.study.constraints)
+    return {*config.study.objectives, *bounded}
+
+
+def _one_class(data: Dataset, y: NDArray[Any], part: str) -> str | None:
+    there = np.unique(y)
+    if len(there) > 1:
+        return None
+    missing = [repr(name) for place, name in enumerate(data.class_names) if place not in there]
+    more = f" and {len(missing) - _CLASSES_SHOWN} more" if len(missing) > _CLASSES_SHOWN else ""
+    return f"{part} has no row of class {listed(missing[:_CLASSES_SHOWN], 'or')}{more}"
+
+
+def _constant(data: Dataset, y: NDArray[Any], part: str) -> str | None:
+    names = [column.name for column in data.columns if column.role == "target"]
+    for place in np.flatnonzero((y == y[:1]).all(axis=0)).tolist():
+        value = float(y[0, place]) * data.y_scale[place] + data.y_mean[place]
+        what = f"target '{names[place]}'" if place < len(names) else "the target"
+        return f"{what} is {value:g} in every row of {part}"
+    return None
+
+
+def _problem(config: StudyConfig, metric: str, reason: str) -> Problem:
+    split = config.data.split
+    ways = ["fewer study.folds" if config.study.folds else "a larger data.split.val"]
+    if split.time is None:
+        ways.insert(0, "another data.split.seed")
+        if config.train.target == "classes" and split.group is None:
+            ways.insert(0, "data.split.stratify = true")
+    found = f"{metric} cannot be computed: {reason}"
+    return config.problem("train.metrics", found, f"write {listed(ways, 'or')}, or remove {metric}")

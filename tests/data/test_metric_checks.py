@@ -1,0 +1,105 @@
+"""A metric that has no value on validation rows is refused before a study starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweeper.config import StudyConfig, parse
+from sweeper.data.dataset import Column, Dataset
+from sweeper.data.doubts import data_doubts
+from sweeper.data.metric_checks import check_metrics
+from sweeper.errors import DataError
+from tests.small_studies import DIGITS, bent
+
+
+def study(*settings: str) -> StudyConfig:
+    return parse(bent(DIGITS, "search={}", *settings), Path("study.toml"))
+
+
+def classes(train: list[int], val: list[int], test: list[int], *names: str) -> Dataset:
+    return rows(train, val, test, np.int32, class_names=names, one_logit=len(names) == 2)
+
+
+def numbers(train: Any, val: Any, test: Any, *names: str) -> Dataset:
+    columns = tuple(Column(name, "target", "number", None, 0) for name in names)
+    return rows(
+        train, val, test, np.float32, columns=columns, y_mean=(2.0,) * 2, y_scale=(3.0,) * 2
+    )
+
+
+def rows(train: Any, val: Any, test: Any, dtype: Any, **others: Any) -> Dataset:
+    y = [np.array(part, dtype) for part in (train, val, test)]
+    x = [np.zeros((len(part), 1), np.float32) for part in y]
+    return Dataset(x[0], y[0], x[1], y[1], x[2], y[2], ("a",), **others)
+
+
+def refusal(config: StudyConfig, data: Dataset) -> str:
+    with pytest.raises(DataError) as refused:
+        check_metrics(config, data)
+    return str(refused.value)
+
+
+AUROC = "train.metrics=['accuracy','f1','log_loss','auroc']"
+
+
+def test_auroc_without_a_row_of_the_second_class_names_that_class() -> None:
+    data = classes([0, 1, 0], [0, 0], [0, 1], "usual", "rare")
+    text = refusal(study(AUROC), data)
+    assert "train.metrics: auroc cannot be computed: the validation part has no row of" in text
+    assert "class 'rare'; write data.split.stratify = true" in text
+
+
+def test_auroc_of_several_classes_needs_two_of_them() -> None:
+    config = study(AUROC)
+    text = refusal(config, classes([0, 1, 2], [1, 1], [], "a", "b", "c"))
+    assert "no row of class 'a' or 'c'" in text
+    check_metrics(config, classes([0, 1, 2], [1, 2], [], "a", "b", "c"))
+
+
+def test_metrics_that_any_rows_give_are_not_refused() -> None:
+    one_class = classes([0, 1], [0], [], "a", "b")
+    check_metrics(study("train.metrics=['accuracy','f1','log_loss']"), one_class)
+
+
+def test_each_fold_is_looked_at() -> None:
+    data = classes([0, 0, 0, 1], [], [], "a", "b")
+    folds = {"fold_of": np.array([0, 1, 1, 0], np.int32), "fold_scale": np.ones((2, 1))}
+    folded = rows(data.y_train, [], [], np.int32, class_names=("a", "b"), **folds)
+    text = refusal(study(AUROC, "study.folds=2"), folded)
+    assert "the validation part of fold 2 of 2 has no row of class 'b'" in text
+    assert "fewer study.folds" in text
+
+
+R2 = ("train.loss=mse", "train.metrics=['r2','mae','rmse']", "data.split.stratify=false")
+
+
+def test_r2_of_a_target_that_is_constant_names_it_and_its_value() -> None:
+    data = numbers([[0, 1], [1, 2]], [[0, 1], [5, 1]], [], "price", "size")
+    text = refusal(study(*R2), data)
+    assert "r2 cannot be computed: target 'size' is 5 in every row of the validation part" in text
+
+
+def test_a_study_of_edition_1_goes_on_if_what_judges_it_can_be_computed() -> None:
+    data = classes([0, 1, 0], [0, 0], [], "usual", "rare")
+    check_metrics(study(AUROC, "edition=1"), data)
+    judged = study(AUROC, "edition=1", "study.metric=val_auroc", "study.direction=maximize")
+    assert "auroc cannot be computed" in refusal(judged, data)
+
+
+def test_what_the_test_part_cannot_tell_is_only_warned_of() -> None:
+    data = classes([0, 1, 0], [0, 1], [0], "usual", "rare")
+    config = study(AUROC)
+    check_metrics(config, data)
+    said = "test_auroc will be empty: the test part has no row of class 'rare'"
+    assert said in data_doubts(config, data)
+
+
+def test_a_class_without_training_rows_is_warned_of() -> None:
+    data = classes([0] * 9, [0, 1], [1] * 4, "usual", "late")
+    found = [doubt for doubt in data_doubts(study(), data) if "never learnt" in doubt]
+    assert len(found) == 1
+    assert "the training part has no row of class 'late'" in found[0]
