@@ -42,7 +42,7 @@ class EndedTrials(Mapping[int, Row]):
         rows = ended.values()
         self._rows.update(ended)
         self.counts.update(str(row["state"]) for row in rows)
-        self.n_diverged += sum(row["reason"] == Reason.DIVERGED.value for row in rows)
+        self.n_diverged += sum(row.get("reason") == Reason.DIVERGED for row in rows)
         self.n_feasible += sum(row["state"] == "COMPLETE" and is_feasible(row) for row in rows)
         self._best.tell(rows)
         self._front.tell(rows)

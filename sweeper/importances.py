@@ -1,4 +1,4 @@
-"""Publishes how much each parameter matters, worked out beside a study while it trains.
+"""Publishes how much each parameter matters, computed next to a study while it trains.
 
 A thread of its own does so, seldom enough that it never takes more than a hundredth of the time.
 Whatever goes wrong in it is logged: a study does not depend on it.

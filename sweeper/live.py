@@ -225,6 +225,8 @@ class LineView:
     def _news(self, status: Status) -> list[str]:
         """What a closed round has to tell beyond the rounds before it."""
         self._standing = f"round {status.round}: {wording.progress(status)}"
+        if diverged := wording.outcomes(status).get(wording.DIVERGED):
+            self._standing += f", {diverged} diverged"
         lines: list[str] = []
         if status.best is not None and status.best["value"] != self._best:
             self._best = status.best["value"]

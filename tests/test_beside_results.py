@@ -8,13 +8,16 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from pyarrow import parquet
 
 import sweeper
 from sweeper.ended import EndedTrials
 from sweeper.importances import Importances
 from sweeper.results.columns import IMPORTANCE
+from sweeper.results.importance import is_importance
 from sweeper.results.listing import listed
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings, wait_for
@@ -42,6 +45,7 @@ def test_importances_are_of_every_objective_and_parameter(run_dir: RunDir) -> No
 
     assert [*found.columns] == [column.name for column in IMPORTANCE]
     assert set(found["n_trials"]) == {sum(trials["state"] == "COMPLETE")}
+    assert set(found.loc[found["parameter"] != "dropout", "n_trials_with"]) == {len(trials)}
     by_objective = found.set_index("parameter").groupby("metric")["importance"]
     assert set(by_objective.groups) == {"val_loss", "n_parameters"}
     names = {"lr", "epochs", "width", "dropout", "weight_decay"}
@@ -71,6 +75,38 @@ def test_importances_are_those_of_optuna(run_dir: RunDir) -> None:
     own = found[found["metric"] == "val_loss"].set_index("parameter")["importance"]
     for name, value in expected.items():
         assert own[name] == pytest.approx(value)
+
+
+def test_main_effects_are_close_to_those_of_optuna() -> None:
+    import optuna
+    from optuna.importance import FanovaImportanceEvaluator
+
+    from sweeper.study.forest import main_effects
+
+    places = np.random.default_rng(0).uniform(size=(60, 3))
+    values = np.sin(4 * places[:, 0]) + places[:, 1] ** 2
+    names = ("a", "b", "c")
+    study = optuna.create_study()
+    study.add_trials(
+        [
+            optuna.create_trial(
+                params=dict(zip(names, place, strict=True)),
+                distributions=dict.fromkeys(names, optuna.distributions.FloatDistribution(0, 1)),
+                value=value,
+            )
+            for place, value in zip(places.tolist(), values.tolist(), strict=True)
+        ]
+    )
+    expected = FanovaImportanceEvaluator(seed=0).evaluate(study)
+    found = main_effects(places, values, np.random.default_rng(0))
+    assert found == pytest.approx([expected[name] for name in names], abs=0.05)
+
+
+def test_a_file_of_an_earlier_version_is_not_damaged(run_dir: RunDir, tmp_path: Path) -> None:
+    whole = parquet.read_table(run_dir.importance)
+    for count, is_whole in ((len(IMPORTANCE), True), (6, True), (5, False)):
+        parquet.write_table(whole.select(whole.column_names[:count]), tmp_path / "some.parquet")
+        assert is_importance(tmp_path / "some.parquet") is is_whole
 
 
 def test_importances_wait_for_trials_and_never_end_a_study(

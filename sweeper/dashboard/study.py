@@ -20,7 +20,8 @@ from sweeper.rundir import RunDir
 
 Source = Literal["status", "trials", "buckets", "importance", "curves"]
 
-_IMPORTANCE = ("metric", "parameter", "importance", "n_trials")
+_IMPORTANCE = ("metric", "parameter", "importance", "n_trials", "fanova", "rank_correlation")
+_IMPORTANCE += ("n_trials_with",)
 
 
 @dataclass(slots=True)

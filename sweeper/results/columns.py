@@ -238,4 +238,17 @@ IMPORTANCE = (
     Column("importance", DOUBLE, "by Optuna's PED-ANOVA; those of an objective sum to 1", R),
     Column("n_trials", INT64, "how many complete trials it was worked out from", R),
     Column("computed_at", TIME, "when it was", R),
+    Column(
+        "fanova",
+        DOUBLE,
+        "share of the variance of the values that the parameter explains by itself, by functional "
+        "ANOVA of a random forest, among the trials that have it; null if fewer than 10 have",
+    ),
+    Column(
+        "rank_correlation",
+        DOUBLE,
+        "Spearman's, of the parameter and the objective, among the same trials; null for choices "
+        "that are not numbers, and if either is constant",
+    ),
+    Column("n_trials_with", INT64, "how many of the complete trials have the parameter"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -15,6 +16,7 @@ from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir
 
 _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
+_LEAST_COLUMNS = 6  # of the first version
 
 
 def is_importance(path: Path) -> bool:
@@ -24,13 +26,17 @@ def is_importance(path: Path) -> bool:
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError):
         return False
-    return table.schema.names == _SCHEMA.names
+    names = table.schema.names
+    return names == _SCHEMA.names[: len(names)] and len(names) >= _LEAST_COLUMNS
 
 
 def write_importance(
-    run_dir: RunDir, importances: Mapping[str, Mapping[str, float]], rounds: int, n_trials: int
+    run_dir: RunDir,
+    importances: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    rounds: int,
+    n_trials: int,
 ) -> None:
-    """Replace the file by these importances, by objective and parameter.
+    """Replace the file by these importances: values by objective, parameter and column.
 
     They are of `n_trials` complete trials, after this many `rounds`.
     """
@@ -40,12 +46,12 @@ def write_importance(
             "round": rounds,
             "metric": objective,
             "parameter": param,
-            "importance": importance,
+            **measures,
             "n_trials": n_trials,
             "computed_at": at,
         }
         for objective, by_param in importances.items()
-        for param, importance in by_param.items()
+        for param, measures in by_param.items()
     ]
     sink = pa.BufferOutputStream()
     parquet.write_table(rows_table(rows, _SCHEMA), sink)

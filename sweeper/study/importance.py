@@ -1,22 +1,30 @@
-"""How much each parameter matters: Optuna's PED-ANOVA, of trials that are told one by one."""
+"""How much each parameter matters, by several measures, of trials that are told one by one."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig
-from sweeper.study.foreign import blank_study, frozen_trials
+from sweeper.randomness import generator
+from sweeper.study.foreign import blank_study, distributions_of, frozen_trials
+from sweeper.study.forest import MOST_TREES, main_effects, rank_correlation
 
+LEAST_TRIALS = 10  # fewer say nothing
+_LEAST_TREES = 8
 _PACKAGE = "optuna.importance"
+Measures = Mapping[str, float | int | None]
 
 
 def _evaluator() -> Any:
@@ -42,20 +50,66 @@ class Importance:
         self._config = config
         self._study = blank_study(config, InMemoryStorage(), config.study.name)
         self._evaluator = _evaluator()
+        self._distributions = distributions_of(config)
+        self._numbers: list[int] = []
+        self._places: list[list[float]] = []
+        self._values: list[Sequence[float]] = []
 
     def tell(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows of trials that are COMPLETE, columns of trials.parquet."""
         for trial in frozen_trials(self._config, [*rows], {}):
             self._study._storage.create_new_trial(self._study._study_id, trial)
+            self._numbers.append(trial.number)
+            self._places.append(self._place(trial))
+            self._values.append(trial.values)
 
-    def of(self, objective: int) -> dict[str, float]:
-        """The importance of each searched parameter for an objective; they sum to 1.
+    def of(self, objective: int) -> dict[str, Measures]:
+        """What is known of each searched parameter for an objective, by columns of the table.
 
-        All are 0 where none makes a difference.
+        `importance` is Optuna's PED-ANOVA, `fanova` the share of the variance of the values that
+        the parameter explains by itself, `rank_correlation` Spearman's. The last two are of the
+        `n_trials_with` trials that have the parameter, and None if they are too few.
         """
+        ped_anova = self._ped_anova(objective)
+        order = np.argsort(self._numbers)  # trials end in another order where a study is resumed
+        places = np.array(self._places)[order]
+        values = np.array(self._values, float)[order, objective]
+        shares = self._main_effects(places, values, objective)
+        found: dict[str, Measures] = {}
+        for at, (name, distribution) in enumerate(self._distributions.items()):
+            has = np.isfinite(places[:, at])
+            correlation = None
+            if shares[at] is not None and _is_ordered(distribution):
+                correlation = rank_correlation(places[has, at], values[has])
+            found[name] = {
+                "importance": ped_anova[name],
+                "fanova": shares[at],
+                "rank_correlation": correlation,
+                "n_trials_with": int(has.sum()),
+            }
+        return found
+
+    def _main_effects(
+        self, places: np.ndarray, values: np.ndarray, objective: int
+    ) -> list[float | None]:
+        """Of each parameter among the trials that have it, next to what all of these have."""
+        has = np.isfinite(places)
+        patterns = [column.tobytes() for column in has.T]
+        n_trees = max(_LEAST_TREES, MOST_TREES // len({*patterns}))
+        known: dict[bytes, dict[int, float]] = {}
+        for pattern, rows in zip(patterns, has.T, strict=True):
+            if pattern not in known and rows.sum() >= LEAST_TRIALS:
+                shared = np.flatnonzero(has[rows].all(axis=0))
+                rng = generator(self._config.study.seed, "importance", objective)
+                shares = main_effects(places[rows][:, shared], values[rows], rng, n_trees)
+                known[pattern] = dict(zip(shared.tolist(), shares.tolist(), strict=True))
+        return [known.get(pattern, {}).get(at) for at, pattern in enumerate(patterns)]
+
+    def _ped_anova(self, objective: int) -> dict[str, float]:
+        """By Optuna's PED-ANOVA; they sum to 1, and all are 0 if none makes a difference."""
         maximizes = self._config.study.directions[objective] == "maximize"
 
-        def cost(trial: optuna.trial.FrozenTrial) -> float:
+        def cost(trial: FrozenTrial) -> float:
             return -trial.values[objective] if maximizes else trial.values[objective]
 
         with warnings.catch_warnings():
@@ -64,3 +118,32 @@ class Importance:
         known = {name: max(0.0, float(found.get(name, 0.0))) for name in self._config.columns}
         total = sum(known.values())
         return {name: value / total if total else 0.0 for name, value in known.items()}
+
+    def _place(self, trial: FrozenTrial) -> list[float]:
+        """Where a trial lies in the search space, from 0 to 1; nan for what it does not have."""
+        return [
+            _position(trial.params[name], distribution) if name in trial.params else np.nan
+            for name, distribution in self._distributions.items()
+        ]
+
+
+def _position(value: Any, distribution: Any) -> float:
+    """Where a value lies in its range as it is searched, from 0 to 1."""
+    if isinstance(distribution, CategoricalDistribution):
+        choices = distribution.choices
+        if _is_ordered(distribution):
+            choices = sorted(choices)  # pyright: ignore[reportArgumentType]
+        return (choices.index(value) + 0.5) / len(choices)
+    low, high, value = float(distribution.low), float(distribution.high), float(value)
+    if low == high:
+        return 0.5
+    if distribution.log:
+        return float(np.log(value / low) / np.log(high / low))
+    return (value - low) / (high - low)
+
+
+def _is_ordered(distribution: BaseDistribution) -> bool:
+    """Whether the values of a parameter are numbers, or the two truth values."""
+    if not isinstance(distribution, CategoricalDistribution):
+        return True
+    return all(isinstance(choice, bool | int | float) for choice in distribution.choices)

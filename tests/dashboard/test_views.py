@@ -136,9 +136,39 @@ def test_importance_is_shown_once_it_is_there() -> None:
     ]
     (chart,) = charts(importance_view(rows))
     assert chart["option"]["yAxis"]["data"] == ["width", "lr"]
-    assert chart["option"]["series"][0]["data"] == [0.25, 0.75]
+    (bars,) = chart["option"]["series"]
+    assert (bars["name"], bars["data"]) == ("PED-ANOVA", [0.25, 0.75])
     names = ["params_a", "params_width", "params_lr"]
     assert by_importance(names, rows) == ["params_lr", "params_width", "params_a"]
+
+
+def importance_row(name: str, ped_anova: float, fanova: float | None, n: int) -> dict[str, Any]:
+    row = {"metric": "val_loss", "parameter": name, "importance": ped_anova, "fanova": fanova}
+    return {**row, "rank_correlation": -0.5, "n_trials": 40, "n_trials_with": n}
+
+
+def test_fanova_orders_the_parameters() -> None:
+    rows = [
+        importance_row("width", 0.79, 0.1, 40),
+        importance_row("lr", 0.15, 0.82, 40),
+        importance_row("dropout", 0.06, None, 8),
+    ]
+    reading, warning, shown = importance_view(rows)
+    assert "fANOVA" in reading["text"] and not reading["warning"]
+    assert warning["warning"] and "dropout (8)" in warning["text"]
+    (chart,), (_, [_, table]) = charts([shown]), shown["alternatives"][0]
+    assert chart["option"]["yAxis"]["data"] == ["dropout", "width", "lr"]
+    assert [own["name"] for own in chart["option"]["series"]] == ["PED-ANOVA", "fANOVA"]
+    assert table["rows"][0] == ["lr", 0.82, 0.15, -0.5, 40]
+    assert table["rows"][2] == ["dropout", None, 0.06, -0.5, 8]
+    assert by_importance(["params_width", "params_lr"], rows) == ["params_lr", "params_width"]
+
+
+@pytest.mark.parametrize(("n_trials", "is_few"), [(29, True), (30, False)])
+def test_importance_of_few_trials_is_warned_of(n_trials: int, is_few: bool) -> None:
+    row = importance_row("lr", 0.5, 0.5, n_trials) | {"n_trials": n_trials}
+    told = [block["text"] for block in importance_view([row]) if block.get("warning")]
+    assert ["rest on 29 complete trials" in text for text in told] == [True] * is_few
 
 
 OF_TRIALS: list[Callable[[Trials], list[Block]]] = [

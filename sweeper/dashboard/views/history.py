@@ -19,7 +19,7 @@ from sweeper.dashboard.blocks import (
 )
 from sweeper.dashboard.trials import Trials
 from sweeper.dashboard.views.scales import wants_log
-from sweeper.dashboard.views.states import by_state
+from sweeper.dashboard.views.states import AT_THE_EDGE, by_state
 
 _BY = {
     "trial number": ("trial_number", None),
@@ -40,7 +40,8 @@ def history_view(trials: Trials) -> list[Block]:
         for is_near in (False, True)
         for by in _BY
     ]
-    return [choice("show", alternatives)]
+    notes = [note(AT_THE_EDGE)] if trials.diverged.any() else []
+    return [*notes, choice("show", alternatives)]
 
 
 def better_half(trials: Trials, index: int) -> dict[str, Any]:
