@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from sweeper import session
 from sweeper.config import StudyConfig
-from sweeper.config.doubts import doubts, hints
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
@@ -32,6 +31,7 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.buckets import LiveTrial
 from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
+from sweeper.study.doubts import doubts, hints
 from sweeper.timeline import Activity, Timeline
 from sweeper.unchecked import can_build_models, can_read_rows, unchecked
 from sweeper.user_code import forget_changed

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config.doubts import doubts, hints
 from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
@@ -20,6 +19,7 @@ from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass
 from sweeper.scheduler.parts_lattice import PartsClass, Room, shown
 from sweeper.scheduler.population import partnered_share
+from sweeper.study.doubts import doubts, hints
 from sweeper.study.options import n_proposals
 from sweeper.switch_preview import lanes_per_device, largest_branch, notes, switch_classes
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 from sweeper.backup import Backups
 from sweeper.config import StudyConfig
-from sweeper.config.doubts import doubts
 from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
@@ -31,6 +30,7 @@ from sweeper.scheduler.policy import policy_of
 from sweeper.session import Session
 from sweeper.standing import Doing, Standing
 from sweeper.store import Published, RunStore
+from sweeper.study.doubts import doubts
 from sweeper.study.options import n_proposals, rungs
 from sweeper.sweep import Sweep
 from sweeper.sweep_parts import Parts

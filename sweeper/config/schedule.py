@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
 from sweeper.config.kinds import Count
@@ -17,3 +19,15 @@ class ScheduleTable(Table):
         description="most epochs between two commits; else a quarter, or asha's rungs",
         examples=[5],
     )
+
+    def round_ends(self, epochs: int, rungs: Iterable[int], parts: int = 4) -> tuple[int, ...]:
+        """The epochs before the last of `epochs` after which a round may end.
+
+        They are the `rungs` of the pruner and every `round_epochs`; if neither is given, a
+        `parts`-th of the epochs.
+        """
+        rungs = tuple(rungs)
+        if self.round_epochs is None and rungs:
+            return rungs
+        every = self.round_epochs or max(1, epochs // parts)
+        return tuple(sorted({*rungs, *range(every, epochs, every)}))

@@ -177,15 +177,27 @@ class StudyConfig(Table):
 
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting part the trials whose model is of `kind`."""
-        table, _, name = key.partition(".")
-        applies = table != "model" or concerns(self.model, name, kind)
-        return applies and key != "model.kind" and self._role(key) is Role.STRUCTURAL
+        is_splitting = key != "model.kind" and self._role(key) is Role.STRUCTURAL
+        return is_splitting and self._is_of(kind, key)
 
     def n_structures_of(self, kind: ModelKind, traced: Container[str] = ()) -> int | None:
         """How many of them models of `kind` have, where programs are told `traced` settings."""
         splitting = [k for k in self.search if self.splits(k, kind) and k not in traced]
         only = {} if kind == "parts" else {"model.kind": kind}
         return Spread(self.search, splitting, self._kept, self._uses, only).count()
+
+    @property
+    def n_points(self) -> int | None:
+        """How many different trials the search holds; None if they are a continuum.
+
+        Those that differ only in a setting of another optimizer or kind of model are one.
+        """
+        counts: list[int | None] = []
+        for kind in self.kinds:
+            keys = [key for key in self.search if key != "model.kind" and self._is_of(kind, key)]
+            only = {} if kind == "parts" else {"model.kind": kind}
+            counts.append(Spread(self.search, keys, self._kept, self._uses, only).count())
+        return None if None in counts else sum(count for count in counts if count is not None)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -275,6 +287,11 @@ class StudyConfig(Table):
         """The first objective that epochs differ in; without one the first validation loss."""
         differing = (name for name in self.study.objectives if name != N_PARAMETERS)
         return next(differing, f"val_{self.train.loss_names[0]}")
+
+    def _is_of(self, kind: ModelKind, key: str) -> bool:
+        """Whether trials whose model is of `kind` have a use for a searched setting."""
+        table, _, name = key.partition(".")
+        return table != "model" or concerns(self.model, name, kind)
 
     def _judge(self, metric: str) -> Judge:
         ways = dict(zip(self.study.objectives, self.study.directions, strict=True))

@@ -82,12 +82,8 @@ def _stops(config: StudyConfig, rungs: tuple[int, ...], forecast: Forecast) -> t
 
     Where nobody judges between rounds, no more often than work is worth committing.
     """
-    epochs, every = config.max_epochs, config.schedule.round_epochs
-    if every is None and rungs:
-        return rungs
     parts = _ROUNDS
     if config.study.pruner.name == "none":
         wave_s = forecast.train_s(min(config.schedule.parallel, config.study.n_trials))
         parts = _ROUNDS if wave_s is None else max(1, round(min(_ROUNDS, wave_s / _WORTH_S)))
-    every = every or max(1, epochs // parts)
-    return tuple(sorted({*rungs, *range(every, epochs, every)}))
+    return config.schedule.round_ends(config.max_epochs, rungs, parts)

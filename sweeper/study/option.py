@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sweeper.config.refusals import shown
 
@@ -109,6 +110,15 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "wilcoxon": {"p_threshold": _SHARE, "n_startup_steps": _COUNT},
 }
 
+# of pruners; n_min_trials and max_resource depend on other settings
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "median": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
+    "percentile": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
+    "threshold": {"n_warmup_steps": 0, "interval_steps": 1},
+    "asha": {"min_resource": 1, "reduction_factor": 4},
+    "hyperband": {"min_resource": 1, "reduction_factor": 3},
+    "wilcoxon": {"p_threshold": 0.1, "n_startup_steps": 2},
+}
 # settings of which one at most may be true
 EXCLUSIVE: Mapping[str, tuple[str, ...]] = {
     "cmaes": ("use_separable_cma", "with_margin", "lr_adapt")

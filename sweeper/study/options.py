@@ -13,7 +13,7 @@ from sweeper.config.refusals import MISSING, shown, unknown_name
 from sweeper.config.study import PRUNERS
 from sweeper.errors import Problem, StudyError
 from sweeper.study.grid import n_combinations, n_points
-from sweeper.study.option import EXCLUSIVE, OPTIONS, PACKAGES
+from sweeper.study.option import DEFAULTS, EXCLUSIVE, OPTIONS, PACKAGES
 
 LARGEST_GRID = 1_000_000
 _SAMPLER, _PRUNER = "study.sampler", "study.pruner"
@@ -38,20 +38,18 @@ def rungs(config: StudyConfig) -> tuple[int, ...]:
 
 
 def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a pruner of Optuna's is given.
+    """The options that one of Optuna's pruners is made with, defaults included.
 
-    "auto" would wait for a finished trial: so the first rung is epoch 1, and the last epoch is
-    told.
+    Optuna's "auto" of asha and hyperband waits for a finished trial: here the first rung is
+    epoch 1, and hyperband is given the number of epochs. Since edition 2 `n_min_trials` defaults to
+    `n_startup_trials`, so that no trial is judged against fewer others.
     """
-    defaults: dict[str, dict[str, Any]] = {
-        "asha": {"min_resource": 1, "reduction_factor": 4},
-        "hyperband": {
-            "min_resource": 1,
-            "max_resource": config.max_epochs,
-            "reduction_factor": 3,
-        },
-    }
-    return {**defaults.get(name, {}), **options}
+    given = {**DEFAULTS.get(name, {}), **options}
+    if name == "hyperband":
+        given.setdefault("max_resource", config.max_epochs)
+    if name in ("median", "percentile") and config.edition >= 2:
+        given.setdefault("n_min_trials", max(1, given["n_startup_trials"]))
+    return given
 
 
 def n_proposals(config: StudyConfig) -> int:

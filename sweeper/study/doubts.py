@@ -1,0 +1,245 @@
+"""What to warn of before a study starts, as far as the study file tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config import doubts as of_file
+from sweeper.config.kinds import is_function
+from sweeper.naming import counted, listed
+from sweeper.study.options import given_options, n_proposals, rungs
+
+_MEDIAN = ("median", "percentile")
+_HALVING = ("asha", "hyperband")
+# 0.5 ** n is the least p-value of n differences; below the least threshold that a float can be
+_MOST_DIFFERENCES = 1100
+
+
+def doubts(config: StudyConfig) -> tuple[str, ...]:
+    """What has no effect, or hardly the one that was meant; nothing of most studies."""
+    if config.trial is not None:
+        return of_file.doubts(config)
+    return (
+        *of_file.doubts(config),
+        *_idle_pruner(config),
+        *_fewer_at_an_epoch(config),
+        *_all_pruned(config),
+        *_late_brackets(config),
+        *_repeats(config),
+    )
+
+
+def hints(config: StudyConfig) -> tuple[str, ...]:
+    """What `validate` and `plan` say of a study that does what its file says."""
+    return of_file.hints(config)
+
+
+def _idle_pruner(config: StudyConfig) -> Iterator[str]:
+    """The pruner can never end a trial."""
+    pruner = config.study.pruner
+    if pruner.name == "none":
+        return
+    ends = config.schedule.round_ends(config.max_epochs, rungs(config))
+    why = (
+        _no_pruner(pruner.name, pruner.options)
+        or _no_epoch(config, ends)
+        or _too_few_trials(config)
+        or _beyond_range(config)
+    )
+    if why is not None:
+        yield f"the pruner {pruner.name} never ends a trial: {why}"
+
+
+def _chain(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The pruner and those that it wraps: all of them must agree that a trial ends."""
+    yield name, options
+    wrapped = options.get("wrapped")
+    if name == "patient" and wrapped:
+        yield from _chain(wrapped["name"], {k: v for k, v in wrapped.items() if k != "name"})
+
+
+def _pruners(config: StudyConfig) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each pruner with its options, defaults included."""
+    for name, options in _chain(config.study.pruner.name, config.study.pruner.options):
+        yield name, given_options(config, name, options)
+
+
+def _no_pruner(name: str, options: Mapping[str, Any]) -> str | None:
+    if name != "none" and any(inner == "none" for inner, _ in _chain(name, options)):
+        return 'it wraps none; write another, or remove "wrapped"'
+    return None
+
+
+def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
+    """Why no epoch is one after which it acts; None if there are some."""
+    epochs, acting = config.max_epochs, [_acting(name, given) for name, given in _pruners(config)]
+    if epochs == 1:
+        return "it judges before the last epoch, and trials have 1 epoch"
+    if any(all(acts(epoch) for acts in acting) for epoch in ends):
+        return None
+    able = [epoch for epoch in range(1, epochs) if all(acts(epoch) for acts in acting)]
+    if able:
+        if not ends:
+            found = f"rounds, after which it judges, have all {epochs} epochs"
+        else:
+            after = listed([str(end) for end in ends])
+            found = f"it acts after epoch {_some(able)}, and judges when rounds end, after {after}"
+        return f"{found}; write schedule.round_epochs = {able[0]}"
+    beyond = range(epochs, epochs + 10 * _MOST_DIFFERENCES)
+    if any(is_function(name) for name, _ in _pruners(config)):
+        return None
+    first = next((one for one in beyond if all(acts(one) for acts in acting)), None)
+    if first is None:
+        return f"its options rule out every epoch up to {beyond[-1]}"
+    return (
+        f"it first acts after epoch {first}, and judges before the last epoch, {epochs}; "
+        f"write {_sooner(config)}, or more train.epochs"
+    )
+
+
+def _acting(name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
+    """After which epochs a pruner may end a trial, given enough other trials."""
+    if name in _HALVING:
+        first = given["min_resource"] * given["reduction_factor"] ** given.get(
+            "min_early_stopping_rate", 0
+        )
+        return lambda epoch: epoch >= first
+    if name in (*_MEDIAN, "threshold"):
+        warmup, every = given["n_warmup_steps"], given["interval_steps"]
+        return lambda epoch: epoch >= warmup and (epoch == 1 or (epoch - warmup) % every == 0)
+    if name == "patient":
+        return lambda epoch: epoch >= given["patience"] + 2
+    if name == "wilcoxon":
+        least, below = max(2, given["n_startup_steps"]), given["p_threshold"]
+        return lambda epoch: epoch >= least and 0.5 ** min(epoch, _MOST_DIFFERENCES) < below
+    return lambda epoch: name != "none"
+
+
+def _sooner(config: StudyConfig) -> str:
+    """The options to change so that the pruner acts earlier."""
+    late: list[str] = []
+    for depth, (name, given) in enumerate(_pruners(config)):
+        acts = _acting(name, given)
+        if not any(acts(epoch) for epoch in range(1, config.max_epochs)):
+            change, option = _delay(name, given)
+            late.append(f"{change} study.pruner.{'wrapped.' * depth}{option}")
+    return " and ".join(late) or "other options"
+
+
+def _delay(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
+    """How to change which option of a pruner so that it acts earlier."""
+    if name in _HALVING:
+        is_late = given["min_resource"] == 1
+        return "a smaller", "min_early_stopping_rate" if is_late else "min_resource"
+    if name == "wilcoxon" and 0.5 ** given["n_startup_steps"] >= given["p_threshold"]:
+        return "a larger", "p_threshold"
+    options = {"patient": "patience", "wilcoxon": "n_startup_steps"}
+    return "a smaller", options.get(name, "n_warmup_steps")
+
+
+def _some(epochs: Sequence[int]) -> str:
+    return listed([str(epoch) for epoch in epochs[:3]]) + (", ..." if len(epochs) > 3 else "")
+
+
+def _too_few_trials(config: StudyConfig) -> str | None:
+    """Why it never has the other trials that it waits for; None if it may have them."""
+    n_trials, needed = n_proposals(config), _completed(config)
+    if n_trials == 1 and any(name in _HALVING for name, _ in _pruners(config)):
+        return "it compares trials, and the study has 1"
+    if needed >= n_trials:
+        return (
+            f"it waits for {counted(needed, 'completed trial')} before it ends another, and the "
+            f"study has {counted(n_trials, 'trial')}"
+        )
+    if config.stops is not None or config.entry("train.epochs") is not None:
+        return None  # trials end after different epochs
+    parallel = config.schedule.parallel
+    before_last = (n_trials - 1) // parallel * parallel
+    if before_last >= needed:
+        return None
+    able = [p for p in range(1, parallel) if (n_trials - 1) // p * p >= needed]
+    fewer = max((p for p in able if 4 * p <= n_trials), default=able[0])
+    return (
+        f"it waits for {counted(needed, 'completed trial')}, and with schedule.parallel = "
+        f"{parallel} the last of {n_trials} trials start before more than {before_last} have "
+        f"completed; write schedule.parallel = {fewer} or less"
+    )
+
+
+def _completed(config: StudyConfig) -> int:
+    """How many completed trials there must be before it ends another."""
+    needed = [0]
+    for name, given in _pruners(config):
+        if name in _MEDIAN:
+            needed.append(max(1, given["n_startup_trials"], given.get("n_min_trials", 1)))
+        needed.append(int(name == "wilcoxon"))
+    return max(needed)
+
+
+def _beyond_range(config: StudyConfig) -> str | None:
+    """Why no value of the metric is beyond the thresholds; None if some may be."""
+    metric = config.study.objectives[0]
+    least, greatest = of_file.range_of(config, metric)
+    for name, given in _pruners(config):
+        lower, upper = given.get("lower"), given.get("upper")
+        is_low = lower is None or (least is not None and lower <= least)
+        is_high = upper is None or (greatest is not None and upper >= greatest)
+        if name == "threshold" and is_low and is_high:
+            return f"no {metric} is beyond its thresholds"
+    return None
+
+
+def _fewer_at_an_epoch(config: StudyConfig) -> Iterator[str]:
+    """A trial may be judged against fewer others than n_startup_trials promises."""
+    if config.stops is None and config.entry("train.epochs") is None:
+        return  # all trials reach every epoch
+    for name, given in _pruners(config):
+        if name in _MEDIAN and given.get("n_min_trials", 1) < given["n_startup_trials"]:
+            fewest = given.get("n_min_trials", 1)
+            yield (
+                f"the pruner {name} may judge a trial against {counted(fewest, 'other')} at an "
+                f"epoch, n_min_trials, though it waits for {given['n_startup_trials']} completed "
+                "trials, n_startup_trials: trials end after different epochs"
+            )
+
+
+def _all_pruned(config: StudyConfig) -> Iterator[str]:
+    """Successive halving promotes nobody before so many have reached a rung."""
+    for name, given in _pruners(config):
+        least = given.get("bootstrap_count", 0)
+        if name in _HALVING and rungs(config) and least >= n_proposals(config):
+            yield (
+                f"the pruner {name} ends every trial at its first rung: bootstrap_count = {least} "
+                f"trials must have come there before one goes on, and the study has "
+                f"{n_proposals(config)}; write a smaller one"
+            )
+
+
+def _late_brackets(config: StudyConfig) -> Iterator[str]:
+    """Brackets of hyperband begin after the last epoch: their trials are never judged."""
+    for name, given in _pruners(config):
+        if name == "hyperband" and given["max_resource"] > config.max_epochs:
+            yield (
+                f"the pruner hyperband has brackets up to max_resource = {given['max_resource']} "
+                f"epochs, and trials have {config.max_epochs}: some brackets judge no trial; "
+                "remove max_resource"
+            )
+
+
+def _repeats(config: StudyConfig) -> Iterator[str]:
+    """There are more trials than different ones."""
+    points, n_trials = config.n_points, config.study.n_trials
+    if points is None or points >= n_trials or config.study.sampler.name == "grid":
+        return
+    again = n_trials - points
+    what, instead = "nothing is searched", "study.replicates trains it with several seeds"
+    if config.search:
+        what = f"the space has {counted(points, 'point')}"
+        grid = 'study.sampler.name = "grid" tries each once'
+        instead = f"{grid}, study.replicates trains each with several seeds"
+    yield (
+        f"{what}, so at least {again} of {n_trials} trials repeat the settings of another; "
+        f"{instead}"
+    )

@@ -1,0 +1,202 @@
+"""A pruner that can never end a trial, and trials that must repeat, are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import StudyConfig, parse
+from sweeper.study.ask_tell import Study
+from sweeper.study.doubts import doubts
+from sweeper.study.options import given_options
+from sweeper.trial import TrialState
+from tests.config.conftest import VALID
+
+_RUNS = ("study.n_trials=24", "schedule.parallel=4", "train.epochs=12", "schedule.round_epochs=1")
+
+
+def _study(*overrides: str) -> StudyConfig:
+    return parse(VALID, Path("study.toml"), [*_RUNS, *overrides])
+
+
+def _pruned_by(options: str, *overrides: str) -> StudyConfig:
+    return _study(f"study.pruner={{{options}}}", *overrides)
+
+
+_ACTING = {
+    'name="median"': 1,
+    'name="median",n_warmup_steps=1': 1,
+    'name="median",n_warmup_steps=3': 3,
+    'name="percentile",percentile=25.0,n_warmup_steps=4,interval_steps=3': 4,
+    'name="threshold",upper=1.0,n_warmup_steps=2': 2,
+    'name="asha",min_resource=3': 3,
+    'name="asha",min_resource=2,reduction_factor=2,min_early_stopping_rate=2': 8,
+    'name="hyperband",min_resource=7': 7,
+    'name="patient",patience=2': 4,
+    'name="patient",patience=1,wrapped={name="median",n_warmup_steps=6}': 6,
+    'name="patient",patience=1,wrapped={name="patient",patience=3}': 5,
+    'name="wilcoxon"': 4,
+    'name="wilcoxon",p_threshold=0.01': 7,
+    'name="wilcoxon",n_startup_steps=6': 6,
+}
+
+
+@pytest.mark.parametrize(("options", "first"), _ACTING.items())
+def test_a_pruner_is_idle_only_if_trials_end_before_it_acts(options: str, first: int) -> None:
+    """The epoch that `doubts` counts from is the first after which Optuna's pruner ends a trial."""
+    assert _first_pruned(_pruned_by(options)) == first
+    assert doubts(_pruned_by(options, f"train.epochs={first + 1}")) == ()
+    if first > 1:
+        (doubt,) = doubts(_pruned_by(options, f"train.epochs={first}"))
+        assert f"never ends a trial: it first acts after epoch {first}, and judges" in doubt
+
+
+def _first_pruned(config: StudyConfig) -> int | None:
+    """After which epoch a trial that gets ever worse ends, after eight that got better."""
+    study = Study(config)
+    for spec in study.ask(8, 0):
+        study.report(spec.number, 1, [1.0 / epoch for epoch in range(1, 13)])
+        if config.study.pruner.name in ("asha", "hyperband"):
+            study.should_prune(spec.number)  # which records its value at each rung
+        study.tell(spec.number, TrialState.COMPLETE, [1 / 12])
+    (worst,) = study.ask(1, 0)
+    for epoch in range(1, 12):
+        study.report(worst.number, epoch, [1.0 + epoch])
+        if study.should_prune(worst.number):
+            return epoch
+    return None
+
+
+@pytest.mark.parametrize(
+    ("options", "overrides", "why"),
+    [
+        ('name="median"', ["train.epochs=1"], "it judges before the last epoch, and trials have 1"),
+        (
+            'name="median"',
+            ["schedule.round_epochs=12"],
+            "rounds, after which it judges, have all 12 epochs; write schedule.round_epochs = 1",
+        ),
+        (
+            'name="threshold",upper=9.0,n_warmup_steps=2,interval_steps=4',
+            ["schedule.round_epochs=5"],
+            "",
+        ),
+        (
+            'name="threshold",upper=9.0,n_warmup_steps=3,interval_steps=4',
+            ["schedule.round_epochs=5"],
+            "it acts after epoch 3, 7 and 11, and judges when rounds end, after 5 and 10; "
+            "write schedule.round_epochs = 3",
+        ),
+        (
+            'name="median",n_startup_trials=24',
+            [],
+            "it waits for 24 completed trials before it ends another, and the study has 24 trials",
+        ),
+        ('name="median",n_startup_trials=23', ["schedule.parallel=1"], ""),
+        (
+            'name="percentile",percentile=50.0,n_min_trials=30',
+            [],
+            "it waits for 30 completed trials before it ends another, and the study has 24 trials",
+        ),
+        (
+            'name="median"',
+            ["schedule.parallel=24"],
+            "it waits for 5 completed trials, and with schedule.parallel = 24 the last of 24 "
+            "trials start before more than 0 have completed; write schedule.parallel = 6 or less",
+        ),
+        ('name="median"', ["schedule.parallel=24", "train.early_stop.patience=3"], ""),
+        ('name="asha"', ["schedule.parallel=24"], ""),
+        ('name="asha"', ["study.n_trials=1"], "it compares trials, and the study has 1"),
+        ('name="wilcoxon"', ["study.n_trials=1"], "it waits for 1 completed trial before"),
+        (
+            'name="patient",patience=1,wrapped={name="none"}',
+            [],
+            'it wraps none; write another, or remove "wrapped"',
+        ),
+        ('name="threshold",lower=-0.5', [], "no val_loss is beyond its thresholds"),
+        ('name="threshold",lower=-0.5,upper=3.0', [], ""),
+        ('name="mine:Pruner"', [], ""),
+    ],
+)
+def test_a_pruner_that_never_ends_a_trial_is_reported(
+    options: str, overrides: list[str], why: str
+) -> None:
+    found = [doubt for doubt in doubts(_pruned_by(options, *overrides)) if "pruner" in doubt]
+    assert [why in doubt for doubt in found] == ([True] if why else [])
+
+
+def test_what_a_pruner_does_to_all_or_some_trials_alone_is_reported() -> None:
+    (every,) = doubts(_pruned_by('name="asha",bootstrap_count=24'))
+    assert every.startswith("the pruner asha ends every trial at its first rung: bootstrap_count")
+    (late,) = doubts(_pruned_by('name="hyperband",max_resource=100'))
+    assert "some brackets judge no trial; remove max_resource" in late
+
+
+@pytest.mark.parametrize("name", ['name="median"', 'name="percentile",percentile=50.0'])
+def test_a_trial_is_judged_against_n_startup_trials_others_at_an_epoch(name: str) -> None:
+    config = _pruned_by(f"{name},n_startup_trials=4")
+    study = Study(config)
+    specs = study.ask(6, 0)
+    for spec in specs[:4]:  # of four completed trials three came to epoch 3
+        study.report(spec.number, 1, [1.0, 0.9, 0.8][: 2 if spec.number == 0 else 3])
+        study.tell(spec.number, TrialState.COMPLETE, [0.8])
+    study.report(4, 1, [1.0, 0.9, 2.0])
+    assert not study.should_prune(4)
+    study.report(5, 1, [1.0, 2.0])
+    assert study.should_prune(5)
+
+
+def test_studies_of_the_first_edition_judge_against_any_one_trial() -> None:
+    options = {"n_startup_trials": 4}
+    config = _pruned_by('name="median",n_startup_trials=4')
+    assert given_options(config, "median", options)["n_min_trials"] == 4
+    assert "n_min_trials" not in given_options(config.under(1), "median", options)
+    options = {"n_startup_trials": 0}
+    assert given_options(config, "median", options)["n_min_trials"] == 1
+
+
+def test_fewer_others_at_an_epoch_are_reported_if_trials_end_apart() -> None:
+    few = 'name="median",n_startup_trials=4,n_min_trials=2'
+    assert doubts(_pruned_by(few)) == ()
+    (doubt,) = doubts(_pruned_by(few, "train.early_stop.patience=3"))
+    assert doubt.startswith("the pruner median may judge a trial against 2 others at an epoch")
+
+
+_TWO = '{type="categorical",choices=[0.001,0.01]}'
+_SIX = f'model.depth={{type="int",low=1,high=3}},optimizer.lr={_TWO}'
+_WHEN = 'type="categorical",choices=[0.0,0.5],when={"model.depth"=[2,3]}'
+
+
+@pytest.mark.parametrize(
+    ("search", "points"),
+    [
+        (_SIX, 6),
+        (f"{_SIX},model.dropout={{{_WHEN}}}", 10),
+        (f'{_SIX},model.width={{type="int",low=8,high=64,base=2}}', 24),
+        (f'{_SIX},model.width={{same_as="model.depth"}}', 6),
+        ('optimizer.lr={type="float",low=0.1,high=0.3,step=0.1,or=[0.5]}', 4),
+        ('optimizer.lr={type="float",low=0.1,high=0.3}', None),
+        (
+            f'optimizer.lr={_TWO},optimizer.name={{type="categorical",choices=["adam","sgd"]}},'
+            'optimizer.momentum={type="categorical",choices=[0.0,0.5,0.9]}',
+            8,
+        ),
+    ],
+)
+def test_trials_that_must_repeat_others_are_counted(search: str, points: int | None) -> None:
+    config = _study(f"search={{{search}}}")
+    assert config.n_points == points
+    if points is not None:
+        more = _study(f"search={{{search}}}", f"study.n_trials={points + 2}")
+        (doubt,) = doubts(more)
+        assert doubt.startswith(
+            f"the space has {points} points, so at least 2 of {points + 2} trials repeat"
+        )
+        for enough in (f"study.n_trials={points}", 'study.sampler.name="grid"'):
+            assert doubts(_study(f"search={{{search}}}", enough)) == ()
+
+
+def test_trials_of_a_study_that_searches_nothing_repeat() -> None:
+    (doubt,) = doubts(_study("search={}"))
+    assert doubt.startswith("nothing is searched, so at least 23 of 24 trials repeat")
