@@ -50,7 +50,7 @@ def _predicted(
     if not data["targets"]:
         mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
         raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
-    transform = Transform.from_dict(data["transform"])
+    transform = Transform.of_record(record)
     found = read_rows(rows, transform, {*_aside(record)}, keep, _dialect(record))
     frame = found.frame
     try:

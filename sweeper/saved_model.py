@@ -113,7 +113,7 @@ class SavedModel:
             UnfitRowsError: a column is missing, or holds what it cannot be given.
         """
         data = self.info["data"]
-        x = Transform.from_dict(data["transform"]).of(rows, _warn).astype(data["spec"]["dtype"])
+        x = Transform.of_record(self.info).of(rows, _warn).astype(data["spec"]["dtype"])
         scale, shift = self._of_fold(x.dtype)
         return x * scale + shift
 

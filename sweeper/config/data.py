@@ -167,6 +167,11 @@ class CsvTable(_ColumnsTable):
     encoding: str = Field(
         default="utf-8", description="of the text, as Python calls it", examples=["latin-1"]
     )
+    missing_values: Annotated[tuple[str, ...], Field(strict=False)] | None = Field(
+        default=None,
+        description="texts that mean a missing value; the words of pandas if left out",
+        examples=[["", "NA"]],
+    )
 
 
 class ParquetTable(_ColumnsTable):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
+from sweeper.config.writing import toml_value
 from sweeper.data.columns import has_too_many_values, strays, unfit_kind
+from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
 from sweeper.errors import Problem
@@ -74,6 +76,8 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
     if config.data.impute == "none":
         yield from _gap_problems(config, raw, name, f"write {_filling(raw, name)}, {mend}")
     yield from _range_problems(config, raw, name, mend)
+    if not raw.is_category(name):
+        yield from _changed_problems(config, raw, name, drop)
     if raw.path is not None and name not in raw.categories:
         text = f", or to data.categorical_columns if '{name}' is meant as text" if drop else ""
         yield from _stray_problems(config, raw, name, f"{mend}{text}")
@@ -112,6 +116,7 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _gap_problems(config, raw, name, leave_out)
         yield from _range_problems(config, raw, name, mend)
         if config.train.target == "numbers":
+            yield from _changed_problems(config, raw, name, "")
             rows = _rows(strays(raw.frame[name]))
             what = f"text, and {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
@@ -164,7 +169,18 @@ def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> 
 
 def _gap_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
     gaps = _rows(raw.frame[name].isna())
-    yield from _cell_problem(config, raw, name, gaps, "missing", mend)
+    what = "missing"
+    if words := raw.words.get(name):
+        what = f"missing, {counted_words(words)}"
+        if {*words}.difference(raw.words_of_numbers):
+            gaps_alone = toml_value(raw.words_of_numbers)
+            mend = f"write missing_values = {gaps_alone} to keep words as text, or {mend}"
+    yield from _cell_problem(config, raw, name, gaps, what, mend)
+
+
+def counted_words(words: Mapping[str, int]) -> str:
+    """How often each word was read as a missing value."""
+    return listed([f"{count} of them written {word!r}" for word, count in words.items()])
 
 
 def _range_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
@@ -175,6 +191,19 @@ def _range_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> 
             numbers = column.to_numpy(np.float64).astype(precision)
         what = f"infinite or too large for {precision}"
         yield from _cell_problem(config, raw, name, _rows(np.isinf(numbers)), what, mend)
+
+
+def _changed_problems(config: StudyConfig, raw: RawData, name: str, drop: str) -> Iterator[Problem]:
+    """Integers that a float, which programs train on, would change."""
+    if config.edition == 1 or raw.frame[name].dtype.kind not in "iu":
+        return
+    try:
+        floats(raw.frame[name].to_numpy())
+    except NotNumbersError as error:
+        places = raw.places(error.rows)
+        found = f"column '{name}' of {raw.name}: {error.found} ({places})"
+        mend = f"write smaller numbers, or floats if the last digits do not matter{drop}"
+        yield config.problem(raw.key, found, mend)
 
 
 def _cell_problem(

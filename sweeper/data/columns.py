@@ -2,34 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import (
     infer_dtype,
     is_bool_dtype,
     is_complex_dtype,
-    is_extension_array_dtype,
     is_float_dtype,
     is_numeric_dtype,
 )
 
-# what pandas finds in columns of objects that are numbers all the same
+from sweeper.data.identity import NotNumbersError, floats, is_exact, written
+
 _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
+_CHANGED = ("decimal", "integer", "mixed-integer-float")
 _TEXT = ("string", "empty")
+_SCALARS = (str, int, float, Decimal, np.integer, np.floating, np.bool_)
 # text with more values than these that seldom come twice is a name or a date, not a category
 _MOST_TEXT_VALUES = 100
 
 
-def plain(frame: pd.DataFrame) -> tuple[pd.DataFrame, frozenset[str]]:
-    """The columns as numbers, truth values or text, and which were declared as categories.
+def declared_categories(frame: pd.DataFrame) -> frozenset[str]:
+    """The columns that are categories by their type."""
+    return frozenset(str(name) for name in frame if _is_category(frame[name].dtype))
 
-    Missing values are NaN. What is none of these stays what it is: see `unfit_kind`.
+
+def plain(
+    frame: pd.DataFrame, categories: Collection[str] = ()
+) -> tuple[pd.DataFrame, frozenset[str]]:
+    """The columns as numbers, booleans or text, and which are categories by their type.
+
+    No value is changed. Missing values are NaN. Columns of `categories`, and those by their type,
+    are integers, floats with the fewest digits, or text. Everything else stays what it is: see
+    `unfit_kind`.
     """
-    declared = [name for name in frame if isinstance(frame[name].dtype, pd.CategoricalDtype)]
-    changed = {str(name): _plain(frame[name]) for name in frame if not _is_plain(frame[name])}
-    return (frame.assign(**changed) if changed else frame), frozenset(map(str, declared))
+    declared = declared_categories(frame)
+    categories = declared.union(categories)
+    columns = {str(name): frame[name] for name in frame}
+    found = {name: _plain(column, name in categories) for name, column in columns.items()}
+    changed = {name: column for name, column in found.items() if column is not columns[name]}
+    return (frame.assign(**changed) if changed else frame), declared
+
+
+def as_pandas(table: Any) -> Any:
+    """A table of Polars or Arrow as a DataFrame of the same types; others as they are."""
+    if hasattr(table, "to_arrow"):  # Polars
+        table = table.to_arrow()
+    if hasattr(table, "column_names") and hasattr(table, "to_pandas"):
+        return table.to_pandas(types_mapper=pd.ArrowDtype)
+    return table
+
+
+def cells(column: pd.Series[Any]) -> NDArray[Any]:
+    """The values of a column as an array that holds each of them; missing objects are None."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        return cells(column.sparse.to_dense())
+    if isinstance(dtype, pd.CategoricalDtype):
+        values = [*cells(pd.Series(column.cat.categories)), None]
+        return _objects(values)[column.cat.codes.to_numpy()]
+    own = np.dtype(getattr(dtype, "numpy_dtype", dtype if isinstance(dtype, np.dtype) else object))
+    if isinstance(dtype, np.dtype) and own.kind in "biufc":
+        return column.to_numpy()
+    gaps = column.isna().to_numpy()
+    if own.kind == "f":
+        return column.to_numpy(own, na_value=np.nan)
+    if own.kind in "biu" and not gaps.any():
+        return column.to_numpy(own)
+    values = np.array(column.to_numpy(object))
+    values[gaps] = None
+    return values
 
 
 def unfit_kind(column: pd.Series[Any]) -> str | None:
@@ -39,12 +87,15 @@ def unfit_kind(column: pd.Series[Any]) -> str | None:
     if is_numeric_dtype(column.dtype) or isinstance(column.dtype, pd.StringDtype):
         return None
     kind = infer_dtype(column, skipna=True)
-    if kind in _TEXT:
+    if kind in _TEXT or not column.count():
         return None
+    first = column.dropna().iloc[0]
     if "date" in kind or "time" in kind or kind == "period":
         return "times"
-    if kind == "integer":
-        return "whole numbers of more than 64 bits, too large or too alike to be floats"
+    if isinstance(first, date | time | timedelta):
+        return "times"
+    if kind in _CHANGED:
+        return f"numbers that a float would change, such as {_first_changed(column)}"
     types = sorted({type(value).__name__ for value in column.dropna()})
     return f"values of type {' and '.join(types[:3])}"
 
@@ -74,44 +125,91 @@ def without_fractions(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.astype(np.int64) if is_whole.all() else column
 
 
-def _is_plain(column: pd.Series[Any]) -> bool:
+def _is_category(dtype: Any) -> bool:
+    is_dictionary = isinstance(dtype, pd.ArrowDtype) and str(dtype).startswith("dictionary<")
+    return is_dictionary or isinstance(dtype, pd.CategoricalDtype)
+
+
+def _plain(column: pd.Series[Any], is_category: bool) -> pd.Series[Any]:
     dtype = column.dtype
-    is_number = is_numeric_dtype(dtype) and not is_extension_array_dtype(dtype)
-    if dtype == np.float16:  # by which pandas sorts and groups nothing
-        return False
-    return is_number or (isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan)
-
-
-def _plain(column: pd.Series[Any]) -> pd.Series[Any]:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(object)
-    gaps = column.isna()
-    if is_numeric_dtype(column.dtype):
-        return _number(column, gaps)
-    if isinstance(column.dtype, pd.StringDtype):
-        return column.astype("str")
-    kind = infer_dtype(column, skipna=True)
-    if kind in _NUMBERS:
-        return _number_of_objects(column, gaps, kind)
-    return column.astype("str") if kind == "string" else column
-
-
-def _number_of_objects(column: pd.Series[Any], gaps: pd.Series[Any], kind: str) -> pd.Series[Any]:
-    """The same of numbers as Python has them.
-
-    Whole numbers that 64 bits do not hold are floats where these are as many different ones.
-    """
-    try:
-        floats = column.astype(float)
-        numbers = floats if gaps.any() or kind == "decimal" else pd.to_numeric(column)
-    except OverflowError:
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuc":
         return column
-    is_kept = is_numeric_dtype(numbers.dtype) or floats.nunique() < column.nunique()
-    return numbers if is_kept else floats
+    if dtype == np.float64 or (isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan):
+        return column
+    values = cells(column)
+    if is_category:
+        return _category(column, values)
+    if values.dtype.kind in "biuf":
+        return _series(column, floats(values) if values.dtype.kind == "f" else values)
+    kind = infer_dtype(values, skipna=True)
+    if kind in _NUMBERS:
+        return _numbers(column, values, kind)
+    return _series(column, values, "str") if kind == "string" else column
 
 
-def _number(column: pd.Series[Any], gaps: pd.Series[Any]) -> pd.Series[Any]:
-    """A number that pandas keeps beside a mask, as NumPy has it."""
-    if gaps.any() or is_float_dtype(column.dtype):
-        return pd.Series(column.to_numpy(np.float64, na_value=np.nan), column.index)
-    return column.astype(bool if is_bool_dtype(column.dtype) else np.int64)
+def _numbers(column: pd.Series[Any], values: NDArray[Any], kind: str) -> pd.Series[Any]:
+    """Python numbers as an array; as they are if a float would change one."""
+    if kind in ("boolean", "integer") and not column.isna().any():
+        numbers = np.array(values.tolist())
+        if numbers.dtype.kind in "biu":
+            return _series(column, numbers)
+    try:
+        return _series(column, floats(values))
+    except NotNumbersError:
+        return _series(column, values)
+
+
+def _category(column: pd.Series[Any], values: NDArray[Any]) -> pd.Series[Any]:
+    """The same values, as integers, floats or text, whichever holds all of them."""
+    objects = values if values.dtype == object else _objects(list(values))
+    try:
+        codes, unique = pd.factorize(objects)
+    except TypeError:  # lists and the like
+        return column
+    alike = _alike(list(unique), has_gaps=bool((codes < 0).any()))
+    if alike is None:
+        return column
+    if isinstance(alike[0], str):  # the same text of different values is one category
+        return _series(column, _objects([*alike, None])[codes], "str")
+    return _series(column, np.array([*alike, np.nan] if (codes < 0).any() else alike)[codes])
+
+
+def _alike(values: Sequence[Any], *, has_gaps: bool) -> list[Any] | None:
+    """Different values as Python has them, all of one type; None if that is impossible."""
+    n_texts = sum(isinstance(value, str) for value in values)
+    is_scalar = all(isinstance(value, _SCALARS) for value in values)
+    texts = [written(value) for value in values]
+    if n_texts:
+        return texts if is_scalar else None
+    n_truths = sum(isinstance(value, bool | np.bool_) for value in values)
+    if n_truths:
+        alike = texts if has_gaps else [bool(value) for value in values]
+        return alike if n_truths == len(values) else None
+    if all(isinstance(value, int | np.integer) for value in values) and not has_gaps:
+        whole = [int(value) for value in values]
+        return whole if np.array(whole).dtype.kind in "iu" else texts
+    if values and is_scalar:
+        near = [float(text) for text in texts]
+        both = zip(texts, near, strict=True)
+        return near if all(is_exact(Decimal(text), one) for text, one in both) else texts
+    return None
+
+
+def _first_changed(column: pd.Series[Any]) -> str:
+    """The first number of a column that a float would change."""
+    values = column.dropna().to_numpy(object)
+    try:
+        floats(values)
+    except NotNumbersError as error:
+        return str(values[error.rows[0]])
+    return str(values[0])
+
+
+def _series(column: pd.Series[Any], values: Any, dtype: Any = None) -> pd.Series[Any]:
+    return pd.Series(values, column.index, dtype, name=column.name)
+
+
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

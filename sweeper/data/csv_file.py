@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable
-from sweeper.data.csv_table import UnfitCsvError, read_csv_table
+from sweeper.data.csv_table import UnfitCsvError, missing_words, read_csv_table
 from sweeper.data.dialect import Dialect, settings_told
 from sweeper.data.files import find_file
 from sweeper.data.raw import RawData
@@ -19,8 +19,11 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
     """
     path = find_file(config, data.path, "data.path", ".csv")
     dialect = Dialect(data.separator, data.decimal, data.encoding)
+    of_classes = data.target if config.train.target == "classes" else ()
+    categories = None if config.edition == 1 else {*of_classes, *data.categorical_columns}
     try:
-        frame = read_csv_table(path, dialect)
+        frame = read_csv_table(path, dialect, missing=data.missing_values, categories=categories)
+        words = missing_words(path, dialect, frame, data.missing_values)
     except UnfitCsvError as error:
         found = f"{path.name} {error.found}"
         mend = error.mend
@@ -30,5 +33,9 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
             mend = f"write {settings_told(settings)}" if settings else again
         raise DataError(config.problem("data.path", found, mend)) from error
     return RawData(
-        path.name, "data.path", frame, data.target, drop=data.drop, path=path, dialect=dialect
+        *(path.name, "data.path", frame, data.target),
+        drop=data.drop,
+        path=path,
+        dialect=dialect,
+        words=words,
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pandas.api.types import is_integer_dtype
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
 from sweeper.data.dialect import SEPARATORS, USUAL, Dialect, likely_dialect
+from sweeper.data.identity import MISSING_WORDS, number_of, written
 from sweeper.naming import listed
 
+# integers from here on may be changed by a float
+_LARGE = 2**53
 _OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
 
 
@@ -36,11 +40,18 @@ def read_csv_table(
     texts: Collection[str] = (),
     nameless: Collection[str] = (),
     rows: int | None = None,
+    missing: Sequence[str] | None = None,
+    categories: Collection[str] | None = None,
 ) -> pd.DataFrame:
     """The rows of a CSV file with a header, without the index that pandas wrote.
 
-    Columns `texts` stay text where their values look like numbers. `nameless` are columns without a
-    name, as pandas calls them, that are wanted all the same. At most `rows` are read.
+    Columns `texts` stay text, words for missing values included. `nameless` are columns without a
+    name, as pandas calls them, that are wanted all the same. At most `rows` are read. `missing` are
+    the texts that mean a missing value, `MISSING_WORDS` if None.
+
+    Columns of `categories` stay text if the numbers that pandas reads are not what is written, such
+    as 01234, and other columns have the integers that are written. If None, all are as pandas reads
+    them.
 
     Raises:
         UnfitCsvError: it cannot be read, or not as it was meant.
@@ -51,7 +62,8 @@ def read_csv_table(
         ).iloc[0]
         _check_separator(path, list(header), dialect)
         kinds: Any = {name: "str" for name in texts if name in set(header)}
-        frame = pd.read_csv(path, low_memory=False, dtype=kinds, nrows=rows, **dialect.options)
+        options = {**dialect.options, **_gaps(missing, [*header], kinds), "nrows": rows}
+        frame = pd.read_csv(path, low_memory=False, dtype=kinds, **options)
     except UnfitCsvError:
         raise
     except (OSError, ValueError) as error:
@@ -60,7 +72,25 @@ def read_csv_table(
     first = frame.columns[0]
     has_index = not header.iloc[0] and first not in nameless and _is_index(frame[first])
     _check_names(list(header), nameless, start=int(has_index))
-    return frame.drop(columns=first) if has_index else frame
+    frame = frame.drop(columns=first) if has_index else frame
+    return frame if categories is None else _as_written(path, frame, categories, options)
+
+
+def missing_words(
+    path: Path, dialect: Dialect, frame: pd.DataFrame, missing: Sequence[str] | None
+) -> dict[str, dict[str, int]]:
+    """How often each word stands for a missing value, by column of `frame` that has any."""
+    gaps = [str(name) for name in frame if frame[name].isna().any()]
+    if not gaps:
+        return {}
+    words = MISSING_WORDS if missing is None else missing
+    texts = _texts(path, gaps, {**dialect.options, "keep_default_na": False})
+    found = {name: texts[name][texts[name].isin([word for word in words if word])] for name in gaps}
+    return {
+        name: {str(word): int(count) for word, count in column.value_counts().items()}
+        for name, column in found.items()
+        if len(column)
+    }
 
 
 def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
@@ -76,6 +106,70 @@ def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
                 begins.append(line)
             line = reader.line_num + 1
     return begins[1:]
+
+
+def _gaps(
+    missing: Sequence[str] | None, header: Sequence[str], texts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of pandas by which texts are missing values; none are in columns of `texts`."""
+    if missing is None and not texts:
+        return {}
+    words = [*(MISSING_WORDS if missing is None else missing)]
+    # pandas takes an empty list for its own words
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    by_column = {name: words for name in names if name not in texts and words}
+    return {"na_values": by_column, "keep_default_na": False}
+
+
+def _texts(path: Path, columns: Sequence[str], options: Mapping[str, Any]) -> pd.DataFrame:
+    """Columns of the file as they are written."""
+    return pd.read_csv(path, usecols=[*columns], dtype=str, low_memory=False, **options)
+
+
+def _as_written(
+    path: Path, frame: pd.DataFrame, categories: Collection[str], options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """The rows with the columns as they are written that pandas has read as other numbers."""
+    doubtful = [str(name) for name in frame if _is_doubtful(frame[name], str(name) in categories)]
+    if not doubtful:
+        return frame
+    texts, decimal = _texts(path, doubtful, options), options["decimal"]
+    changed: dict[str, Any] = {}
+    for name in doubtful:
+        if name in categories:
+            changed[name] = texts[name] if _differs(texts[name], frame[name], decimal) else None
+        else:
+            changed[name] = _integers(texts[name], frame[name])
+    return frame.assign(**{name: one for name, one in changed.items() if one is not None})
+
+
+def _is_doubtful(column: pd.Series[Any], is_category: bool) -> bool:
+    """Whether numbers may be written in a way that they do not show."""
+    if is_category:
+        return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+    return is_float_dtype(column.dtype) and bool((column.abs() >= _LARGE).any())
+
+
+def _differs(texts: pd.Series[Any], numbers: pd.Series[Any], decimal: str) -> bool:
+    """Whether some text is more than a number: a code such as 01234 or 1E5, or too many digits."""
+    pairs = pd.DataFrame({"text": texts, "number": numbers}).dropna().drop_duplicates()
+    return any(
+        (plain := text.strip().replace(decimal, ".")) != repr(number)
+        and number_of(plain) != Decimal(written(number))
+        for text, number in zip(pairs["text"], pairs["number"].tolist(), strict=True)
+    )
+
+
+def _integers(texts: pd.Series[Any], numbers: pd.Series[Any]) -> pd.Series[Any] | None:
+    """The column with the integers that are written; None if they are the same."""
+    large = numbers.abs() >= _LARGE
+    digits = texts[large & texts.str.strip().str.fullmatch(r"[-+]?\d+").fillna(False).astype(bool)]
+    exact = digits.map(int)
+    if exact.tolist() == [int(number) for number in numbers[exact.index].tolist()]:
+        return None
+    changed = numbers.astype(object)
+    changed[exact.index] = exact
+    return changed
 
 
 def _unreadable(path: Path, error: OSError | ValueError, dialect: Dialect) -> UnfitCsvError:

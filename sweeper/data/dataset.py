@@ -19,13 +19,17 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column held; `values` is how many different ones, of a category."""
+    """What a column held; `values` is how many different ones, of a category.
+
+    `words` counts the words of a text file that were read as missing values.
+    """
 
     name: str
     role: Literal["feature", "target"]
     kind: Literal["number", "category"]
     values: int | None
     missing: int
+    words: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,4 +164,9 @@ class Dataset:
 
 
 def _json(meta: Mapping[str, Any]) -> str:
-    return json.dumps(meta, default=asdict)
+    return json.dumps(meta, default=_column_body)
+
+
+def _column_body(column: Column) -> dict[str, Any]:
+    """A column as JSON has it; without words as before they were counted."""
+    return {name: value for name, value in asdict(column).items() if name != "words" or value}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.class_weights import class_weights
 from sweeper.data.dataset import Column, Dataset
 from sweeper.data.features import Features, check_scaled, features
+from sweeper.data.identity import in_order, written
 from sweeper.data.raw import RawData
 from sweeper.data.split import Parts
 from sweeper.data.transform import Category, Scaling
@@ -31,8 +32,9 @@ def encode(
     y_mean, y_scale = (0.0,), (1.0,)
     classes, class_names, weights = (), (), ()
     if config.train.target == "classes":
-        y, classes = _classes(raw)
-        class_names = raw.class_names or tuple(map(_class_name, classes))
+        y, classes = _classes(config, raw)
+        named = _class_name if config.edition == 1 else written
+        class_names = raw.class_names or tuple(map(named, classes))
         weights = class_weights(config, class_names, y[parts.train])
     elif config.train.target == "numbers":
         y, y_mean, y_scale = _numbers(config, raw, parts)
@@ -52,8 +54,8 @@ def encode(
         y_scale=y_scale,
         class_weights=weights,
         one_logit=config.train.loss == "binary_cross_entropy",
-        columns=tuple(_column(raw, name) for name in (*raw.features, *raw.targets)),
-        transform=asdict(replace(x.transform, classes=classes)),
+        columns=tuple(_column(config, raw, name) for name in (*raw.features, *raw.targets)),
+        transform=replace(x.transform, classes=classes).body,
         **of_rows,
     )
 
@@ -95,10 +97,16 @@ def _units(n_features: int, scaling: Scaling | None) -> tuple[NDArray[Any], NDAr
     return mean, scale
 
 
-def _classes(raw: RawData) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+def _classes(config: StudyConfig, raw: RawData) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
     """The class of every row, as its place among the sorted classes, and these."""
     values, indices = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)
-    return indices.astype(np.int32), tuple(values.tolist())
+    classes = values.tolist()
+    if config.edition == 1:
+        return indices.astype(np.int32), tuple(classes)
+    ordered = in_order(classes)
+    place = {value: place for place, value in enumerate(ordered)}
+    places = np.array([place[value] for value in classes], np.int32)
+    return places[indices], tuple(ordered)
 
 
 def _class_name(value: Any) -> str:
@@ -147,7 +155,7 @@ def _refuse_unsquared(config: StudyConfig, raw: RawData, scale: NDArray[np.float
         )
 
 
-def _column(raw: RawData, name: str) -> Column:
+def _column(config: StudyConfig, raw: RawData, name: str) -> Column:
     values = raw.frame[name]
     is_target = name in raw.targets
     is_category = raw.is_category(name)
@@ -157,4 +165,5 @@ def _column(raw: RawData, name: str) -> Column:
         kind="category" if is_category else "number",
         values=int(values.nunique()) if is_category else None,
         missing=int(values.isna().sum()),
+        words=raw.words.get(name, {}) if config.edition > 1 else {},
     )

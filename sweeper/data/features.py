@@ -6,7 +6,7 @@ rows as they were read nothing large is held.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sweeper.config import StudyConfig
 from sweeper.config.data_values import Constant
 from sweeper.data.blocks import blocks
+from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.raw import RawData
 from sweeper.data.split import Parts, Rows
 from sweeper.data.transform import Category, Scaling, Transform, ordinal
@@ -42,7 +43,9 @@ def categories_of(config: StudyConfig, raw: RawData, parts: Parts) -> tuple[Cate
     """The columns that are encoded value by value, with the values of their training rows."""
     names = [name for name in raw.features if raw.is_category(name)]
     is_filled = config.data.impute == "most_frequent"
-    return tuple(_category(name, raw.frame[name].iloc[parts.train], is_filled) for name in names)
+    ordered = sorted if config.edition == 1 else in_order
+    columns = (raw.frame[name].iloc[parts.train] for name in names)
+    return tuple(_category(*one, is_filled, ordered) for one in zip(names, columns, strict=True))
 
 
 def numbers_of(raw: RawData) -> list[str]:
@@ -79,6 +82,7 @@ def features(
         one_hot=config.data.categorical == "onehot",
         place_scaling=_scaled_by(place_scalers),
         classes=(),
+        edition=config.edition,
     )
     return Features(*written.parts, names, transform)
 
@@ -106,15 +110,20 @@ class _Written:
             part[known, first + places[rows][known]] = 1
 
 
-def _category(name: str, training: pd.Series[Any], is_filled: bool) -> Category:
+def _category(
+    name: str,
+    training: pd.Series[Any],
+    is_filled: bool,
+    ordered: Callable[[Iterable[Any]], list[Any]],
+) -> Category:
     codes, values = pd.factorize(training)
     known: list[Any] = values.tolist()
     gaps, *counts = np.bincount(codes + 1, minlength=len(known) + 1).tolist()
     if is_filled:  # of the most frequent the least, as scikit-learn's SimpleImputer
         often = (value for value, count in zip(known, counts, strict=True) if count == max(counts))
-        return Category(name, tuple(sorted(known)), min(often))
+        return Category(name, tuple(ordered(known)), ordered(often)[0])
     # a missing value is a category of its own
-    return Category(name, (*sorted(known), *((None,) if gaps else ())))
+    return Category(name, (*ordered(known), *((None,) if gaps else ())))
 
 
 def _names(config: StudyConfig, category: Category) -> Iterator[str]:
@@ -122,7 +131,8 @@ def _names(config: StudyConfig, category: Category) -> Iterator[str]:
         yield category.name
         return
     for value in category.values:
-        yield f"{category.name}_{'nan' if value is None else value}"
+        shown = value if config.edition == 1 else written(value)
+        yield f"{category.name}_{'nan' if value is None else shown}"
 
 
 def _write_numbers(
@@ -175,7 +185,9 @@ def _places(raw: RawData, category: Category) -> NDArray[np.int64]:
     """The place of each row's value among those of the category."""
     codes, values = pd.factorize(raw.frame[category.name])
     # the code of a missing one is -1
-    return category.places([*values.tolist(), None])[codes]
+    place = {value: place for place, value in enumerate(category.values)}
+    filled = [category.fill if value is None else value for value in (*values.tolist(), None)]
+    return np.array([place.get(value, UNKNOWN) for value in filled], np.int64)[codes]
 
 
 def _scaled(

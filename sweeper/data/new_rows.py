@@ -14,6 +14,7 @@ import pandas as pd
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.files import matching_files
+from sweeper.data.identity import MISSING_WORDS, written
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
@@ -51,7 +52,6 @@ def read_rows(
         DataError: it cannot be read, lacks a column, or has one that the study has not and that is
             not to be kept.
     """
-    texts = [one.name for one in transform.categories if _is_text(one.values)]
     suffix = path.suffix.lower()
     read = _READERS.get(suffix)
     if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
@@ -61,7 +61,7 @@ def read_rows(
         raise DataError(Problem(str(path), "", "no table that can be read", mend))
     try:
         columns = (*transform.columns, *keep) if read is _parquet else transform.columns
-        frame = read(path, dialect, texts, columns)
+        frame = read(path, dialect, transform, columns)
     except UnfitParquetError as error:
         raise DataError(Problem(str(path), "", error.found, error.mend)) from error
     except UnfitCsvError as error:
@@ -88,25 +88,45 @@ def read_rows(
     return NewRows(frame[[*transform.columns]], values, table)
 
 
-def _csv(path: Path, dialect: Dialect, texts: list[str], columns: Collection[str]) -> pd.DataFrame:
-    return read_csv_table(path, dialect, texts=texts, nameless=columns)
+def _csv(
+    path: Path, dialect: Dialect, transform: Transform, columns: Collection[str]
+) -> pd.DataFrame:
+    """The rows of a CSV file, categories as text and without the words for missing values."""
+    words = transform.words or MISSING_WORDS
+    frame = read_csv_table(
+        path,
+        dialect,
+        texts=[one.name for one in transform.categories],
+        nameless=columns,
+        missing=words,
+        categories=None if transform.edition == 1 else (),
+    )
+    gone: dict[str, Any] = {}
+    for one in transform.categories:
+        if one.name in frame:
+            unknown = {*words}.difference(written(value) for value in one.values)
+            gone[one.name] = frame[one.name].mask(frame[one.name].isin(unknown))
+    return frame.assign(**gone)
 
 
-def _parquet(path: Path, _: Dialect, texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+def _parquet(
+    path: Path, _: Dialect, transform: Transform, columns: Collection[str]
+) -> pd.DataFrame:
     """The rows of the files, with those `columns` that only the names of directories hold."""
     paths = matching_files(Path(), str(path), ".parquet")
     if not paths:
         raise FileNotFoundError("no such file")
     of_directories = partitions_of([path.resolve() for path in paths]).items()
     wanted = {name: values for name, values in of_directories if name in columns}
+    texts = [one.name for one in transform.categories]
     return parquet_table(paths, partitions=wanted, texts=texts)
 
 
-def _npy(path: Path, _: Dialect, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+def _npy(path: Path, _: Dialect, _transform: Transform, columns: Collection[str]) -> pd.DataFrame:
     return _of_array(np.load(path, allow_pickle=False), columns)
 
 
-def _npz(path: Path, _: Dialect, _texts: list[str], columns: Collection[str]) -> pd.DataFrame:
+def _npz(path: Path, _: Dialect, _transform: Transform, columns: Collection[str]) -> pd.DataFrame:
     with np.load(path, allow_pickle=False) as file:
         if "x" in file.files:
             return _of_array(file["x"], columns)
@@ -124,7 +144,7 @@ def _of_array(values: Any, columns: Collection[str]) -> pd.DataFrame:
     return pd.DataFrame(flat, columns=[*columns])
 
 
-_READERS: Mapping[str, Callable[[Path, Dialect, list[str], Collection[str]], pd.DataFrame]] = {
+_READERS: Mapping[str, Callable[[Path, Dialect, Transform, Collection[str]], pd.DataFrame]] = {
     **dict.fromkeys(SUFFIXES, _csv),
     ".parquet": _parquet,
     ".npy": _npy,
@@ -157,8 +177,3 @@ def _unfit(
         yield Problem(path.name, "", f"strange columns: {told}", mend)
     if not len(frame):
         yield Problem(path.name, "", "no rows", "write a row for each prediction")
-
-
-def _is_text(values: Collection[Any]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(isinstance(value, str) for value in known)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -29,7 +29,8 @@ class RawData:
     `frame` where some are missing. `class_names` is empty where classes are called by their
     value in the data; `path` is None where the rows come from no text file of the user's, and
     `dialect` says how that is written. `kept` is the place in the source of each row of `frame`, if
-    some were left out; `notes` is what the user should know about how the rows were read.
+    some were left out; `notes` is what the user should know about how the rows were read. `words`
+    counts the words that were read as missing values, by column.
     """
 
     name: str
@@ -47,6 +48,7 @@ class RawData:
     dialect: Dialect = USUAL
     kept: NDArray[np.intp] | None = None
     notes: tuple[str, ...] = ()
+    words: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
 
     @cached_property
     def features(self) -> list[str]:
@@ -69,6 +71,12 @@ class RawData:
         """Whether some feature that is a number has no value in some row."""
         numbers = [name for name in self.features if not self.is_category(name)]
         return bool(self.frame[numbers].isna().to_numpy().any())
+
+    @cached_property
+    def words_of_numbers(self) -> list[str]:
+        """The texts that mean a missing number in some column."""
+        found = {word for name in self._numeric for word in self.words.get(name, ())}
+        return ["", *sorted(found)]
 
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""

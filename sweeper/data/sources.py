@@ -11,8 +11,9 @@ from sklearn import datasets
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
+from sweeper.data import first_edition
 from sweeper.data.arrays import read_npz
-from sweeper.data.columns import is_of_truth, plain, without_fractions
+from sweeper.data.columns import declared_categories, is_of_truth, plain, without_fractions
 from sweeper.data.csv_file import read_csv
 from sweeper.data.parquet_files import read_parquet
 from sweeper.data.raw import RawData
@@ -40,11 +41,16 @@ def read(config: StudyConfig) -> RawData:
     if len(twice):
         found = f"{raw.name} has several columns {listed([repr(name) for name in twice])}"
         raise DataError(config.problem(raw.key, found, "give each column its own name"))
-    frame, declared = plain(raw.frame)
     ways = config.data.split
     splitting = () if ways.as_feature else (ways.group, ways.time)
     aside = tuple(name for name in (*splitting, raw.mode) if name)
-    categories = declared.union(config.data.categorical_columns)
+    listed_ones = config.data.categorical_columns
+    classes = raw.targets if config.train.target == "classes" else ()
+    if config.edition == 1:
+        frame, declared = first_edition.plain(raw.frame), declared_categories(raw.frame)
+    else:
+        frame, declared = plain(raw.frame, (*listed_ones, *classes))
+    categories = declared.union(listed_ones)
     of_truth = frozenset(n for n in raw.targets if n in raw.frame and is_of_truth(raw.frame[n]))
     raw = replace(raw, frame=frame, aside=aside, categories=categories, of_truth=of_truth)
     return _with_targets(config, raw) if config.data.missing_target == "drop" else raw

@@ -5,8 +5,8 @@ It is what scikit-learn's transformers were fitted to, so that a model can be us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from math import prod
 from os import PathLike
@@ -15,11 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeper.data.identity import (
+    MISSING_WORDS,
+    UNKNOWN,
+    Known,
+    NotNumbersError,
+    floats,
+    values_of,
+    written,
+)
 from sweeper.naming import counted
 from sweeper.trial import Scalar
 
-# ordinal places of a value that no training row has, and of a missing one
-UNKNOWN, MISSING = -1, -2
+# ordinal place of a missing value; that of one that no training row has is UNKNOWN
+MISSING = -2
 _SHOWN = 5  # columns or values that a message names
 
 
@@ -56,19 +65,14 @@ class Category:
     values: tuple[Scalar | None, ...]
     fill: Scalar | None = None
 
-    def places(self, column: Sequence[Any]) -> NDArray[np.int64]:
-        """The place of each value among `values`; `UNKNOWN` where it is none of them."""
-        known = {value: place for place, value in enumerate(self.values)}
-        filled = (self.fill if value is None else value for value in column)
-        return np.array([known.get(value, UNKNOWN) for value in filled], np.int64)
-
 
 @dataclass(frozen=True, slots=True)
 class Transform:
     """What is done with the `columns` of a study, which stand in the order of its data.
 
     `fills` are what gaps of `numbers` are filled with, empty where there may be none. `classes`
-    are the values of the target by index, empty where the target is numbers.
+    are the values of the target by index, empty where the target is numbers. `edition` is that of
+    the study; `words` are texts that mean a missing value.
     """
 
     columns: tuple[str, ...]
@@ -79,10 +83,28 @@ class Transform:
     one_hot: bool
     place_scaling: Scaling | None
     classes: tuple[Scalar, ...]
+    edition: int = 1
+    words: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The transform as JSON has it; that of edition 1 does not say so, as it never did."""
+        left_out = ("edition", "words") if self.edition == 1 else ("words",)
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @staticmethod
-    def from_dict(body: Mapping[str, Any]) -> Transform:
-        """The transform that was written as JSON."""
+    def of_record(record: Mapping[str, Any]) -> Transform:
+        """The transform of a saved model, of which `record` is what its file says."""
+        body, table = record["data"]["transform"], record.get("settings", {}).get("data", {})
+        words = table.get("missing_values")
+        if words is None:
+            is_text = table.get("source") == "csv" and body.get("edition", 1) > 1
+            words = MISSING_WORDS if is_text else ()
+        return Transform.from_dict(body, words)
+
+    @staticmethod
+    def from_dict(body: Mapping[str, Any], words: Sequence[str] = ()) -> Transform:
+        """The transform that was written as JSON; `words` are texts that mean a missing value."""
         return Transform(
             columns=tuple(body["columns"]),
             numbers=tuple(body["numbers"]),
@@ -95,6 +117,8 @@ class Transform:
             one_hot=body["one_hot"],
             place_scaling=_scaling(body["place_scaling"]),
             classes=tuple(body["classes"]),
+            edition=body.get("edition", 1),
+            words=tuple(words),
         )
 
     def of(
@@ -117,18 +141,18 @@ class Transform:
     def _columns(self, rows: Any) -> Mapping[str, Any]:
         if isinstance(rows, str | bytes | PathLike):
             raise UnfitRowsError(f"{rows!r} is a text, not rows", "read it first: pandas.read_csv")
+        rows = _of_pandas(rows)
         if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a Series of pandas: a row
             rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):
-            from sweeper.data.columns import plain  # pandas, which only who has rows of it needs
-
             self._refuse_missing(rows)
-            rows = plain(rows[[*self.columns]])[0]
+            return {name: self._cells(rows[name]) for name in self.columns}
         if isinstance(rows, Mapping) or hasattr(rows, "columns"):
             self._refuse_missing(rows)
             columns = {name: rows[name] for name in self.columns}
-            is_row = all(np.ndim(column) == 0 for column in columns.values())
-            return {name: [value] for name, value in columns.items()} if is_row else columns
+            if all(np.ndim(column) == 0 for column in columns.values()):
+                return {name: [value] for name, value in columns.items()}
+            return {name: self._cells(column) for name, column in columns.items()}
         table = np.asarray(rows)
         if table.ndim > 1:  # not -1, which no rows do not tell
             table = table.reshape(len(table), prod(table.shape[1:]))
@@ -155,8 +179,20 @@ class Transform:
             mend = " ".join(near) or "the model takes it in"
             raise UnfitRowsError(f"no column {named}", mend)
 
+    def _cells(self, column: Any) -> Any:
+        """The values of a column as an array, if it is one of pandas."""
+        if not hasattr(column, "iloc"):
+            return column
+        # which only callers that have a table of it need
+        from sweeper.data import first_edition
+        from sweeper.data.columns import cells
+
+        if self.edition == 1 and column.name in self.numbers:
+            column = first_edition.plain(column.to_frame()).iloc[:, 0]
+        return cells(column)
+
     def _numbers(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        x = np.stack([_number(name, columns[name]) for name in self.numbers], axis=1)
+        x = np.stack([self._number(name, columns[name]) for name in self.numbers], axis=1)
         if self.fills:
             x = np.where(np.isnan(x), np.array(self.fills), x)
         for name, column in zip(self.numbers, x.T, strict=True):
@@ -171,15 +207,24 @@ class Transform:
                 raise UnfitRowsError(found, mend, rows)
         return x if self.scaling is None else self.scaling.of(x)
 
+    def _number(self, name: str, column: Any) -> NDArray[np.float64]:
+        try:
+            return floats(column, self.words, exact=self.edition > 1)
+        except NotNumbersError as error:
+            found = f"column '{name}' holds no numbers in {counted(len(error.rows), 'row')}"
+            mend = "write numbers, or leave them empty" if self.fills else "write numbers"
+            raise UnfitRowsError(f"{found}: {error.found}", mend, error.rows) from error
+
     def _places(
         self, columns: Mapping[str, Any], doubt: Callable[[str], None]
     ) -> NDArray[np.float64]:
         every: list[tuple[Category, NDArray[np.int64]]] = []
         for one in self.categories:
-            values = _values(columns[one.name])
-            every.append((one, one.places(values)))
-            for told in _unknown(one, values, every[-1][1]):
-                doubt(told)
+            values = values_of(columns[one.name])
+            known = Known(one.values, one.fill, self.words, lenient=self.edition == 1)
+            places, gone = known.places(values)
+            every.append((one, places))
+            _check_known(one, values, places, gone, doubt)
         if self.one_hot:
             # a value that no training row has is zeros
             return np.concatenate(
@@ -189,45 +234,51 @@ class Transform:
         return x if self.place_scaling is None else self.place_scaling.of(x)
 
 
-def _unknown(one: Category, values: Sequence[Any], places: NDArray[np.int64]) -> Iterator[str]:
-    """What a column holds that no training row had."""
-    found = [values[row] for row in np.flatnonzero(places == UNKNOWN).tolist()]
-    if strange := [value for value in found if value is not None]:
-        different = [repr(value) for value in dict.fromkeys(strange)]
-        shown = ", ".join(different[:_SHOWN]) + (", ..." if len(different) > _SHOWN else "")
+def _check_known(
+    one: Category,
+    values: Sequence[Any],
+    places: NDArray[np.int64],
+    gone: NDArray[np.bool_],
+    doubt: Callable[[str], None],
+) -> None:
+    """Report what a column holds that no training row had.
+
+    Raises:
+        UnfitRowsError: that is all it holds.
+    """
+    strange: list[int] = np.flatnonzero((places == UNKNOWN) & ~gone).tolist()
+    shown = _listed([values[row] for row in strange])
+    if strange and len(strange) == len(values) - gone.sum():
+        known = _listed([value for value in one.values if value is not None])
+        found = f"column '{one.name}' has only values that no training row had: {shown}"
+        raise UnfitRowsError(found, f"write them as in training: {known}", strange)
+    if strange:
         in_rows = counted(len(strange), "row")
-        yield f"column '{one.name}' has {shown} in {in_rows}, which no training row had"
-    if absent := len(found) - len(strange):
-        yield f"column '{one.name}' has no value in {counted(absent, 'row')}, as no training row"
+        doubt(f"column '{one.name}' has {shown} in {in_rows}, which no training row had")
+    if absent := int(((places == UNKNOWN) & gone).sum()):
+        doubt(f"column '{one.name}' has no value in {counted(absent, 'row')}, as no training row")
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """The first of some values, each once."""
+    shown = (repr(str(one)) if isinstance(one, str) else written(one) for one in values)
+    different = [*dict.fromkeys(shown)]
+    return ", ".join(different[:_SHOWN]) + (", ..." if len(different) > _SHOWN else "")
+
+
+def _of_pandas(rows: Any) -> Any:
+    """A table of Polars or Arrow as a DataFrame of the same types; other rows as they are."""
+    if not hasattr(rows, "to_arrow") and not hasattr(rows, "column_names"):
+        return rows
+    from sweeper.data.columns import as_pandas
+
+    return as_pandas(rows)
 
 
 def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:
     if body is None:
         return None
     return Scaling(body["to_range"], tuple(body["scale"]), tuple(body["shift"]))
-
-
-def _number(name: str, column: Any) -> NDArray[np.float64]:
-    try:
-        return np.asarray(column, np.float64)
-    except (TypeError, ValueError) as error:
-        rows = [row for row, value in enumerate(column) if not _is_number(value)]
-        found = f"column '{name}' holds no numbers ({error})"
-        raise UnfitRowsError(found, "write some", rows) from error
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _values(column: Any) -> list[Any]:
-    """The values of a column as Python has them, None where there is none."""
-    values = np.asarray(column, object).tolist()
-    return [None if value is None or value != value else value for value in values]
 
 
 def ordinal(one: Category, places: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.data.arrays import check_columns, tabled
+from sweeper.data.columns import as_pandas
+from sweeper.data.identity import array_of
 from sweeper.data.parquet_files import with_index, with_text_labels
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
@@ -33,7 +35,7 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     """
     # standard output is the program's own
     with redirect_stdout(sys.stderr):
-        returned = _called(config, data)
+        returned = as_pandas(_called(config, data))
     wanted = (*data.target, data.split.group, data.split.time)
     if isinstance(returned, pd.DataFrame):
         frame, targets = with_text_labels(with_index(returned, wanted)), data.target
@@ -73,7 +75,10 @@ def _tabled(
         raise DataError(config.problem(_KEY, found, mend))
     arrays: list[tuple[str, Any]] = []
     names: dict[str, tuple[str, ...]] = {}
-    for name, part in returned.items():
+    for name, value in returned.items():
+        part = as_pandas(value)
+        if isinstance(part, pd.Series) and config.edition > 1:
+            part = part.to_frame(str(name))
         if isinstance(part, pd.DataFrame):
             part = with_text_labels(part)
             arrays += [(str(column), values.array) for column, values in part.items()]
@@ -91,7 +96,10 @@ def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> ND
     if isinstance(part, np.ma.MaskedArray):
         return _unmasked(part)
     try:
-        return np.asarray(part)
+        array = np.asarray(part)
+        is_list = config.edition > 1 and isinstance(part, list | tuple) and array.ndim == 1
+        # in which NumPy may have changed integers
+        return array_of(part) if is_list and array.dtype.kind == "f" else array
     except (TypeError, ValueError, RuntimeError) as error:
         found = f"'{name}' of what '{data.function}' returns is no array ({error})"
         mend = "return arrays, or lists whose rows are all of one length"

@@ -88,7 +88,7 @@ def _texts(
     return {
         **modules,
         "trial.toml": trial_text(run_dir.root, config, row, output / "trial.toml"),
-        "preprocess.json": json.dumps(preprocess(record["data"]), indent=1) + "\n",
+        "preprocess.json": json.dumps(preprocess(record), indent=1) + "\n",
         "load.py": load_script(record, settings, networks),
         "README.md": model_card(config, row, {**record, "versions": versions}, [*modules], output),
     }

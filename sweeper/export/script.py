@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Any
 
 from sweeper.config import Settings
@@ -14,14 +15,15 @@ from sweeper.config.agreement import inputs_of
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.parts import PartsTable
-from sweeper.data.transform import MISSING, UNKNOWN
+from sweeper.data.transform import MISSING, Transform
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
 from sweeper.models.user_network import UserNetwork
 
 
-def preprocess(data: Mapping[str, Any]) -> dict[str, Any]:
+def preprocess(record: Mapping[str, Any]) -> dict[str, Any]:
     """What `load.py` knows of the data: how rows become features, and outputs predictions."""
+    data, learnt = record["data"], Transform.of_record(record)
     spec, transform = data["spec"], data["transform"]
     numbers, fold, scaling = len(transform["numbers"]), data["fold"], transform["scaling"]
     generated = {name: spec[name] for name in ("x_mean", "x_scale") if spec[name]}
@@ -34,6 +36,8 @@ def preprocess(data: Mapping[str, Any]) -> dict[str, Any]:
         "one_hot": transform["one_hot"],
         "place_scaling": transform["place_scaling"],
         "fold": fold,
+        "words": learnt.words,
+        "edition": learnt.edition,
         "dtype": spec["dtype"],
         "features": data["feature_names"],
         "classes": transform["classes"],
@@ -59,7 +63,7 @@ def load_script(
     if isinstance(settings.train, CoupledTable):
         blocks += [_generate(settings, data)] if settings.train.generates else []
     else:
-        blocks += [_features(data), _outputs(settings, networks), _predict(data)]
+        blocks += [_identity(), _features(data), _outputs(settings, networks), _predict(data)]
     return "\n\n".join(blocks)
 
 
@@ -147,6 +151,14 @@ def _text(value: str) -> str:
     return json.dumps(value)
 
 
+def _identity() -> str:
+    """The code by which values of rows are compared with those of training, as text."""
+    text = files("sweeper.data").joinpath("identity.py").read_text(encoding="utf-8")
+    about, _, code = text.partition('"""\n\nfrom __future__ import annotations\n\n')
+    told = (f"# {line}".rstrip() for line in about.removeprefix('"""').splitlines())
+    return "\n".join(told) + f"\n{code}"
+
+
 def _features(data: Mapping[str, Any]) -> str:
     return "\n".join(["def features(rows):", *(f"    {line}" for line in _feature_lines(data))])
 
@@ -159,7 +171,11 @@ def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
     yield '    rows = dict(zip(DATA["columns"], columns, strict=True))'
     if transform["numbers"]:
         parts.append("x")
-        yield 'x = np.stack([np.asarray(rows[name], float) for name in DATA["numbers"]], axis=1)'
+        yield 'is_exact = DATA["edition"] > 1'
+        yield "x = np.stack("
+        yield '    [floats(rows[n], DATA["words"], exact=is_exact) for n in DATA["numbers"]],'
+        yield "    axis=1,"
+        yield ")"
         if transform["fills"]:
             yield 'x = np.where(np.isnan(x), DATA["fills"], x)'
         yield "if not np.isfinite(x).all():"
@@ -171,21 +187,16 @@ def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
         parts.append("*encoded" if transform["one_hot"] else "encoded")
         yield "encoded = []"
         yield 'for one in DATA["categories"]:'
-        yield '    column = np.asarray(rows[one["name"]], object)'
-        # pandas' own missing value is not even unequal to itself
-        yield '    gone = [v is None or repr(v) == "<NA>" or v != v for v in column]'
-        yield "    both = zip(column, gone, strict=True)"
-        yield '    values = [one["fill"] if is_gone else v for v, is_gone in both]'
-        yield (
-            f'    places = [one["values"].index(v) if v in one["values"] else {UNKNOWN} '
-            "for v in values]"
-        )
+        yield '    is_lenient = DATA["edition"] == 1'
+        yield '    known = Known(one["values"], one["fill"], DATA["words"], lenient=is_lenient)'
+        yield '    places, gone = known.places(values_of(rows[one["name"]]))'
+        yield "    if not gone.all() and (places[~gone] == UNKNOWN).all():"
+        yield "        raise ValueError(f\"'{one['name']}' has no value that training rows had\")"
         if transform["one_hot"]:
-            yield '    encoded.append(np.array(places)[:, None] == np.arange(len(one["values"])))'
+            yield '    encoded.append(places[:, None] == np.arange(len(one["values"])))'
         else:
-            yield f'    missing = {MISSING} if None in one["values"] else {UNKNOWN}'
-            yield "    both = zip(values, places, strict=True)"
-            yield "    places = [missing if v is None else place for v, place in both]"
+            yield '    if None in one["values"]:'
+            yield f'        places[places == one["values"].index(None)] = {MISSING}'
             yield "    encoded.append(places)"
             yield "encoded = np.array(encoded, float).T"
             if transform["place_scaling"]:

@@ -1,0 +1,331 @@
+"""Which values are the same category, and which numbers a float holds exactly.
+
+A value is compared by its written form: text as it is, whole numbers as their digits, other numbers
+with the fewest digits that give them back in their own precision, booleans as True and False, days
+as 2026-01-31. What has no equal there is compared as a number, if that leaves one candidate.
+
+NumPy and the standard library are enough: an exported model carries this file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING_WORDS = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "nan", "NaN", "-nan", "-NaN"),
+    *("None", "null", "NULL", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+"""The texts of a CSV file that mean a missing value, unless data.missing_values lists others."""
+
+UNKNOWN = -1
+"""The place of a value that is none of the known ones."""
+
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
+_CODE = re.compile(r"\s*(\+|-?0\d)|.*[eE]")
+_INFINITE = ("inf", "infinity")
+_TRUTHS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+# up to here a float holds every integer
+_EXACT = 2**53
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for none: None, NaN, NaT, or the NA of pandas."""
+    return value is None or repr(value) == "<NA>" or bool(value != value)
+
+
+def written(value: Any) -> str:
+    """The form by which a value is compared and shown."""
+    match value:
+        case str():
+            return str(value)
+        case bool() | np.bool_():
+            return str(bool(value))
+        case int() | np.integer():
+            return str(int(value))
+        case float() | np.floating():
+            return _written_float(value)
+        case Decimal():
+            nearest = float(value)
+            is_float = np.isfinite(nearest) and Decimal(repr(nearest)) == value
+            return _written_float(nearest) if is_float else str(value.normalize())
+        case datetime():
+            is_day = value.tzinfo is None and value.time() == datetime.min.time()
+            return value.date().isoformat() if is_day else value.isoformat(" ")
+        case date():
+            return value.isoformat()
+        case np.datetime64():
+            return str(np.datetime_as_string(value, unit="auto")).replace("T", " ")
+        case _:
+            return str(value)
+
+
+def _written_float(value: Any) -> str:
+    if not np.isfinite(value):
+        return repr(float(value))
+    if value == int(value):
+        return str(int(value))
+    # the same number in double precision needs fewer digits than in a wider one
+    is_double = value.dtype.itemsize >= 8 if isinstance(value, np.floating) else True
+    return repr(float(value)) if is_double and float(value) == value else str(value)
+
+
+def number_of(value: Any, *, lenient: bool = False) -> Decimal | None:
+    """The number that a value is or that its text writes; None if it is neither.
+
+    Text with leading zeros, a plus or an exponent may be a code: it is a number only if `lenient`.
+    """
+    if isinstance(value, str):
+        is_number = _NUMBER.fullmatch(value) and (lenient or not _CODE.match(value))
+        return Decimal(value.strip()) if is_number else None
+    if isinstance(value, bool | np.bool_):
+        return Decimal(int(value))
+    if isinstance(value, int | float | np.integer | np.floating | Decimal) and np.isfinite(
+        float(value)
+    ):
+        return Decimal(written(value))
+    return None
+
+
+def _single_of(value: Any) -> Decimal | None:
+    """The number that a float writes in single precision, if it is one of that precision."""
+    if not isinstance(value, float | np.floating) or not np.isfinite(value):
+        return None
+    if isinstance(value, np.floating) and value.dtype.itemsize < 8:
+        return Decimal(written(value)) if value != int(value) else None
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    return Decimal(str(single)) if single == value and value != int(value) else None
+
+
+def _exact_forms(value: Any) -> Iterable[Hashable]:
+    """The texts that may stand for a value, the likeliest first."""
+    yield written(value)
+    if isinstance(value, datetime):
+        yield value.isoformat(" ")
+        yield value.isoformat()
+    elif not isinstance(value, str):
+        yield str(value)
+
+
+class Known:
+    """The values of a category, to look others up among.
+
+    A missing value is `fill`, or else None if that is among `values`. `words` are texts that mean a
+    missing value unless they are known. If `lenient`, text is compared with numbers as a program
+    reads them: 01234 is 1234.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[Any],
+        fill: Any = None,
+        words: Iterable[str] = (),
+        *,
+        lenient: bool = False,
+    ) -> None:
+        places = {place: value for place, value in enumerate(values) if value is not None}
+        self._missing = list(values).index(fill) if fill in values else UNKNOWN
+        self._lenient = lenient
+        self._words = frozenset(words)
+        self._exact = _unique((written(value), place) for place, value in places.items())
+        self._numbers = _unique((number_of(value), place) for place, value in places.items())
+        self._all_numbers = _unique(
+            (number_of(value, lenient=True), place) for place, value in places.items()
+        )
+        self._singles = _unique((_single_of(value), place) for place, value in places.items())
+        self._truths = _unique(
+            (value, place) for place, value in places.items() if isinstance(value, bool)
+        )
+        self._words_of_truth = _unique(
+            (_TRUTHS.get(value), place) for place, value in places.items() if _is_text(value)
+        )
+
+    def place(self, value: Any) -> int | None:
+        """The place of a value; `UNKNOWN` if it is not known, None if it is missing."""
+        if is_missing(value):
+            return None
+        for form in _exact_forms(value):
+            if form in self._exact:
+                return self._exact[form]
+        if _is_text(value) and value in self._words:
+            return None
+        found = (table.get(key) for key, table in self._readings(value) if key is not None)
+        return next((place for place in found if place is not None), UNKNOWN)
+
+    def _readings(self, value: Any) -> Iterable[tuple[Hashable, dict[Hashable, int]]]:
+        """What else a value may be read as, and the known values that are read in the same way."""
+        number = number_of(value, lenient=self._lenient)
+        yield number, self._numbers
+        if _is_text(value):
+            yield number, self._singles
+            yield _TRUTHS.get(value), self._truths
+            return
+        yield number, self._all_numbers
+        single = _single_of(value)
+        yield single, self._numbers
+        yield single if single is not None else number, self._singles
+        if isinstance(value, bool | np.bool_):
+            yield bool(value), self._words_of_truth
+
+    def places(self, column: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The place of each value, and which are missing."""
+        seen: dict[tuple[type, Any], int | None] = {}
+        found: list[int | None] = []
+        for value in column:
+            key = (type(value), value) if _is_plain(value) else None
+            if key is None or key not in seen:
+                place = self.place(value)
+                if key is not None:
+                    seen[key] = place
+                found.append(place)
+            else:
+                found.append(seen[key])
+        gone = np.array([place is None for place in found], bool)
+        return np.array([self._missing if p is None else p for p in found], np.int64), gone
+
+
+def values_of(column: Any) -> list[Any]:
+    """The values of a column, each in its own precision."""
+    array = array_of(column)
+    is_narrow = array.dtype.kind in "fM" and array.dtype != np.float64
+    return list(array) if is_narrow else array.tolist()
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether equal values of its type are the same category, so that one is looked up for all."""
+    return isinstance(value, str | int | np.integer | bool | np.bool_) or (
+        isinstance(value, float | np.floating) and bool(value == value)
+    )
+
+
+def _unique(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
+    """The place by key, without the keys of several places."""
+    found: dict[Hashable, int] = {}
+    twice: set[Hashable] = set()
+    for key, place in pairs:
+        if key in found:
+            twice.add(key)
+        found[key] = place
+    return {key: place for key, place in found.items() if key is not None and key not in twice}
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Different values in their order: that of numbers if all are numbers, also as text."""
+    known = list(values)
+    numbers = [number_of(value, lenient=True) for value in known]
+    if any(number is None for number in numbers) or not any(map(_is_text, known)):
+        return sorted(known)
+    pairs = sorted(zip(numbers, known, strict=True))
+    return [value for _, value in pairs]
+
+
+class NotNumbersError(ValueError):
+    """A column that is not all numbers, or whose numbers a float cannot hold.
+
+    `found` says why, `rows` are the places, from 0.
+    """
+
+    def __init__(self, found: str, rows: Sequence[int]) -> None:
+        super().__init__(found)
+        self.found, self.rows = found, rows
+
+
+def floats(column: Any, words: Iterable[str] = (), *, exact: bool = True) -> NDArray[np.float64]:
+    """A column of numbers as floats, NaN where one is missing.
+
+    `words` are texts that mean a missing number. If `exact`, integers and decimals are refused that
+    a float would change.
+
+    Raises:
+        NotNumbersError: a value is not a number, or would be changed.
+    """
+    array = column if isinstance(column, np.ndarray) else array_of(column)
+    kind = array.dtype.kind
+    if kind in "bf":
+        with np.errstate(over="ignore"):
+            return array.astype(np.float64)
+    if kind in "iu":
+        found = array.astype(np.float64)
+        large = np.flatnonzero(np.abs(found) >= _EXACT).tolist() if exact else []
+        if rows := [row for row in large if int(found[row]) != int(array[row])]:
+            raise NotNumbersError(_changed(array[rows[0]]), rows)
+        return found
+    texts = frozenset(words)
+    return _each(array.tolist() if kind in "OU" else list(array), lambda v: _float(v, texts, exact))
+
+
+def array_of(column: Any) -> NDArray[Any]:
+    """The column as an array; of a list as its elements are, which NumPy would make alike."""
+    if isinstance(column, list | tuple):
+        array = np.empty(len(column), object)
+        array[:] = column
+        return array
+    if hasattr(column, "null_count") and hasattr(column, "to_list"):  # Polars
+        return array_of(column.to_list()) if column.null_count() else np.asarray(column)
+    return np.asarray(column)
+
+
+def _each(values: Sequence[Any], of: Callable[[Any], float]) -> NDArray[np.float64]:
+    found = np.empty(len(values))
+    wrong: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            found[row] = of(value)
+        except (TypeError, ValueError) as error:
+            wrong[row] = str(error)
+    if wrong:
+        raise NotNumbersError(next(iter(wrong.values())), list(wrong))
+    return found
+
+
+def _float(value: Any, words: frozenset[str], exact: bool) -> float:
+    """One number as a float.
+
+    Raises:
+        ValueError: it is not a number, or would be changed.
+    """
+    if is_missing(value) or (_is_text(value) and value in words):
+        return float("nan")
+    if isinstance(value, str) and value.strip().lower().lstrip("+-") in _INFINITE:
+        return float(value)
+    number = Decimal(value.strip()) if _is_text(value) and _NUMBER.fullmatch(value) else value
+    if isinstance(number, float | np.floating | bool | np.bool_):
+        return float(number)
+    if not isinstance(number, int | np.integer | Decimal | Fraction):
+        raise ValueError(f"{value!r} is not a number")
+    try:
+        nearest = float(number)
+    except OverflowError:
+        nearest = float("inf")
+    is_read = _is_text(value) and not value.strip().lstrip("+-").isdigit()
+    if exact and not is_read and not is_exact(number, nearest):
+        raise ValueError(_changed(value))
+    return nearest
+
+
+def is_exact(number: Any, nearest: float) -> bool:
+    """Whether a float is the number; for decimals, whether it is written with the same digits."""
+    if isinstance(number, Decimal) and not number.is_finite():
+        return True
+    if not np.isfinite(nearest):
+        return False
+    if isinstance(number, Decimal):
+        return number == Decimal(repr(nearest)) or number == Decimal(nearest)
+    return Fraction(int(number) if isinstance(number, np.integer) else number) == Fraction(nearest)
+
+
+def _changed(value: Any) -> str:
+    shown = value if isinstance(value, str) else str(value)
+    return f"{shown} has more digits than a float holds"
