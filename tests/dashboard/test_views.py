@@ -234,12 +234,12 @@ def test_diverged_trials_are_drawn_at_the_worst_edge(
     assert crosses["where"] == ["reason", "diverged"]
     assert crosses["edges"] == [None, pytest.approx(edge)]
     assert "legend" in shown["option"]
-    if values:
-        *_, parallel = parallel_view(trials, ["params_lr"])
-        _, lines = parallel["option"]["series"]
-        assert (lines["only"], lines["name"]) == ([len(values)], "diverged")
-        assert lines["edges"] == [None, pytest.approx(edge)]
-        assert parallel["option"]["legend"]["data"] == ["diverged"]
+    _, parallel = parallel_view(trials, ["params_lr"])
+    _, lines = parallel["option"]["series"]
+    assert (lines["only"], lines["name"]) == ([len(values)], "diverged")
+    assert lines["edges"] == [None, pytest.approx(edge)]
+    assert parallel["option"]["legend"]["data"] == ["diverged"]
+    assert ("visualMap" in parallel["option"]) is bool(values)
 
 
 def test_the_better_half_has_diverged_trials_at_its_end() -> None:

@@ -23,56 +23,60 @@ _MOST_DIVERGED = 100
 def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     """The best trials; `parameters` are their columns, the most important first."""
     best = trials.best(BEST)
-    if not len(best):
+    if not len(best) and not trials.diverged.any():
         return [note("No trial is complete yet.")]
     shown = list(parameters[:_MOST_AXES])
     columns = [*shown, *trials.objectives]
     axes = [_axis(trials, name, place) for place, name in enumerate(columns)]
     numbers = trials.numbers("trial_number")[best].astype(int).tolist()
     value = trials.numbers("value")[best]
-    lines = [_lines("the best trials", columns, numbers), *_diverged_lines(trials, columns)]
-    low, high = rounded([value.min(), value.max()])
-    # few bad ones would leave all others the same colour
-    is_maximized = trials.directions[0] == "maximize"
-    least, most = np.quantile(value, (0.1, 1) if is_maximized else (0, 0.9)).tolist()
-    ends = rounded([least, most])
-    option = {
+    diverged = _diverged_lines(trials, columns)
+    option: Option = {
         "parallelAxis": axes,
         "parallel": {"left": 50, "right": 90, "top": 80, "bottom": 70},
-        "legend": {"data": [own["name"] for own in lines[1:]]},
-        "visualMap": {
-            "min": ends[0],
-            "max": ends[1] if ends[1] != ends[0] else (ends[1] or 0) + 1e-9,
-            "dimension": len(shown),
-            "seriesIndex": 0,
-            "orient": "horizontal",
-            "left": 4,
-            "bottom": 4,
-            "best": "high" if is_maximized else "low",
-            "text": [f"{high:.4g}", f"{trials.metrics[0]} {least:.4g} or less"]
-            if is_maximized
-            else [f"{most:.4g} or more", f"{trials.metrics[0]} {low:.4g}"],
-            "itemWidth": 12,
-            "itemHeight": 100,
-            "precision": 4,
-        },
-        "series": lines,
+        "legend": {"data": [own["name"] for own in diverged]},
+        "series": [_lines("the best trials", columns, numbers), *diverged],
     }
-    n, complete = len(best), int(trials.are("COMPLETE").sum())
-    values = f"their {trials.metrics[0]} lies between {low} and {high}"
-    label = f"parameters and values of the best {n} trials; {values}"
+    label = "parameters of trials that diverged; none is complete"
+    if len(best):
+        option["visualMap"] = {**_colors(trials, value), "dimension": len(shown)}
+        low, high = rounded([value.min(), value.max()])
+        values = f"their {trials.metrics[0]} lies between {low} and {high}"
+        label = f"parameters and values of the best {len(best)} trials; {values}"
     said = (
-        f"The best {n} of {complete} complete trials. Drag along an axis to "
-        "filter the table and every chart by that range; click the axis to take it back. The "
-        "filters in the heads of the table do the same from the keyboard."
+        f"The best {len(best)} of {int(trials.are('COMPLETE').sum())} complete trials. Drag along "
+        "an axis to filter the table and every chart by that range; click the axis to take it "
+        "back. The filters in the heads of the table do the same from the keyboard."
     )
     if len(parameters) > len(shown):
         said += f" Of {len(parameters)} parameters the {len(shown)} most important have an axis."
     if any(trials.table[name].null_count for name in shown):
         said += " A line is broken at a parameter that its trial does not have."
-    if len(lines) > 1:
+    if diverged:
         said += f" {AT_THE_EDGE}"
     return [note(said), chart(label, option, 400, width=_AXIS * len(axes))]
+
+
+def _colors(trials: Trials, value: np.ndarray) -> Option:
+    """The scale of the first objective; a few bad trials would leave all others one color."""
+    is_maximized, metric = trials.directions[0] == "maximize", trials.metrics[0]
+    least, most = np.quantile(value, (0.1, 1) if is_maximized else (0, 0.9)).tolist()
+    low, high, *ends = rounded([value.min(), value.max(), least, most])
+    return {
+        "min": ends[0],
+        "max": ends[1] if ends[1] != ends[0] else (ends[1] or 0) + 1e-9,
+        "seriesIndex": 0,
+        "orient": "horizontal",
+        "left": 4,
+        "bottom": 4,
+        "best": "high" if is_maximized else "low",
+        "text": [f"{high:.4g}", f"{metric} {least:.4g} or less"]
+        if is_maximized
+        else [f"{most:.4g} or more", f"{metric} {low:.4g}"],
+        "itemWidth": 12,
+        "itemHeight": 100,
+        "precision": 4,
+    }
 
 
 def _lines(name: str, columns: Sequence[str], numbers: Sequence[int], **more: Any) -> Option:
