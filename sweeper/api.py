@@ -80,9 +80,10 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
             data = _told_together(lambda: options.check(config, python=python), prepared)
     else:
         options.check(config, python=False)
+    of_models: tuple[str, ...] = ()
     if data is not None and (python or can_build_models(config)):
         with _jax_for(config):
-            check_models(config, data)
+            of_models = check_models(config, data)
     session.check(config, None if data is None else data.digest)
     return Checked(
         name=config.study.name,
@@ -93,7 +94,11 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
         features=data and data.n_features,
         outputs=data and data.out_size,
         run_dir=str(config.run_dir.absolute()),
-        warnings=(*doubts(config), *(data_doubts(config, data) if data is not None else ())),
+        warnings=(
+            *doubts(config),
+            *(data_doubts(config, data) if data is not None else ()),
+            *of_models,
+        ),
         hints=hints(config),
         unchecked=() if python else unchecked(config),
     )
@@ -171,7 +176,7 @@ def plan(config: StudyConfig) -> Preview:
     with jax_restored():
         claim_devices(config)
         check_fits(config, data)
-        check_models(config, data)
+        of_models = check_models(config, data)
         foreseen_ = foreseen(config, data, None)
         devices = len(devices_of(config))
         policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
@@ -189,6 +194,7 @@ def plan(config: StudyConfig) -> Preview:
             n_threads(config),
             n_workers(config),
             partly_idle(config, never_run(config, data)),
+            of_models,
         )
 
 
@@ -281,7 +287,8 @@ def run_prepared(
         with timeline.spending(Activity.DATA):
             data = prepared()
         check_fits(config, data)
-        check_models(config, data)
+        for warning in check_models(config, data):
+            tell(Warned(warning))
         given = None if plan_file is None else read_plan(plan_file)
         foresee = partial(foreseen, config, data, given=given)
         saved = None

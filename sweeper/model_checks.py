@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
+from sweeper.config.idle import uncertain_decays
 from sweeper.config.optimizers import decays_of
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.dataset import Dataset
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from sweeper.programs.build import Programs
 
 
-def check_models(config: StudyConfig, data: Dataset) -> None:
-    """Refuse code of the user's own that does not fit, and rules about arrays that are not there.
+def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+    """Refuse user-defined code that does not fit, and rules about arrays that are not there.
+
+    Returns what to warn of.
 
     Raises:
         StudyError: with what to mend.
@@ -40,6 +43,11 @@ def check_models(config: StudyConfig, data: Dataset) -> None:
         from sweeper.programs.decay_checks import check_decay
 
         check_decay(config, never_run(config, data))
+    if uncertain_decays(config):
+        from sweeper.programs.decay_checks import idle_amounts
+
+        return tuple(idle_amounts(config, never_run(config, data)))
+    return ()
 
 
 def needs_jax(config: StudyConfig) -> bool:

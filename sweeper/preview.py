@@ -36,7 +36,8 @@ _FEW = 0.5
 class Preview:
     """How a study would begin on this machine: its space, its lattice, its first round.
 
-    `idle_rules` are those of weight decay that are about no array of some trials' models.
+    `idle_rules` are those of weight decay that are about no array of some trials' models,
+    `of_models` what to warn of them.
     """
 
     config: StudyConfig
@@ -48,6 +49,7 @@ class Preview:
     threads: int
     workers: int
     idle_rules: tuple[str, ...] = ()
+    of_models: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The preview as JSON-able values; `run --plan` takes it by its `forecast`."""
@@ -74,6 +76,7 @@ class Preview:
             "notes": [
                 *doubts(self.config),
                 *data_doubts(self.config, self.data),
+                *self.of_models,
                 *hints(self.config),
                 *notes(self.config, self.devices),
             ],

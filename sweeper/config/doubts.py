@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from sweeper.config.agreement import inputs_of
 from sweeper.config.alternating import AlternatingTable, idle_parts
+from sweeper.config.idle import idle_settings
 from sweeper.config.optimizers import decays_of
 from sweeper.config.parts import PartsTable
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import field_of, value_of
-from sweeper.config.train import TASK_OF_LOSS, better
+from sweeper.config.train import better
 from sweeper.jax_pins import overridden
 from sweeper.naming import listed
 
@@ -28,6 +29,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_idle_phases(config),
         *_idle_queue(config),
         *_trained_on(config),
+        *idle_settings(config),
         *_jax_settings(config),
     )
 
@@ -35,24 +37,6 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
 def hints(config: StudyConfig) -> tuple[str, ...]:
     """What to say of a study that is only looked at: it does what it says, and not all it could."""
     return tuple(_all_at_once(config))
-
-
-# the least and the greatest value of what is reported
-_RANGES: Mapping[str, tuple[float | None, float | None]] = {
-    **dict.fromkeys(("accuracy", "f1", "auroc"), (0.0, 1.0)),
-    **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, None)),
-    "r2": (None, 1.0),
-}
-
-
-def range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | None]:
-    """The least and the greatest value that a metric may have; None if there is no bound."""
-    name = reported.partition("_")[2]
-    if reported == N_PARAMETERS:
-        return 0.0, None
-    if name == "loss":
-        return (0.0 if config.train.loss in TASK_OF_LOSS else None), None
-    return _RANGES.get(name, (None, None)) if name in config.train.metrics else (None, None)
 
 
 def _drawn_anyway(config: StudyConfig) -> Iterator[str]:

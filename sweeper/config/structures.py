@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from sweeper.config.conditions import in_order, is_active, needed
-from sweeper.config.search import SearchEntry
+from sweeper.config.search import SearchEntry, ends
 from sweeper.trial import Scalar
 
 Wanted = tuple[str, tuple[Scalar, ...]]
@@ -50,6 +50,14 @@ class Spread:
         # one place may come several times, where only what splits nothing differs
         places = dict(self._place(drawn) for drawn in self._draws(order, {}) if self._counts(drawn))
         return prod(numbers) * sum(places.values())
+
+    def has_use(self, key: str) -> bool:
+        """Whether a setting of `splitting` is drawn and of use in some trial."""
+        order = self._order()
+        if key not in order:
+            return True
+        draws = self._draws(order, {})
+        return any(key in drawn and self._is_of_use(key, drawn) for drawn in draws)
 
     def _order(self) -> tuple[str, ...]:
         """The settings that conditions and uses connect, each after those of its condition."""
@@ -99,7 +107,7 @@ class Spread:
         told += [wanted for owner, wanted in self.uses.values() if owner == key]
         told += [(value,) for name, value in self.only.items() if name == key]
         groups: dict[object, list[Scalar]] = {}
-        for value in self.search[key].values() or ():
+        for value in self.search[key].values() or ends(self.search[key])[:1]:
             says = (value == self.kept(key), *(value in wanted for wanted in told))
             groups.setdefault(says, []).append(value)
         for alike in groups.values():

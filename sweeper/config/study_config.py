@@ -178,7 +178,20 @@ class StudyConfig(Table):
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting part the trials whose model is of `kind`."""
         is_splitting = key != "model.kind" and self._role(key) is Role.STRUCTURAL
-        return is_splitting and self._is_of(kind, key)
+        return is_splitting and self.is_of(kind, key)
+
+    def is_of(self, kind: ModelKind, key: str) -> bool:
+        """Whether trials whose model is of `kind` have a use for a searched setting."""
+        table, _, name = key.partition(".")
+        return table != "model" or concerns(self.model, name, kind)
+
+    def is_drawn(self, key: str, beside: Wanted | None = None) -> bool:
+        """Whether some trial draws a searched setting; one that has `beside`, if it is given."""
+        uses: dict[str, Wanted] = {}
+        if beside is not None:
+            owner, wanted = beside
+            uses[key] = self.same_as.get(owner, owner), wanted
+        return Spread(self.search, [key], self._kept, uses, {}).has_use(key)
 
     def n_structures_of(self, kind: ModelKind, traced: Container[str] = ()) -> int | None:
         """How many of them models of `kind` have, where programs are told `traced` settings."""
@@ -194,7 +207,7 @@ class StudyConfig(Table):
         """
         counts: list[int | None] = []
         for kind in self.kinds:
-            keys = [key for key in self.search if key != "model.kind" and self._is_of(kind, key)]
+            keys = [key for key in self.search if key != "model.kind" and self.is_of(kind, key)]
             only = {} if kind == "parts" else {"model.kind": kind}
             counts.append(Spread(self.search, keys, self._kept, self._uses, only).count())
         return None if None in counts else sum(count for count in counts if count is not None)
@@ -287,11 +300,6 @@ class StudyConfig(Table):
         """The first objective that epochs differ in; without one the first validation loss."""
         differing = (name for name in self.study.objectives if name != N_PARAMETERS)
         return next(differing, f"val_{self.train.loss_names[0]}")
-
-    def _is_of(self, kind: ModelKind, key: str) -> bool:
-        """Whether trials whose model is of `kind` have a use for a searched setting."""
-        table, _, name = key.partition(".")
-        return table != "model" or concerns(self.model, name, kind)
 
     def _judge(self, metric: str) -> Judge:
         ways = dict(zip(self.study.objectives, self.study.directions, strict=True))

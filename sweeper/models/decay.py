@@ -77,6 +77,11 @@ def amounts(parameters: PyTree, decay: Decay) -> tuple[float, ...]:
     return tuple(decision.rule.amount for decision in decisions(parameters, decay))
 
 
+def any_decays(leaves: Iterable[Leaf], decay: Decay) -> bool:
+    """Whether some of `leaves` decays."""
+    return any(_deciding(leaf, decay).amount for leaf in leaves)
+
+
 def matching(leaves: Iterable[Leaf], rule: Rule, base_dir: Path) -> Iterator[Leaf]:
     """Those of `leaves` that a rule is about, whether it decides or not."""
     return (leaf for leaf in leaves if _specificity(leaf, rule, base_dir) is not None)

@@ -9,6 +9,7 @@ from math import prod
 
 from sweeper.config import StudyConfig
 from sweeper.config.decay import DecayTable
+from sweeper.config.idle import uncertain_decays
 from sweeper.config.model import MlpTable, ModelKind
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.optimizers import OptimizersTable, decays_of
@@ -16,7 +17,7 @@ from sweeper.config.parts import PartsTable
 from sweeper.config.search import SearchEntry
 from sweeper.config.table import Fault
 from sweeper.errors import StudyError
-from sweeper.models.decay import Decay
+from sweeper.models.decay import Decay, any_decays
 from sweeper.models.decay_checks import factors, idle_rules, unfit_layers
 from sweeper.models.leaves import Leaf, leaves_of
 from sweeper.programs.build import Programs
@@ -80,6 +81,38 @@ def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
         for fault in idle_rules(Decay.of(table, config.base_dir), leaves)
     )
     return tuple(dict.fromkeys(found))
+
+
+def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
+    """What to say of weight decay that is written or searched, and no array of any model has."""
+    for key in uncertain_decays(config):
+        table, part = decays_of(config.optimizer).get(f"{key}.decay"), part_of(f"{key}.decay")
+        if _may_decay(config, programs, part, Decay.of(table, config.base_dir)):
+            continue
+        amount = f"{key}.weight_decay"
+        searched = "search." if config.entry(amount) is not None else ""
+        model = "the model" if part is None else f"model.{part}"
+        why = f"[{key}.decay] lets no array of {model} decay"
+        if table is None:
+            why = f"weights of linear and convolution layers decay, and {model} has none"
+        yield (
+            f"{searched}{amount} changes nothing: {why}; write which arrays decay in "
+            f"[{key}.decay], such as other = true"
+        )
+
+
+def _may_decay(config: StudyConfig, programs: Programs, part: str | None, decay: Decay) -> bool:
+    """Whether some array of some trial's model decays, as far as all of them are looked at."""
+    networks = programs.networks(config.filled({})).items()
+    try:
+        shapes = [net.shapes() for name, net in networks if part in (None, name)]
+        first = [leaf for shape in shapes for leaf in leaves_of(shape)]
+    except RAISED:  # of the user's function; it is told where the model is checked
+        return True
+    if any_decays(first, decay):
+        return True
+    models = models_of(config, programs, part)
+    return not models.are_all or any_decays(models.together, decay)
 
 
 def part_of(key: str) -> str | None:

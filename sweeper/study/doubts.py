@@ -7,6 +7,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config import doubts as of_file
+from sweeper.config.idle import range_of
 from sweeper.config.kinds import is_function
 from sweeper.naming import counted, listed
 from sweeper.study.options import given_options, n_proposals, rungs
@@ -181,7 +182,7 @@ def _completed(config: StudyConfig) -> int:
 def _beyond_range(config: StudyConfig) -> str | None:
     """Why no value of the metric is beyond the thresholds; None if some may be."""
     metric = config.study.objectives[0]
-    least, greatest = of_file.range_of(config, metric)
+    least, greatest = range_of(config, metric)
     for name, given in _pruners(config):
         lower, upper = given.get("lower"), given.get("upper")
         is_low = lower is None or (least is not None and lower <= least)

@@ -13,7 +13,7 @@ from sweeper.decay_preview import decay_preview
 from sweeper.errors import StudyError
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.decay_checks import check_decay, partly_idle
+from sweeper.programs.decay_checks import check_decay, idle_amounts, partly_idle
 from sweeper.programs.user_checks import check_functions
 from tests.config.conftest import VALID
 from tests.small_studies import PARTS, bent
@@ -52,6 +52,11 @@ def sgd(*, lr):
     import optax
 
     return optax.sgd(lr)
+
+
+def gate(*, in_size, out_size, key, linear=False):
+    layers = [eqx.nn.Linear(in_size, out_size, key=key)] if linear else []
+    return Net(layers, Gate(jax.numpy.ones(out_size)))
 
 
 def masked(*, lr, mask):
@@ -296,3 +301,45 @@ def test_an_optimizer_of_a_part_has_rules_about_that_part(study: Study) -> None:
     too_deep = "optimizer.c.decay={where=[{depth=2,decay=true}]}"
     (problem,) = refused(study(each, too_deep, text=TURNS))
     assert "c.decay.where.0: no array is at depth 2; the depths of the model are 0" in problem
+
+
+_GATE = "model.function=nets_to_decay:gate"
+_NO_N = OWN.replace('model.n = { type = "int", low = 1, high = 3 }\n', "")
+_LINEAR = 'search.model.linear={type="categorical",choices=[false,true]}'
+_AMOUNT = 'search.optimizer.weight_decay={type="float",low=1e-5,high=1e-2}'
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            [_GATE, "optimizer.weight_decay=0.1"],
+            "optimizer.weight_decay changes nothing: weights of linear and convolution layers "
+            "decay, and the model has none; write which arrays decay in [optimizer.decay], such "
+            "as other = true",
+        ),
+        ([_GATE, _AMOUNT], "search.optimizer.weight_decay changes nothing: weights of linear"),
+        (
+            [_GATE, "optimizer.weight_decay=0.1", "optimizer.decay.other=false"],
+            "optimizer.weight_decay changes nothing: [optimizer.decay] lets no array of the model "
+            "decay",
+        ),
+        ([_GATE, "optimizer.weight_decay=0.1", "optimizer.decay.other=true"], None),
+        ([_GATE], None),
+        ([_GATE, "optimizer.weight_decay=0.1", _LINEAR], None),
+        (["optimizer.weight_decay=0.1"], None),
+    ],
+)
+def test_weight_decay_of_no_array_is_reported(
+    overrides: list[str], said: str | None, study: Study
+) -> None:
+    config = study(*overrides, text=_NO_N)
+    found = [*idle_amounts(config, Programs(SPEC))]
+    assert [one.startswith(said or "") for one in found] == ([True] if said else [])
+
+
+def test_weight_decay_that_rules_take_from_all_arrays_is_reported(study: Study) -> None:
+    config = study("optimizer.weight_decay=0.1", "optimizer.decay.linear=false")
+    (found,) = idle_amounts(config, Programs(SPEC))
+    assert found.startswith("optimizer.weight_decay changes nothing: [optimizer.decay] lets no")
+    assert not [*idle_amounts(study("optimizer.decay.linear=false"), Programs(SPEC))]

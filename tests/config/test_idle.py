@@ -1,0 +1,131 @@
+"""A setting that no trial uses is reported, and nothing is said of one that some trial uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.config.idle import idle_settings
+from tests.config.conftest import VALID
+from tests.small_studies import PARTS
+
+_NAMES = 'search.optimizer.name={type="categorical",choices=["adam","sgd"]}'
+_FLAG = '{type="categorical",choices=[true,false]}'
+_SHARE = '{type="float",low=0.1,high=0.5}'
+_SHAPES = 'search.optimizer.schedule.name={type="categorical",choices=["cosine","warmup_cosine"]}'
+_LINEAR = 'search.model.depth={type="categorical",choices=[0]}'
+
+
+def _beside(key: str, owner: str, value: str) -> str:
+    return f'search.{key}={{type="float",low=0.1,high=0.5,when={{"{owner}"={value}}}}}'
+
+
+def _idle(*overrides: str) -> list[str]:
+    return [*idle_settings(parse(VALID, Path("study.toml"), overrides))]
+
+
+_SEARCHED: dict[str, list[str]] = {
+    "model.layer_norm changes nothing: no trial meets all conditions of its `when`": [
+        'search.model.dropout={type="categorical",choices=[0.1,0.2],when={"model.depth"=1}}',
+        'search.model.layer_norm={type="categorical",choices=[true,false],'
+        'when={"model.depth"=2,"model.dropout"=0.2}}',
+    ],
+    "model.dropout changes nothing: model.depth is 0 in every trial": [
+        *(_LINEAR, f"search.model.dropout={_SHARE}"),
+    ],
+    "model.width changes nothing: model.depth is 0 in every trial": [
+        *(_LINEAR, 'search.model.width={type="int",low=8,high=64}'),
+    ],
+    "model.dropout changes nothing: trials that draw it never have model.depth = 1 or 2": [
+        'search.model.depth={type="int",low=0,high=2}',
+        _beside("model.dropout", "model.depth", "0"),
+    ],
+    "optimizer.momentum changes nothing: trials that draw it never have optimizer.name = 'sgd'": [
+        *(_NAMES, _beside("optimizer.momentum", "optimizer.name", '"adam"')),
+    ],
+    "optimizer.schedule.warmup changes nothing: trials that draw it never have "
+    "optimizer.schedule.name = 'warmup_cosine'": [
+        *(_SHAPES, _beside("optimizer.schedule.warmup", "optimizer.schedule.name", '"cosine"')),
+    ],
+    "optimizer.nesterov changes nothing: optimizer.momentum is 0.0 in every trial": [
+        *("optimizer.name=sgd", f"search.optimizer.nesterov={_FLAG}"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("said", "overrides"), _SEARCHED.items())
+def test_a_searched_setting_that_no_trial_uses_is_reported(said: str, overrides: list[str]) -> None:
+    assert _idle(*overrides) == [f"search.{said}"]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ['search.model.depth={type="int",low=0,high=2}', f"search.model.dropout={_SHARE}"],
+        [
+            'search.model.depth={type="int",low=0,high=2}',
+            _beside("model.dropout", "model.depth", "1"),
+        ],
+        [_NAMES, _beside("optimizer.momentum", "optimizer.name", '"sgd"')],
+        [_NAMES, f"search.optimizer.momentum={_SHARE}"],
+        [_SHAPES, f"search.optimizer.schedule.warmup={_SHARE}"],
+        [
+            *("optimizer.name=sgd", f"search.optimizer.nesterov={_FLAG}"),
+            'search.optimizer.momentum={type="categorical",choices=[0.0,0.5]}',
+        ],
+        [
+            *("optimizer.name=sgd", f"search.optimizer.nesterov={_FLAG}"),
+            f"search.optimizer.momentum={_SHARE}",
+        ],
+        ["optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.momentum=0.9"],
+        ["train.early_stop.patience=2"],
+        ["train.early_stop.metric=val_accuracy", "train.early_stop.patience=1"],
+        ["study.folds=3"],
+        ["study.folds=3", "data.split.stratify=true", "data.split.seed=1"],
+        ["execution.max_failures=7"],
+        ['study.constraints=[{metric="val_accuracy",min=0.5},{metric="val_loss",max=1.0}]'],
+    ],
+)
+def test_nothing_is_said_of_settings_that_some_trial_uses(overrides: list[str]) -> None:
+    assert _idle(*overrides) == []
+
+
+_WRITTEN: dict[str, list[str]] = {
+    "model.dropout = 0.5 changes nothing: model.depth is 0": [_LINEAR, "model.dropout=0.5"],
+    "model.layer_norm = true changes nothing: model.depth is 0": [
+        *(_LINEAR, "model.layer_norm=true"),
+    ],
+    "optimizer.nesterov = true changes nothing: optimizer.momentum is 0.0": [
+        *("optimizer.name=sgd", "optimizer.nesterov=true"),
+    ],
+    "train.early_stop ends no trial: patience = 3 ": ["train.early_stop.patience=3"],
+    "data.split.val = 0.3 changes nothing: study.folds = 3 ": [
+        *("study.folds=3", "data.split.val=0.3"),
+    ],
+    "data.split.seed = 3 changes nothing: ": ['data.split={time="day",seed=3}'],
+    "study.constraints.0 changes nothing: val_accuracy is always within it": [
+        'study.constraints=[{metric="val_accuracy",min=0.0}]',
+    ],
+    "execution.max_failures = 8 changes nothing: ": ["execution.max_failures=8"],
+    "execution.retries = 3 changes nothing: ": ["execution.workers=0", "execution.retries=3"],
+    "results.save_optimizer changes nothing: ": [
+        *("results.keep_models=0", "results.save_optimizer=true"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("said", "overrides"), _WRITTEN.items())
+def test_a_setting_without_effect_is_reported(said: str, overrides: list[str]) -> None:
+    (found,) = _idle(*overrides)
+    assert found.startswith(said)
+
+
+def test_a_searched_rate_is_reported_if_every_phase_has_its_own() -> None:
+    rate = 'search.optimizer.lr={type="float",low=1e-4,high=1e-2}'
+    (found,) = idle_settings(parse(PARTS, Path("study.toml"), [rate]))
+    assert found == "search.optimizer.lr changes nothing: every phase has its own lr"
+    some = PARTS.replace('trains = ["c"]\nlr = 1e-3', 'trains = ["c"]')
+    assert [*idle_settings(parse(some, Path("study.toml"), [rate]))] == []
