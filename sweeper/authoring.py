@@ -113,6 +113,11 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
         yield f'{of} rows have no target and are left out: missing_target = "drop"'
     if guessed.stray:
         yield f"the target is to be mended before the study can run: {guessed.stray}"
+    for name, what in list(guessed.as_text.items())[:_MOST_TOLD]:
+        values = "classes" if name == guessed.target else "categories"
+        yield f"'{name}' is taken as {values}, but it {what}"
+    if len(guessed.as_text) > _MOST_TOLD:
+        yield f"{len(guessed.as_text) - _MOST_TOLD} more columns hold numbers written as text"
     reasons = list(guessed.drop.items())
     for name, why in reasons[:_MOST_TOLD]:
         yield f"'{name}' is left out: it {why}"

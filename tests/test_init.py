@@ -162,8 +162,9 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "houses.csv: 'day' is left out: it holds dates as text, such as '2026-01-01'",
         "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
         "number; mend that, and take 'age' out of data.drop",
-        "houses.csv: 'cost' is left out: it holds numbers parted at thousands, such as '1,036'; "
-        "write them without that",
+        "houses.csv: 'cost' is left out: it holds numbers written as text, such as '1,036'; read "
+        "them with pandas: df['cost'] = pd.to_numeric(df['cost'].str.replace("
+        'r"[^\\d.-]", "", regex=True))',
         'houses.csv: 2 columns to learn from; impute = "median" fills gaps in numbers',
     ]
     config = load(command.directory / "study.toml")

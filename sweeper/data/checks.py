@@ -12,14 +12,17 @@ from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
 from sweeper.config.writing import toml_value
 from sweeper.data.columns import has_too_many_values, strays, unfit_kind
+from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
+from sweeper.data.text_numbers import TextNumbers, text_numbers
 from sweeper.errors import Problem
 from sweeper.naming import counted, did_you_mean, listed
 
 # a number with decimals and more values than these is a measurement, not a class
 _MOST_FLOAT_CLASSES = 20
+_COLUMNS_SHOWN = 6
 
 
 def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
@@ -37,6 +40,40 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         mend = 'write class_weights = "none"'
         yield config.problem("data.class_weights", f"{config.train.loss} has {has}", mend)
     yield from part_problems(config, raw)
+
+
+def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
+    """What to say of columns that are learnt from as they stand, and are hardly meant so."""
+    row_ids = [
+        f"column '{name}' {why}: add it to data.drop, unless the model should learn from it"
+        for name in raw.features
+        if (why := row_id_reason(name, raw.frame[name]))
+    ]
+    texts = [name for name in raw.features if name not in config.data.categorical_columns]
+    if config.train.target == "classes":
+        texts += raw.targets
+    as_text = [told for name in texts if (told := _as_text(raw, name))]
+    return (*_first(row_ids, "look like identifiers"), *_first(as_text, "hold numbers as text"))
+
+
+def _as_text(raw: RawData, name: str) -> str:
+    """That a column holds numbers written as text, and how to read them; else empty."""
+    numbers = text_numbers(raw.frame[name])
+    if numbers is None or (name in raw.targets and numbers.is_boolean):
+        return ""
+    values = "classes" if name in raw.targets else "categories"
+    count = f"{raw.frame[name].nunique()} {values}"
+    return f"column '{name}' holds {numbers}, and is read as {count}: {_fix(raw, numbers)}"
+
+
+def _fix(raw: RawData, numbers: TextNumbers) -> str:
+    return numbers.fix(None if raw.path is None else raw.dialect.separator)
+
+
+def _first(told: Sequence[str], others: str) -> Iterator[str]:
+    yield from told[:_COLUMNS_SHOWN]
+    if more := len(told) - _COLUMNS_SHOWN if len(told) > _COLUMNS_SHOWN else 0:
+        yield f"{counted(more, 'more column')} {others}"
 
 
 def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
@@ -82,9 +119,13 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         text = f", or to data.categorical_columns if '{name}' is meant as text" if drop else ""
         yield from _stray_problems(config, raw, name, f"{mend}{text}")
     if not is_numeric_dtype(column.dtype) and has_too_many_values(column):
+        numbers = text_numbers(column)
         values = f"{column.nunique()} different values"
         found = f"column '{name}' of {raw.name} is text with {values}"
-        yield config.problem(raw.key, found, f"add '{name}' to data.drop" if drop else mend)
+        mend = f"add '{name}' to data.drop" if drop else mend
+        if numbers:
+            found, mend = f"{found}; it holds {numbers}", f"{_fix(raw, numbers)}; or {mend}"
+        yield config.problem(raw.key, found, mend)
 
 
 def _filling(raw: RawData, name: str) -> str:
@@ -164,6 +205,8 @@ def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> 
     rows = _rows(strays(raw.frame[name]))
     if len(rows) < raw.frame[name].count() / 2:
         # else the column is meant as text
+        numbers = text_numbers(raw.frame[name])
+        mend = mend if numbers is None else f"{_fix(raw, numbers)}; or {mend}"
         yield from _cell_problem(config, raw, name, rows, "text among numbers", mend)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ SUFFIXES = (".csv", ".tsv", ".txt")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # read to see in which way more columns are numbers
 _ROWS = 100
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
+_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,11 @@ def likely_dialect(path: Path) -> Dialect:
     with path.open(encoding=encoding, errors="replace", newline="") as file:
         separator = max(SEPARATORS, key=file.readline().count)
     # where commas stand in numbers, they do not stand between fields
-    decimals = "." if separator == "," else ".,"
-    likely = (Dialect(separator, decimal, encoding) for decimal in decimals)
-    return max(likely, key=lambda dialect: _numbers(path, dialect))
+    usual = Dialect(separator, ".", encoding)
+    if separator == "," or not _has_decimal_commas(path, usual):
+        return usual
+    with_comma = replace(usual, decimal=",")
+    return max(usual, with_comma, key=lambda dialect: _numbers(path, dialect))
 
 
 def _likely_encoding(path: Path) -> str:
@@ -88,6 +93,18 @@ def _likely_encoding(path: Path) -> str:
                 # which Windows gives letters, and Latin-1 none
                 return "cp1252" if 0x80 <= line[error.start] < 0xA0 else "latin-1"
     return "utf-8"
+
+
+def _has_decimal_commas(path: Path, dialect: Dialect) -> bool:
+    """Whether some number has a comma that cannot stand between thousands, as in 1,234."""
+    try:
+        rows = pd.read_csv(
+            path, nrows=_ROWS, encoding_errors="replace", dtype=str, **dialect.options
+        )
+    except ValueError:
+        return False
+    texts = [str(text) for name in rows for text in rows[name].dropna()]
+    return any(_DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text) for text in texts)
 
 
 def _numbers(path: Path, dialect: Dialect) -> int:

@@ -14,8 +14,12 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.metric_checks import undefined_on
 from sweeper.naming import counted, listed
 
-DATE = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([ T].*)?"
-"""A day as text: 2026-01-31 or 31.1.2026, and maybe a time."""
+_MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+DATE = (
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}"
+    rf"|\d{{1,2}}[-/. ]+{_MONTH}[-/., ]+\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}})([ T].*)?"
+)
+"""A day as text: 2026-01-31, 31.1.2026 or 31 Jan 2026, and maybe a time."""
 
 # of fewer rows a class is more likely a slip of the pen, and is hardly learnt in any case
 _FEW_ROWS = 5

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from pandas.api.types import (
     is_bool_dtype,
     is_float_dtype,
-    is_integer_dtype,
     is_numeric_dtype,
 )
 
@@ -27,7 +25,9 @@ from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.doubts import DATE
 from sweeper.data.files import matching_files
+from sweeper.data.identifiers import row_id_reason
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
+from sweeper.data.text_numbers import text_numbers
 from sweeper.errors import DataError, Problem
 from sweeper.naming import counted, did_you_mean, listed
 
@@ -37,9 +37,6 @@ _ROWS = 100_000
 _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "price", "value")
 # whole numbers of so many values are classes, of more they are counted
 _MOST_CLASSES = 20
-# 1,143 or 1.143.201,5, and the numbers among them that are too small for it
-_THOUSANDS = "[-+]?\\d{1,3}([,.'\u00a0\u202f]\\d{3})+([.,]\\d+)?"
-_NUMBER = r"[-+]?\d+([.,]\d+)?"
 
 _READERS: dict[str, Callable[[Path, Dialect], pd.DataFrame]] = {
     "csv": lambda path, dialect: read_csv_table(path, dialect, rows=_ROWS),
@@ -58,7 +55,8 @@ class Guess:
     The target has so many different `values`, and the `rarest` is that of so many rows; `rows`
     leaves out `gaps` rows, which have no value of it; `stray` is
     what in it keeps it from being numbers, and where; empty where there is nothing. `is_text` says
-    that it is none even so. `settings` are those by which a CSV file is read that is
+    that it is none even so. `as_text` are columns of numbers that are written as text, and how to
+    read them. `settings` are those by which a CSV file is read that is
     no UTF-8 with commas.
     """
 
@@ -73,6 +71,7 @@ class Guess:
     values: int = 0
     rarest: int = 0
     gaps: int = 0
+    as_text: Mapping[str, str] = field(default_factory=dict[str, str])
     stray: str = ""
     is_text: bool = False
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -112,6 +111,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         gaps=len(table) - len(frame),
+        as_text=_as_text(plain(frame[[target, *kept]])[0], lines),
         stray=stray,
         is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
         settings=dialect.instead_of(USUAL),
@@ -188,6 +188,11 @@ class _Lines:
     source: str
     dialect: Dialect
 
+    @property
+    def separator(self) -> str | None:
+        """What stands between fields, if the file has any."""
+        return self.dialect.separator if self.source == "csv" else None
+
     def stray(self, column: pd.Series[Any]) -> str:
         """Text in a column of a CSV file that holds numbers but for a few values; else empty."""
         mask = strays(column).to_numpy()
@@ -204,11 +209,22 @@ def _dropped(features: pd.DataFrame, lines: _Lines) -> dict[str, str]:
     """The columns that are of no use, each with why."""
     names = [str(name) for name in features]
     useless = {name: why for name in names if (why := _uselessness(features[name], lines))}
-    counters = {name for name in names if name not in useless and _is_counter(features[name])}
-    if len(useless) + len(counters) == len(names):
-        counters = set[str]()  # of all there is to learn from, it may be meant
-    told = {**useless, **dict.fromkeys(counters, "counts the rows")}
+    others = (name for name in names if name not in useless)
+    row_ids = {name: why for name in others if (why := row_id_reason(name, features[name]))}
+    if len(useless) + len(row_ids) == len(names):
+        row_ids = {}  # if it is all there is to learn from, it may be meant
+    told = {**useless, **row_ids}
     return {name: told[name] for name in names if name in told}
+
+
+def _as_text(columns: pd.DataFrame, lines: _Lines) -> dict[str, str]:
+    """What numbers the columns hold that are written as text, and how to read them."""
+    found = {str(name): text_numbers(columns[name]) for name in columns}
+    return {
+        name: f"holds {numbers}: {numbers.fix(lines.separator)}"
+        for name, numbers in found.items()
+        if numbers is not None
+    }
 
 
 def _uselessness(column: pd.Series[Any], lines: _Lines) -> str:
@@ -222,25 +238,19 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
     elif not column.count():
         yield "has no value in any row"
     elif not is_numeric_dtype(column.dtype):
-        if stray := lines.stray(column):
+        stray = lines.stray(column)
+        if numbers := text_numbers(column):
+            if stray or has_too_many_values(column):
+                yield f"holds {numbers}; {numbers.fix(lines.separator)}"
+            return
+        if stray:
             mend = f"mend that, and take '{column.name}' out of data.drop"
             yield f"would be numbers, but {stray}; {mend}"
         texts = column.dropna().astype(str)
         if texts.str.fullmatch(DATE).all():
             yield f"holds dates as text, such as '{texts.iloc[0]}'"
-        is_parted = texts.str.fullmatch(_THOUSANDS)
-        if is_parted.any() and (is_parted | texts.str.fullmatch(_NUMBER)).all():
-            such = texts[is_parted].iloc[0]
-            yield f"holds numbers parted at thousands, such as '{such}'; write them without that"
         if has_too_many_values(column):
             yield f"is text with {column.nunique()} different values"
-
-
-def _is_counter(column: pd.Series[Any]) -> bool:
-    """Whether whole numbers count the rows, from 0 or 1 on."""
-    if not is_integer_dtype(column.dtype) or column.iloc[0] not in (0, 1):
-        return False
-    return np.array_equal(column.to_numpy(), np.arange(len(column)) + column.iloc[0])
 
 
 def _is_classes(column: pd.Series[Any]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sweeper.config import StudyConfig
 from sweeper.data import sources
-from sweeper.data.checks import problems
+from sweeper.data.checks import notes, problems
 from sweeper.data.dataset import Dataset
 from sweeper.data.encode import encode, scaled_features
 from sweeper.data.features import categories_of
@@ -32,7 +32,7 @@ def prepare(config: StudyConfig) -> Dataset:
     categories = categories_of(config, raw, parts)
     check_room(config, raw, categories)
     data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
-    data = replace(data, notes=raw.notes)
+    data = replace(data, notes=(*raw.notes, *notes(config, raw)))
     of_training = None if groups is None else groups[parts.train]
     return with_folds(config, data, scaled_features(config, raw, data), of_training)
 

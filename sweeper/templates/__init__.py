@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # of the training part, so that an epoch has some steps; and what a study file has at most
 _STEPS, _LARGEST_BATCH = 8, 64
+_MOST_REASONS = 20
 
 
 class Template(StrEnum):
@@ -51,8 +52,16 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
         text = _with(text, key, value)
     settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.gaps else {})}
     others = [f"{name} = {toml_value(value)}\n" for name, value in settings.items()]
-    lines, line = text.splitlines(keepends=True), _line(text, "data.path")
-    return "".join([*lines[:line], *others, *lines[line:]])
+    reasons = [_comment(f"'{name}' {why}") for name, why in guessed.drop.items()]
+    lines = text.splitlines(keepends=True)
+    path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
+    between = lines[path:drop]
+    return "".join([*lines[:path], *others, *between, *reasons[:_MOST_REASONS], *lines[drop:]])
+
+
+def _comment(text: str) -> str:
+    """A line of its own, whatever the text has in it."""
+    return f"# {''.join(c if c.isprintable() else ' ' for c in text)}\n"
 
 
 def _with(text: str, key: str, value: str | int | list[str]) -> str:

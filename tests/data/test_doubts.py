@@ -14,7 +14,7 @@ from sweeper.progress import Event, Warned
 from tests.small_studies import COUPLED, write_mixture
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
-GOOD = "size,kind\n" + "".join(f"{i},{'Stays' if i % 2 else 'Leaves'}\n" for i in range(12))
+GOOD = "size,kind\n" + "".join(f"{i % 7},{'Stays' if i % 2 else 'Leaves'}\n" for i in range(12))
 
 
 def messages(event: Event) -> list[str]:
@@ -44,7 +44,7 @@ def test_classes_of_a_few_rows_are_told_in_quotes(make_study) -> None:
 
 def test_dates_as_text_are_told(make_study) -> None:
     """Else each day is a category, of which a network learns nothing."""
-    rows = [f"{i},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
+    rows = [f"{i % 7},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
     table = "\n".join(["size,since,kind", *rows, ""])
     (told,) = told_of(make_study(CSV, table))
     assert told.startswith("column 'since' holds dates as text, such as '2026-01-01', and each of ")

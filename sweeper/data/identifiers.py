@@ -1,0 +1,85 @@
+"""Columns that number or name the rows, from which nothing about other rows can be learnt."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
+
+from sweeper.data.columns import without_fractions
+
+# what pandas and Arrow call an index that they write as a column
+_WRITTEN_INDEX = re.compile(r"unnamed: \d+.*|__index_level_\d+__|level_\d+|index(\.\d+)?|")
+# what R and people call a column that numbers the rows
+_ROW_NUMBER = re.compile(
+    r"(row|record|line|obs|observation|case|sample|serial|seq|sequence|s|sr|lfd)?[ ._-]*"
+    r"(#|no|nr|num|number|names?|id|idx|index)s?\.?|row|obs|x\.?\d*|\.\.\.\d+|rn|rank_?id"
+)
+_IDENTIFIER = re.compile(
+    r"(.*[^A-Za-z])?(id|ids|uuid|guid|key|code|number|no|nr|num|pk|sku|isbn|ssn|ean|hash|ticket)"
+    r"|.*[a-z0-9](Id|ID|Uuid|UUID|Guid|GUID|Key|Code|Number|No|Nr|Num)"
+)
+_ENDS_IN_ID = re.compile(
+    r"(?i).*(?<!\bpa)(?<!\bb)(?<!\bgr)(?<!\bm)(?<!ac)(?<!flu)(?<!sol)(?<!val)id"
+)
+# columns in which whole numbers are expected to differ from row to row
+_TIME = re.compile(
+    r"(?i).*(year|time|date|month|week|day|hour|minute|second|epoch|rank|jahr|tag).*"
+)
+# fewer rows may all differ by chance, or be a table that somebody typed
+_LEAST_TEXTS = 20
+_LEAST_NUMBERS = 100
+_NEARLY_ALL = 0.98
+# how many pairs of equal values to expect among so many numbers, before none at all is no chance
+_EXPECTED_PAIRS = 20.0
+
+
+def row_id_reason(name: str, column: pd.Series[Any]) -> str:
+    """Why a column looks like an index or an identifier, as in "it counts the rows"; else empty."""
+    known = without_fractions(column.dropna())
+    if not len(known) or is_bool_dtype(known.dtype):
+        return ""
+    if is_integer_dtype(known.dtype):
+        if is_integer_dtype(column.dtype) and _counts(known):
+            return "counts the rows"
+        return _reason_by_name(name.strip(), known) or _reason_by_values(name, column)
+    if is_numeric_dtype(known.dtype) or not isinstance(known.dtype, pd.StringDtype):
+        return ""
+    is_id = len(known) >= _LEAST_TEXTS and known.is_unique
+    return "has a different text in every row, as an identifier has" if is_id else ""
+
+
+def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
+    lower, share = name.lower(), known.nunique() / len(known)
+    if _WRITTEN_INDEX.fullmatch(lower) and share > 0.5 and known.min() >= 0:
+        return "looks like an old index"
+    if _ROW_NUMBER.fullmatch(lower) and share == 1 and _is_dense(known):
+        return "looks like an old index"
+    is_identifier = _IDENTIFIER.fullmatch(name) or _ENDS_IN_ID.fullmatch(name)
+    if is_identifier and share >= _NEARLY_ALL and len(known) >= _LEAST_TEXTS:
+        return "has a different number in every row, as an identifier has"
+    return ""
+
+
+def _reason_by_values(name: str, column: pd.Series[Any]) -> str:
+    """For integers that all differ, whatever the column is called: it must not be by chance."""
+    if not (is_integer_dtype(column.dtype) and column.is_unique) or _TIME.fullmatch(name):
+        return ""
+    spread = float(column.max()) - float(column.min()) + 1
+    pairs = len(column) * (len(column) - 1) / 2 / spread
+    is_chance = pairs < _EXPECTED_PAIRS or len(column) < _LEAST_NUMBERS
+    return "" if is_chance else "has a different number in every row, as an identifier has"
+
+
+def _counts(known: pd.Series[Any]) -> bool:
+    """Whether it counts from 0 or 1, in the order of the rows."""
+    first = known.iloc[0]
+    return first in (0, 1) and np.array_equal(known.to_numpy(), np.arange(len(known)) + first)
+
+
+def _is_dense(known: pd.Series[Any]) -> bool:
+    """Whether different whole numbers lie as close as those of rows, of which some may be left."""
+    return bool(known.min() >= 0 and known.max() <= 20 * len(known) + 1)

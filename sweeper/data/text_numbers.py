@@ -1,0 +1,175 @@
+"""Columns of text that mean numbers or booleans, such as '$120', '12%', '1,234' and 'yes'."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+# so many different values are looked at, of so many rows
+_MOST_VALUES = 2_000
+_MOST_ROWS = 100_000
+_LEAST_SHARE = 0.95
+# of fewer different values units may as well be names: 2D and 3D
+_LEAST_VALUES = 3
+_WORDS = "booleans in words"
+
+_PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+_CURRENCY = (
+    r"(?:(?:US|AU|CA|NZ|HK|A|C|R|S)?\$|[€£¥₹₩₽₺₪฿₫]|(?:USD|EUR|GBP|CHF|JPY|INR|CNY|AUD|CAD|SEK|NOK|"
+    r"DKK|PLN|CZK|BRL|MXN|ZAR|Euro|EURO|kr|Kr|zł|Kč|Rs)\b\.?)"
+)
+_PARTED = (
+    r"\d{1,3}(?:[,.'\u2019 \u00a0\u202f_]\d{3})+(?:[.,]\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?"
+)
+_UNIT = r"%|‰|°[CF]?|[^\W\d_]{1,12}[²³]?\.?(?:/[^\W\d_]{1,8}[²³]?)?"
+_NUMBER = re.compile(
+    r"(?P<open>\(\s*)?(?P<about>[<>≤≥]=?|[~≈±'])?\s*[-+\u2212\u2013]?\s*"
+    rf"(?P<currency>{_CURRENCY})?\s*[-\u2212\u2013]?"
+    rf"(?P<digits>{_PARTED}|\d+[.,]?\d*|[.,]\d+)(?P<plus>\+)?"
+    rf"(?P<space>\s*)(?:(?P<after>{_CURRENCY})|(?P<unit>{_UNIT}))?(?(open)\s*\))"
+)
+_SCALES = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 100})
+_FRACTION = re.compile(r"(?:(\d+) )?(\d+)/(\d+)")
+_MAGNITUDES = {"k": "e3", "K": "e3", "M": "e6", "B": "e9", "bn": "e9"}
+_BOOLEANS = (
+    *(("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("on", "off"), ("ja", "nein")),
+    *(("j", "n"), ("wahr", "falsch"), ("oui", "non"), ("vrai", "faux"), ("si", "no"), ("sí", "no")),
+    *(("sim", "não"), ("tak", "nie"), ("da", "ne"), ("ja", "nej"), ("ja", "nee"), ("kyllä", "ei")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextNumbers:
+    """Numbers (or booleans, as `what` says) in a text column, with an `example`.
+
+    `code` is the line of pandas that reads them. `needs_decimal` is true if they are only written
+    with a decimal comma.
+    """
+
+    what: str
+    example: str
+    code: str
+    needs_decimal: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what}, such as '{self.example}'"
+
+    @property
+    def is_boolean(self) -> bool:
+        """Whether it holds two words for true and false."""
+        return self.what == _WORDS
+
+    def fix(self, separator: str | None) -> str:
+        """What to do about it; `separator` is that of a CSV file, None of other tables."""
+        if self.needs_decimal and separator not in (None, ","):
+            return 'write decimal = "," in [data]'
+        return f"read them with pandas: {self.code}"
+
+
+def text_numbers(column: pd.Series[Any]) -> TextNumbers | None:
+    """What numbers or booleans the text in a column means; None if it is just text."""
+    if not isinstance(column.dtype, pd.StringDtype):
+        return None
+    texts = [*map(str.strip, map(str, column.iloc[:_MOST_ROWS].dropna().unique()[:_MOST_VALUES]))]
+    texts = [*dict.fromkeys(text for text in texts if text)]
+    if len(texts) < 2:
+        return None
+    read = f"df[{str(column.name)!r}]"
+    return _booleans(texts, read) or _fractions(texts, read) or _numbers(texts, read)
+
+
+def _booleans(texts: Sequence[str], read: str) -> TextNumbers | None:
+    words = {text.lower() for text in texts}
+    for true, false in _BOOLEANS:
+        if words == {true, false}:
+            code = f"{read} = {read}.str.strip().str.lower().map({{{true!r}: 1, {false!r}: 0}})"
+            return TextNumbers(_WORDS, texts[0], code)
+    return None
+
+
+def _fractions(texts: Sequence[str], read: str) -> TextNumbers | None:
+    found = [match for text in texts if (match := _FRACTION.fullmatch(text))]
+    plain = sum(_PLAIN.fullmatch(text) is not None for text in texts)
+    if not found or len(texts) < _LEAST_VALUES or len(found) + plain < _LEAST_SHARE * len(texts):
+        return None
+    parts = [(int(above), int(below)) for _, above, below in (match.groups() for match in found)]
+    scales = {below for _, below in parts}
+    is_fraction = scales <= _SCALES and all(above <= below for above, below in parts)
+    if 0 in scales or not (is_fraction or len(scales) == 1):
+        return None  # dates, or pairs such as of blood pressure
+    code = f"{read} = {read}.dropna().map(lambda text: float(sum(map(Fraction, text.split()))))"
+    code = f"from fractions import Fraction; {code}"
+    return TextNumbers("fractions written as text", found[0][0], code)
+
+
+def _numbers(texts: Sequence[str], read: str) -> TextNumbers | None:
+    matches = [match for text in texts if (match := _NUMBER.fullmatch(text))]
+    signed = [match for match in matches if not _PLAIN.fullmatch(match[0])]
+    if not signed or len(matches) < _LEAST_SHARE * len(texts) or _are_names(texts, signed):
+        return None
+    units = _units(signed)
+    if len(units) > 1 and not units <= _MAGNITUDES.keys():
+        return None
+    is_decimal = _has_decimal_comma([match["digits"] for match in matches])
+    code = "".join(_steps(signed, units & _MAGNITUDES.keys(), is_decimal=is_decimal))
+    errors = "" if len(matches) == len(texts) else ', errors="coerce"'
+    is_only = all(re.fullmatch(r"[-+]?\d*,\d+", match[0]) for match in signed)
+    return TextNumbers(
+        "numbers written as text",
+        signed[0][0],
+        f"{read} = pd.to_numeric({read}{code}{errors})",
+        needs_decimal=is_decimal and is_only,
+    )
+
+
+def _are_names(texts: Sequence[str], signed: Sequence[re.Match[str]]) -> bool:
+    """Whether it may be chance that text reads as numbers: 2D and 3D, or postal codes."""
+    has_sign = all(
+        match["currency"] or match["after"] or match["unit"] == "%" or match["space"]
+        for match in signed
+    )
+    if len(texts) < (2 if has_sign else _LEAST_VALUES):
+        return True
+    return all(" " in m["digits"] for m in signed) and len({len(text) for text in texts}) == 1
+
+
+def _units(signed: Sequence[re.Match[str]]) -> set[str]:
+    """The units, in the singular; those of money and per cent need none."""
+    units = {match["unit"].rstrip(".") for match in signed if match["unit"] not in (None, "%", "‰")}
+    return units if units <= _MAGNITUDES.keys() else {unit.removesuffix("s") for unit in units}
+
+
+def _has_decimal_comma(digits: Sequence[str]) -> bool:
+    """Whether a comma stands before the fraction, and not between thousands."""
+    both = [text for text in digits if "," in text and "." in text]
+    if both:
+        return both[0].rindex(",") > both[0].rindex(".")
+    if any(text.count(".") > 1 for text in digits):
+        return True
+    commas = [text for text in digits if "," in text]
+    return bool(commas) and not all(re.fullmatch(_PARTED, text) for text in commas)
+
+
+def _steps(
+    signed: Sequence[re.Match[str]], magnitudes: set[str], *, is_decimal: bool
+) -> Iterator[str]:
+    """The calls that leave plain numbers of the text."""
+    if any(match["open"] for match in signed):
+        yield r'.str.replace(r"^\((.*)\)$", r"-\1", regex=True)'
+    for minus in "\u2212\u2013":
+        if any(minus in match[0] for match in signed):
+            yield f'.str.replace("{minus}", "-")'
+    if magnitudes:
+        for magnitude in sorted(magnitudes):
+            power = _MAGNITUDES[magnitude]
+            yield f'.str.replace(r"(?<=\\d)\\s*{magnitude}$", "{power}", regex=True)'
+    elif any(letter.isalpha() for match in signed for letter in match[0]):
+        yield r'.str.replace(r"[^\W\d_]+\.?", "", regex=True)'
+    point, more = ("," if is_decimal else "."), ("e" if magnitudes else "")
+    yield f'.str.replace(r"[^\\d{point}{more}-]", "", regex=True)'
+    if is_decimal:
+        yield '.str.replace(",", ".")'

@@ -1,0 +1,119 @@
+"""Numbers written as text are recognised, and the line of pandas that is shown reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeper.authoring import begin
+from sweeper.config import load
+from sweeper.data.preparation import prepare
+from sweeper.data.text_numbers import text_numbers
+from sweeper.errors import DataError
+
+CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        ("$1,200.50|$5|US$120", [1200.5, 5, 120]),
+        ("-$5|$-6.5|($1,200.50)", [-5, -6.5, -1200.5]),
+        ("1.200,50 EUR|3,20 EUR|15 EUR", [1200.5, 3.2, 15]),
+        ("€ 12|€ 13|€ 14", [12, 13, 14]),
+        ("Rs. 500|Rs. 1,23,456|Rs. 30", [500, 123456, 30]),
+        ("12%|5 %|7.5%", [12, 5, 7.5]),
+        ("12,5 %|3,25 %|4 %", [12.5, 3.25, 4]),
+        ("1,234|5|12,345", [1234, 5, 12345]),
+        ("1 234|5|12\u00a0345", [1234, 5, 12345]),
+        ("1'234|5|12'345.5", [1234, 5, 12345.5]),
+        ("1.234.567|2.345|12", [1234567, 2345, 12]),
+        ("5 kg|70kg|8.5 kg", [5, 70, 8.5]),
+        ("36 months|60 months", [36, 60]),
+        ("10+ years|< 1 year|2 years", [10, 1, 2]),
+        ("5 km/h|6 km/h|-7 km/h", [5, 6, -7]),
+        ("3 m|4 m|5 m", [3, 4, 5]),
+        ("5k|2.5M|300", [5000, 2.5e6, 300]),
+        ("<1.0|2.0|>3.5", [1, 2, 3.5]),
+        ("(3.5)|4|\u22125", [-3.5, 4, -5]),
+        ("1,5|2,25|3,0", [1.5, 2.25, 3]),
+        ("1/2|3/4|1 1/2", [0.5, 0.75, 1.5]),
+        ("Yes|No", [1, 0]),
+        ("ja|nein", [1, 0]),
+    ],
+)
+def test_the_line_of_pandas_reads_them(texts: str, numbers: list[float]) -> None:
+    df = pd.DataFrame({"the price": pd.Series(texts.split("|"), dtype="str")})
+    found = text_numbers(df["the price"])
+    assert found is not None
+    exec(found.code, {"df": df, "pd": pd})
+    assert df["the price"].tolist() == pytest.approx(numbers)
+
+
+def test_a_few_other_words_become_missing() -> None:
+    df = pd.DataFrame({"x": [*(f"${i}" for i in range(40)), "unknown"]}).astype("str")
+    found = text_numbers(df["x"])
+    assert found is not None
+    exec(found.code, {"df": df, "pd": pd})
+    assert df["x"].isna().tolist() == [False] * 40 + [True]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        *("A1|B2|C3", "01234|00123|99999", "1.2.3|1.10.0|2.0.1", "10.0.0.1|10.0.0.2|1.1.1.1"),
+        *("555-1234|555-9999|555-0000", "+1 555 123 4567|+1 555 123 9999|+1 555 333 1111"),
+        *("18-24|25-34|65+", "<=50K|>50K", "1st|2nd|3rd", "2D|3D", "1A|1B|2C", "110 001|560 034"),
+        *("120/80|130/85|110/70", "12/31|1/5|6/7", "12:30|13:30|1:00", "2024-01-01|2024-01-02"),
+        *("red|green|blue", "1f|2e|3a", "12345-6789|12345-6788", "yes|no|maybe", "M|F", "A|B+|C-"),
+        *("5 kg|3 lb|4 m", "A/5 21171|PC 17599|113803", "1|2|3", "Mr. 1|Mr. 2|Mr. 3"),
+    ],
+)
+def test_other_text_is_left_alone(texts: str) -> None:
+    assert text_numbers(pd.Series(texts.split("|"), dtype="str", name="x")) is None
+
+
+def test_they_are_said_of_features_and_targets(make_study) -> None:
+    rows = "".join(f"${i % 4}0,{'yes' if i % 2 else 'no'},{i % 3 * 10}%\n" for i in range(30))
+    notes = prepare(make_study(CSV, "price,sold,kind\n" + rows)).notes
+    assert [note.partition(": ")[0] for note in notes] == [
+        "column 'price' holds numbers written as text, such as '$00', and is read as 4 categories",
+        "column 'sold' holds booleans in words, such as 'no', and is read as 2 categories",
+        "column 'kind' holds numbers written as text, such as '0%', and is read as 3 classes",
+    ]
+    assert "df['price'] = pd.to_numeric(df['price'].str" in notes[0]
+    meant = make_study(CSV + 'categorical_columns = ["price", "sold"]\n')
+    assert [note[:13] for note in prepare(meant).notes] == ["column 'kind'"]
+
+
+def test_a_decimal_comma_has_a_setting(make_study) -> None:
+    rows = "".join(f"{i % 9},5;{i % 2}\n" for i in range(30))
+    semicolons = CSV + 'separator = ";"\n'
+    (note,) = prepare(make_study(semicolons, "size;kind\n" + rows)).notes
+    assert note.endswith('write decimal = "," in [data]')
+    assert prepare(make_study(semicolons + 'decimal = ","\n')).notes == ()
+
+
+def test_refusals_of_text_name_the_fix(make_study) -> None:
+    rows = "".join(f"{i}kg,{i % 7},{i % 2}\n" for i in range(199))
+    table = f'weight,cost,kind\n{rows}199kg,"1,234",0\n'
+    with pytest.raises(DataError) as caught:
+        prepare(make_study(CSV, table))
+    weight, cost = str(caught.value).splitlines()
+    assert "200 different values; it holds numbers written as text, such as '0kg'" in weight
+    assert "read them with pandas: df['cost'] = pd.to_numeric(" in cost
+
+
+def test_init_says_so(tmp_path: Path) -> None:
+    rows = "".join(f"{i * 37:,}|{i % 7} kg|${i % 5}0\n" for i in range(300))
+    (tmp_path / "rows.csv").write_text("cost|weight|price\n" + rows)
+    told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
+    assert [line.partition(": ")[2].partition(": ")[0] for line in told[2:5]] == [
+        "'price' is taken as classes, but it holds numbers written as text, such as '$00'",
+        "'weight' is taken as categories, but it holds numbers written as text, such as '0 kg'",
+        "'cost' is left out",
+    ]
+    assert load(tmp_path / "study.toml").canonical()["data"]["drop"] == ["cost"]
+    assert "\n# 'cost' holds numbers written" in (tmp_path / "study.toml").read_text()
