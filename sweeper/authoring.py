@@ -108,7 +108,8 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     yield f"the target is '{guessed.target}', {guessed.because}, {kind}{other}"
     if is_classes and not guessed.is_classes:
         yield "it looks like numbers to predict: `init regression` writes a study of those"
-    if guessed.gaps:
+    yield from guessed.words.values()
+    if guessed.is_left_out:
         of = f"{guessed.gaps} of {guessed.rows + guessed.gaps}"
         yield f'{of} rows have no target and are left out: missing_target = "drop"'
     if guessed.stray:

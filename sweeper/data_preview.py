@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from sweeper.config import StudyConfig
+from sweeper.config.data import CsvTable
 from sweeper.data.dataset import Dataset
+from sweeper.data.identity import MISSING_WORDS
 
 # of the mean of a mode
 _NUMBERS_SHOWN = 4
 
 
-def data_preview(data: Dataset) -> dict[str, Any]:
+def data_preview(config: StudyConfig, data: Dataset) -> dict[str, Any]:
     """What the data hold, as JSON-able values."""
     features = [column for column in data.columns if column.role == "feature"]
     return {
@@ -27,12 +30,21 @@ def data_preview(data: Dataset) -> dict[str, Any]:
         "numbers": sum(column.kind == "number" for column in features),
         "categories": sum(column.kind == "category" for column in features),
         "missing": sum(column.missing for column in features),
+        "missing_values": _missing_values(config),
         "bytes": data.nbytes,
         "columns": [asdict(column) for column in data.columns],
         "targets": list(_targets(data)),
         "modes": list(_modes(data)),
         "classes": list(_classes(data)),
     }
+
+
+def _missing_values(config: StudyConfig) -> list[str]:
+    """The texts that mean a missing value; none but in a CSV file."""
+    if not isinstance(config.data, CsvTable):
+        return []
+    words = config.data.missing_values
+    return [*(MISSING_WORDS if words is None else words)]
 
 
 def _targets(data: Dataset) -> Iterator[dict[str, Any]]:

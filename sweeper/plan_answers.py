@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sweeper import wording
 from sweeper.answers import pairs, rows
-from sweeper.naming import counted
+from sweeper.naming import counted, listed
 
 # categories, classes or targets beyond these are told in JSON alone
 _MOST_SHOWN = 20
@@ -104,6 +104,7 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
             "columns": f"{data['numbers']} of numbers, {data['categories']} of categories, "
             f"{counted(data['missing'], 'value')} missing; "
             f"{counted(data['features'], 'feature')}, {counted(data['outputs'], 'output')}",
+            **_missing(data),
         }
     )
     categories = [column for column in data["columns"] if column["kind"] == "category"]
@@ -117,6 +118,19 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
             values = [list(record.values()) for record in records[:_MOST_SHOWN]]
             yield ""
             yield rows(title, headings, values)
+
+
+def _missing(data: Mapping[str, Any]) -> dict[str, str]:
+    """The words that mean a missing value, with their counts in columns that have any."""
+    if not data["missing_values"]:
+        return {}
+    found = [
+        f"{column['name']} has {listed([f'{n} {word!r}' for word, n in column['words'].items()])}"
+        for column in data["columns"]
+        if column["words"]
+    ]
+    words = ", ".join("an empty field" if w == "" else w for w in data["missing_values"])
+    return {"missing": "; ".join([f"{words} (data.missing_values)", *found[:_MOST_SHOWN]])}
 
 
 def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:

@@ -56,7 +56,7 @@ class Preview:
         return {
             "study": self.config.study.name,
             "n_trials": n_proposals(self.config),
-            "data": data_preview(self.data),
+            "data": data_preview(self.config, self.data),
             "device": {
                 "kind": self.device,
                 "count": self.devices,

@@ -77,14 +77,21 @@ def read_csv_table(
 
 
 def missing_words(
-    path: Path, dialect: Dialect, frame: pd.DataFrame, missing: Sequence[str] | None
+    path: Path,
+    dialect: Dialect,
+    frame: pd.DataFrame,
+    missing: Sequence[str] | None,
+    rows: int | None = None,
 ) -> dict[str, dict[str, int]]:
-    """How often each word stands for a missing value, by column of `frame` that has any."""
+    """How often each word stands for a missing value, by column of `frame` that has any.
+
+    `frame` are the first `rows` of the file, or all of them.
+    """
     gaps = [str(name) for name in frame if frame[name].isna().any()]
     if not gaps:
         return {}
     words = MISSING_WORDS if missing is None else missing
-    texts = _texts(path, gaps, {**dialect.options, "keep_default_na": False})
+    texts = _texts(path, gaps, {**dialect.options, "keep_default_na": False, "nrows": rows})
     found = {name: texts[name][texts[name].isin([word for word in words if word])] for name in gaps}
     return {
         name: {str(word): int(count) for word, count in column.value_counts().items()}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
+from sweeper.config.data import CsvTable
 from sweeper.config.search import ends
+from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
+from sweeper.data.identity import number_of
 from sweeper.data.metric_checks import undefined_on
 from sweeper.naming import counted, listed
 
@@ -30,12 +35,72 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """What to say of a study on its data before it begins; nothing of most."""
     return (
         *data.notes,
+        *_missing_words(config, data),
+        *_alike(data),
         *_rare_classes(data),
         *_absent_classes(data),
         *_untested(config, data),
         *_dates(data),
         *_idle_generator(config, data),
     )
+
+
+def missing_words_told(name: str, words: Mapping[str, int], in_numbers: Iterable[str]) -> str:
+    """Which words of a column were read as missing values, and how to keep them as text.
+
+    Empty if all of them are `in_numbers`: words that mean a missing number in other columns.
+    """
+    if not {*words}.difference(in_numbers):
+        return ""
+    values = [f"{counted(count, 'value')} written {word!r}" for word, count in words.items()]
+    kept = toml_value(["", *sorted(in_numbers)])
+    are = "is" if sum(words.values()) == 1 else "are"
+    return (
+        f"column '{name}': {listed(values)} {are} read as missing; "
+        f"data.missing_values = {kept} keeps them as text"
+    )
+
+
+def _missing_words(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Words that may be categories and were read as missing values, unless the study lists them."""
+    if not isinstance(config.data, CsvTable) or config.data.missing_values is not None:
+        return
+    in_numbers = {word for one in data.columns if one.kind == "number" for word in one.words}
+    for column in data.columns:
+        if column.kind == "category" and column.words:
+            yield from filter(None, [missing_words_told(column.name, column.words, in_numbers)])
+
+
+def _alike(data: Dataset) -> Iterator[str]:
+    """Classes and categories whose texts differ only in what is easily overlooked."""
+    rows_of = _rows_of_classes(data)
+    common = {_bare(name) for name, rows in rows_of.items() if rows >= _FEW_ROWS}
+    # a rare class that is like a common one is named among the rare ones
+    classes = [
+        name for name, rows in rows_of.items() if rows >= _FEW_ROWS or _bare(name) not in common
+    ]
+    if names := _same_but_for_looks(classes):
+        yield f"classes {names}, and are learnt as different ones; write them alike"
+    for column in data.transform.get("categories", ()):
+        if names := _same_but_for_looks(column["values"]):
+            yield (
+                f"column '{column['name']}' has categories {names}, and are different ones; "
+                "write them alike"
+            )
+
+
+def _same_but_for_looks(names: Iterable[Any]) -> str:
+    """Texts that are the same but for case, blanks and punctuation; empty if there are none."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if isinstance(name, str):
+            groups.setdefault(_bare(name), []).append(name)
+    alike = [group for bare, group in groups.items() if bare and len(group) > 1]
+    if not alike:
+        return ""
+    shown = [listed([repr(name) for name in group]) for group in alike[:_CLASSES_SHOWN]]
+    more = f" and {len(alike) - _CLASSES_SHOWN} more" if len(alike) > _CLASSES_SHOWN else ""
+    return f"{'; '.join(shown)}{more} differ only in case, blanks or punctuation"
 
 
 def _rare_classes(data: Dataset) -> Iterator[str]:
@@ -121,7 +186,16 @@ def _values(config: StudyConfig, key: str) -> tuple[int, ...]:
 
 
 def _bare(name: str) -> str:
-    return " ".join(name.split()).casefold()
+    """A text without what is easily overlooked: case, blanks, and punctuation that parts words.
+
+    Signs stay, for A+ and A- differ, and numbers are compared as such.
+    """
+    number = number_of(name)
+    if number is not None:
+        return str(number.normalize())
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    without = re.sub(r"[.,;:!?'\"`](?!\d)", "", folded)
+    return " ".join(re.sub(r"(?<=\w)[-_/](?=\w)|_", " ", without).split())
 
 
 def _meant(name: str | None) -> str:

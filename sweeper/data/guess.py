@@ -21,9 +21,9 @@ from sweeper.data.columns import (
     unfit_kind,
     without_fractions,
 )
-from sweeper.data.csv_table import UnfitCsvError, read_csv_table, row_lines
+from sweeper.data.csv_table import UnfitCsvError, missing_words, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
-from sweeper.data.doubts import DATE
+from sweeper.data.doubts import DATE, missing_words_told
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
@@ -56,8 +56,8 @@ class Guess:
     leaves out `gaps` rows, which have no value of it; `stray` is
     what in it keeps it from being numbers, and where; empty where there is nothing. `is_text` says
     that it is none even so. `as_text` are columns of numbers that are written as text, and how to
-    read them. `settings` are those by which a CSV file is read that is
-    no UTF-8 with commas.
+    read them. `settings` are those by which a CSV file is read that is not UTF-8 with commas.
+    `words` says which words of a column of text were read as missing values.
     """
 
     source: str
@@ -75,6 +75,12 @@ class Guess:
     stray: str = ""
     is_text: bool = False
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether rows without a target are left out: not if its gaps may be words for a class."""
+        return self.gaps > 0 and self.target not in self.words
 
 
 def guess(path: Path, target: str | None = None) -> Guess:
@@ -115,7 +121,18 @@ def guess(path: Path, target: str | None = None) -> Guess:
         stray=stray,
         is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
         settings=dialect.instead_of(USUAL),
+        words=_words(path, source, dialect, table[[target, *kept]]),
     )
+
+
+def _words(path: Path, source: str, dialect: Dialect, table: pd.DataFrame) -> dict[str, str]:
+    """What to say of words for missing values that may be meant as text, by column."""
+    found = missing_words(path, dialect, table, None, rows=_ROWS) if source == "csv" else {}
+    is_number = {name: is_numeric_dtype(table[name].dtype) for name in found}
+    in_numbers = {word for name, words in found.items() if is_number[name] for word in words}
+    texts = {name: words for name, words in found.items() if not is_number[name]}
+    told = {name: missing_words_told(name, words, in_numbers) for name, words in texts.items()}
+    return {name: one for name, one in told.items() if one}
 
 
 def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:

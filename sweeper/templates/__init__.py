@@ -50,7 +50,7 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
         "train.batch_size": batch,
     }.items():
         text = _with(text, key, value)
-    settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.gaps else {})}
+    settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.is_left_out else {})}
     others = [f"{name} = {toml_value(value)}\n" for name, value in settings.items()]
     reasons = [_comment(f"'{name}' {why}") for name, why in guessed.drop.items()]
     lines = text.splitlines(keepends=True)

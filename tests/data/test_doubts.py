@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from sweeper.api import check, run
 from sweeper.config import StudyConfig, parse
 from sweeper.data.doubts import data_doubts
+from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.preparation import prepare
+from sweeper.data_preview import data_preview
 from sweeper.progress import Event, Warned
 from tests.small_studies import COUPLED, write_mixture
 
@@ -40,6 +43,59 @@ def test_classes_of_a_few_rows_are_told_in_quotes(make_study) -> None:
     seen: list[str] = []
     run(others, observer=lambda event: seen.extend(messages(event)))
     assert seen.count(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "alike"),
+    [
+        (("Yes", "yes ", "No"), "'Yes' and 'yes '"),
+        (("<=50K", "<=50K.", ">50K"), "'<=50K' and '<=50K.'"),
+        (("not sure", "not-sure", "not_sure"), "'not sure', 'not-sure' and 'not_sure'"),
+        (("U.S.", "US", "UK"), "'U.S.' and 'US'"),
+        (("1", "1.0", "K1A", "K1B"), "'1' and '1.0'"),
+        (("A+", "A-", "A"), None),
+        (("v1.0", "v10", "v1"), None),
+        (("C", "C++", "C#"), None),
+        (("-1", "1", "x", "y"), None),
+    ],
+)
+def test_texts_that_differ_only_in_looks_are_named(
+    make_study, names: tuple[str, ...], alike: str | None
+) -> None:
+    classes = "size,kind\n" + "".join(f"{i},{names[i % len(names)]}\n" for i in range(36))
+    codes = "code,size,kind\n" + "".join(
+        f"{names[i % len(names)]},{i},{'ab'[i % 2]}\n" for i in range(36)
+    )
+    looks = f"{alike} differ only in case, blanks or punctuation"
+
+    assert told_of(make_study(CSV, classes)) == (
+        ()
+        if alike is None
+        else (f"classes {looks}, and are learnt as different ones; write them alike",)
+    )
+    (*_, told) = told_of(make_study(CSV, codes)) or ("",)
+    assert told.startswith(f"column 'code' has categories {looks}" if alike else "")
+    assert bool(told) == (alike is not None)
+
+
+def test_words_read_as_missing_values_are_named_unless_they_are_listed(make_study) -> None:
+    regions = ("NA", "EU", "null", "")
+    table = "region,size,kind\n" + "".join(
+        f"{regions[i % 4]},{i if i % 5 else 'NA'},{'ab'[i % 2]}\n" for i in range(36)
+    )
+    data = CSV + 'impute = "median"\n'
+
+    assert told_of(make_study(data, table)) == (
+        "column 'region': 9 values written 'NA' and 9 values written 'null' are read as missing; "
+        'data.missing_values = ["", "NA"] keeps them as text',
+    )
+    for words in ('["", "NA"]', '["", "NA", "null"]'):
+        config = make_study(f"{data}missing_values = {words}\n", table)
+        assert told_of(config) == ()
+        assert data_preview(config, prepare(config))["missing_values"] == json.loads(words)
+    assert data_preview(config := make_study(data, table), prepare(config))["missing_values"] == [
+        *MISSING_WORDS
+    ]
 
 
 def test_dates_as_text_are_told(make_study) -> None:

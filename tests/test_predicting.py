@@ -1,0 +1,172 @@
+"""Rows are predicted the same in every type that a table may give them, here and by `load.py`."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import sweeper
+from sweeper.errors import DataError
+from sweeper.export import export
+from sweeper.predicting import predicted
+from sweeper.saved_model import SavedModel, UnknownCategoryWarning
+
+STUDY = """\
+version = 1
+study = { name = "codes", metric = "val_loss", direction = "minimize", n_trials = 1 }
+model = { kind = "mlp", depth = 1, width = 4 }
+optimizer = { name = "adam", lr = 1e-2 }
+train = { loss = "cross_entropy", epochs = 3, batch_size = 16 }
+search.optimizer.lr = { type = "float", low = 1e-2, high = 1e-1 }
+execution = { threads = 1, workers = 0 }
+results = { dir = "run", keep_models = 1 }
+[data]
+source = "csv"
+path = "codes.csv"
+target = "kind"
+categorical_columns = ["zip", "dose"]
+missing_values = [""]
+"""
+CLEAN = pd.DataFrame(
+    {
+        "zip": [1234, 5678, 90210],
+        "flag": ["True", "maybe", "False"],
+        "dose": [0.1, 0.7, 0.2],
+        "x": [0.5, 0.25, 1.0],
+    }
+)
+TABLES: Mapping[str, pd.DataFrame | pl.DataFrame] = {
+    "text": CLEAN.astype(str),
+    "nullable": CLEAN.convert_dtypes(),
+    "pyarrow": CLEAN.convert_dtypes(dtype_backend="pyarrow"),
+    "category": CLEAN.astype("category"),
+    "single precision": CLEAN.astype({"zip": "float32", "dose": "float32"}),
+    "objects": CLEAN.astype(object),
+    "Polars": pl.from_pandas(CLEAN),
+}
+
+
+@pytest.fixture(scope="module")
+def best(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exported model of a small study with three columns of categories."""
+    directory = tmp_path_factory.mktemp("codes")
+    rows = pd.concat([CLEAN] * 20, ignore_index=True)
+    rows = rows.assign(kind=["None", "Yes", "No"] * 20, x=np.arange(60) / 60)
+    rows.to_csv(directory / "codes.csv", index=False)
+    (directory / "study.toml").write_text(STUDY, encoding="utf-8")
+    run_dir = directory / "run"
+    sweeper.run(sweeper.load_study(directory / "study.toml", [f"results.dir={run_dir}"]))
+    export(run_dir, None, 0, directory / "best")
+    return directory / "best"
+
+
+@pytest.fixture(scope="module")
+def saved(best: Path) -> SavedModel:
+    return sweeper.load(best)
+
+
+@pytest.fixture(scope="module")
+def alone(best: Path) -> ModuleType:
+    """The module `load.py` that was exported."""
+    spec = importlib.util.spec_from_file_location("exported_load", best / "load.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_words_may_be_classes(saved: SavedModel) -> None:
+    assert saved.class_names == ("No", "None", "Yes")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_type_of_table_gives_the_same_features(
+    table: str, saved: SavedModel, alone: ModuleType
+) -> None:
+    expected = saved.features(CLEAN)
+
+    assert expected[:, 1:].sum() == 9
+    np.testing.assert_array_equal(saved.features(TABLES[table]), expected)
+    np.testing.assert_array_equal(alone.features(TABLES[table]), expected)
+
+
+def rows_of(*flags: str, zips: tuple[str, ...] = ("1234", "5678", "90210")) -> str:
+    lines = [f"{z},{flag},0.1,0.5" for z, flag in zip(zips, flags, strict=True)]
+    return "\n".join(["zip,flag,dose,x", *lines, ""])
+
+
+def test_a_stray_value_in_a_file_changes_its_own_row_alone(best: Path, tmp_path: Path) -> None:
+    path, told = tmp_path / "new.csv", list[str]()
+
+    def lines(text: str) -> list[str]:
+        path.write_text(text, encoding="utf-8")
+        return predicted(best, path, told.append)[0].splitlines()[1:]
+
+    clean = lines(rows_of("True", "maybe", "False"))
+    assert told == []
+    for odd in (
+        rows_of("True", "maybe", "??"),
+        rows_of("True", "maybe", "False", zips=("1234", "5678.0", "K1A")),
+        rows_of("true", "maybe", "False", zips=("1234", "5678", "01234")),
+    ):
+        assert lines(odd)[1] == clean[1]
+    assert lines(rows_of("True", "maybe", "??"))[:2] == clean[:2]
+    assert "new.csv: column 'zip' has 'K1A' in 1 row, which no training row had" in told
+
+
+def test_a_column_without_a_known_category_is_refused_with_its_lines(
+    best: Path, tmp_path: Path, alone: ModuleType
+) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text(rows_of("yes", "no", "NA"), encoding="utf-8")
+
+    with pytest.raises(DataError) as refusal:
+        predicted(best, path, [].append)
+
+    assert str(refusal.value) == (
+        "new.csv: column 'flag' has only values that no training row had: 'yes', 'no', 'NA' "
+        "(lines 2, 3, 4); write them as in training: 'False', 'True', 'maybe'"
+    )
+    with pytest.raises(ValueError, match="'flag' has no value that training rows had"):
+        alone.features(pd.read_csv(path, keep_default_na=False))
+
+
+def test_numbers_that_are_not_read_as_written_are_refused(
+    best: Path, tmp_path: Path, saved: SavedModel
+) -> None:
+    path = tmp_path / "new.csv"
+    for x, found in (
+        ("$5", "column 'x' holds no numbers in 1 row: '$5' is not a number (line 3)"),
+        (str(2**53 + 1), f"{2**53 + 1} has more digits than a float holds (line 3)"),
+    ):
+        path.write_text(
+            rows_of("True", "maybe", "False").replace("maybe,0.1,0.5", f"maybe,0.1,{x}")
+        )
+        with pytest.raises(DataError) as refusal:
+            predicted(best, path, [].append)
+        assert found in str(refusal.value)
+    odd: Any
+    for odd in (np.array([1j, 2, 3]), np.array([1, 2, 3], "m8[s]")):
+        with pytest.raises(ValueError, match="column 'x' holds no numbers"):
+            saved.features(CLEAN.assign(x=odd))
+
+
+def test_one_unknown_value_is_warned_of(saved: SavedModel) -> None:
+    rows = CLEAN.assign(flag=["True", "maybe", "odd"])
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", UnknownCategoryWarning)
+        found = saved.features(rows)
+    assert [str(doubt.message) for doubt in doubts] == [
+        "column 'flag' has 'odd' in 1 row, which no training row had"
+    ]
+    np.testing.assert_array_equal(found[:2], saved.features(CLEAN)[:2])
