@@ -23,10 +23,11 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     Raises:
         StudyError: with what to mend.
     """
-    if "python" in config.kinds:
+    warnings: tuple[str, ...] = ()
+    if builds_models(config):
         from sweeper.models.user_checks import check_model
 
-        check_model(config, data.n_features, data.out_size)
+        warnings = check_model(config, data.n_features, data.out_size)
     if config.names_functions:
         from sweeper.programs.user_checks import check_functions
 
@@ -39,6 +40,10 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.own_checks import check_program
 
         check_program(config, data)
+    elif builds_models(config) and config.edition > 1:
+        from sweeper.programs.training_checks import check_training
+
+        check_training(config, data)
     if decays_of(config.optimizer):
         from sweeper.programs.decay_checks import check_decay
 
@@ -46,14 +51,21 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     if uncertain_decays(config):
         from sweeper.programs.decay_checks import idle_amounts
 
-        return tuple(idle_amounts(config, never_run(config, data)))
-    return ()
+        warnings += tuple(idle_amounts(config, never_run(config, data)))
+    return warnings
+
+
+def builds_models(config: StudyConfig) -> bool:
+    """Whether a user-defined function builds some model or part of one."""
+    if config.kinds == ("parts",):
+        return any(key.startswith("model.") for key in config.functions.values())
+    return "python" in config.kinds
 
 
 def needs_jax(config: StudyConfig) -> bool:
     """Whether `check_models` traces anything."""
     return (
-        "python" in config.kinds
+        builds_models(config)
         or bool(config.names_functions)
         or config.train.program == "coupled"
         or isinstance(config.train, OwnProgramTable)

@@ -240,7 +240,8 @@ def other_start(
 def _is_free(change: Change) -> bool:
     if change.key == "study.n_trials":
         return int(str(change.now)) < int(str(change.before))
-    return _below(change.key, _FREE)
+    is_declared = change.key.startswith("model.") and change.key.endswith(".fixed_start")
+    return is_declared or _below(change.key, _FREE)
 
 
 def _below(key: str, tables: tuple[str, ...]) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName
-from sweeper.config.roles import FIXED, TRACED
+from sweeper.config.roles import DECLARED, FIXED, TRACED
 from sweeper.config.table import Table
 from sweeper.trial import Scalar
 
@@ -42,6 +42,12 @@ class _PythonKeys(Table):
     function: Annotated[FunctionName, FIXED] = Field(
         description="module:function, which builds it; given all other keys of [model]",
         examples=["nets:build"],
+    )
+    fixed_start: Annotated[bool, FIXED, DECLARED] = Field(
+        default=False,
+        description="whether trials are meant to start from the same weights, whatever the key, as "
+        "those of a pretrained model do",
+        examples=[True],
     )
 
 

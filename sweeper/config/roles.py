@@ -15,10 +15,12 @@ class Role(Enum):
     STRUCTURAL = "another value is another program"
     TRACED = "only a number in the program"
     BOUND = "where training stops"
+    DECLARED = "what the user says of the study; no program depends on it"
 
 
 TRACED = Role.TRACED
 BOUND = Role.BOUND
+DECLARED = Role.DECLARED
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from sweeper.config.optimizers import OptimizersTable, decays_of
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PartsTable
 from sweeper.config.roles import Role, settings_of
+from sweeper.config.study import EDITION
 from sweeper.config.table import Table, value_of
 from sweeper.config.train import SupervisedTable
 from sweeper.config.undrawn import general, has_number_without, number_without
@@ -71,7 +72,8 @@ class Settings:
     are the keys of numbers that some trials alone draw. The study's are `keeps`, too, by which an
     epoch's weights are kept instead of the last, and `stops`, by which a trial ends early; None
     where the program does neither. `saves` says whether the state of its optimizer is wanted at
-    the end. `base_dir` is where the user's modules are looked up first.
+    the end. `base_dir` is where the user's modules are looked up first, `edition` that of the
+    rules that the study began under.
     """
 
     model: ModelTable | PartsTable
@@ -82,6 +84,7 @@ class Settings:
     keeps: Judge | None = None
     stops: Judge | None = None
     saves: bool = False
+    edition: int = EDITION
 
     def has(self, part: str) -> bool:
         """Whether the optional part with this dotted key is compiled in."""

@@ -114,6 +114,7 @@ class StudyConfig(Table):
             keeps=self.keeps,
             stops=self.stops,
             saves=self.results.save_optimizer,
+            edition=self.edition,
         )
 
     def active(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 from sweeper.config import Settings
 from sweeper.config.agreement import inputs_of
@@ -18,6 +18,7 @@ from sweeper.config.parts import PartsTable
 from sweeper.data.transform import MISSING, Transform
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
+from sweeper.models.user import takes_key
 from sweeper.models.user_network import UserNetwork
 
 
@@ -246,8 +247,8 @@ def _mapped(network: Network) -> str:
 
 
 def _called(model: str, network: Network, x: str) -> str:
-    takes_key = isinstance(network, UserNetwork) and network.needs_keys
-    return f"{model}({x}, key=None)" if takes_key else f"{model}({x})"
+    is_keyed = isinstance(network, UserNetwork) and takes_key(cast(Any, network.model()))
+    return f"{model}({x}, key=None)" if is_keyed else f"{model}({x})"
 
 
 def _predict(data: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How models of the user's own are called."""
+"""How user-defined models are called."""
 
 from __future__ import annotations
 
@@ -10,12 +10,46 @@ import equinox as eqx
 import jax
 from jaxtyping import Float
 
+from sweeper.models.keys import fixed_key
 from sweeper.models.mlp import AnyArray
+from sweeper.models.traces import trace
+from sweeper.user_code import RAISED
+
+KEY = jax.eval_shape(fixed_key)
+"""Stands for a random key where a call is only traced."""
 
 
 def takes_key(model: Callable[..., Any]) -> bool:
     """Whether a model is called with a `key`, for what it draws in training."""
     return "key" in inspect.signature(model).parameters
+
+
+def passes_key(model: Callable[..., Any], x: jax.ShapeDtypeStruct) -> bool:
+    """Whether training passes `key`: `__call__` names it, or its `**kwargs` accept it."""
+    kinds = [parameter.kind for parameter in inspect.signature(model).parameters.values()]
+    if takes_key(model) or inspect.Parameter.VAR_KEYWORD not in kinds:
+        return takes_key(model)
+    try:
+        trace(with_key, KEY, model, x)
+    except RAISED:
+        return False
+    return True
+
+
+def with_key(key: Any, model: Any, x: Any) -> Any:
+    """The outputs for one example in training, for a model that is passed a key."""
+    return model(x, key=key)
+
+
+def without_key(_key: Any, model: Any, x: Any) -> Any:
+    """The outputs for one example in training, for a model that is not passed a key."""
+    return model(x)
+
+
+def differs_in_training(model: Any, x: jax.ShapeDtypeStruct) -> bool:
+    """Whether a model that is not passed a key computes something else in training."""
+    in_inference = eqx.nn.inference_mode(model)
+    return not trace(without_key, KEY, model, x).is_like(trace(without_key, KEY, in_inference, x))
 
 
 def evaluated(model: Any, x: Any) -> Any:

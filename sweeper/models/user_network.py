@@ -1,4 +1,4 @@
-"""A model of the user's own as one vector of parameters."""
+"""A user-defined model as one vector of parameters."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
+from sweeper.config.study import EDITION
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, Places, spread
 from sweeper.models.keys import fixed_key, key_of
@@ -24,7 +25,14 @@ from sweeper.models.layer_loop import Room
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Stretch, Traced, Vector
 from sweeper.models.parted import parted
-from sweeper.models.user import evaluated, takes_key
+from sweeper.models.user import (
+    differs_in_training,
+    evaluated,
+    passes_key,
+    takes_key,
+    with_key,
+    without_key,
+)
 from sweeper.trial import Scalar
 from sweeper.user_code import load_function
 
@@ -35,6 +43,7 @@ class UserNetwork:
 
     Its parameters are the arrays of floating-point numbers, in the precision of the study. Other
     arrays are the same for every trial: those that the function builds with `fixed_key`.
+    Under edition 1 a model whose `__call__` does not name `key` trains as in inference.
     """
 
     function: str
@@ -44,6 +53,7 @@ class UserNetwork:
     out_size: int
     dtype: str
     decay: Decay = DEFAULT
+    edition: int = EDITION
 
     @property
     def n_parameters(self) -> int:
@@ -51,7 +61,7 @@ class UserNetwork:
 
     @property
     def needs_keys(self) -> bool:
-        return takes_key(self.model())
+        return self._passes_key or (self.edition > 1 and self._differs_in_training)
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
         words = rng.integers(0, 2**32, 2, np.uint32)
@@ -82,8 +92,9 @@ class UserNetwork:
     ) -> Float[Array, "batch out"]:
         model: Any = self.model(parameters)
         if keys is None:
-            return jax.vmap(lambda x: evaluated(model, x))(x)
-        return jax.vmap(lambda x, key: model(x, key=key))(x, keys)
+            return jax.vmap(lambda x: evaluated(model, x))(x).astype(self.dtype)
+        call = with_key if self._passes_key else without_key
+        return jax.vmap(lambda x, key: call(key, model, x))(x, keys).astype(self.dtype)
 
     def outputs_over(
         self,
@@ -130,6 +141,19 @@ class UserNetwork:
         sizes = {"in_size": self.in_size, "out_size": self.out_size}
         model = function(**sizes, **dict(self.arguments), key=key)
         return eqx.partition(model, _is_parameter)
+
+    @cached_property
+    def _passes_key(self) -> bool:
+        model: Any = self.model()
+        return takes_key(model) if self.edition == 1 else passes_key(model, self._example)
+
+    @cached_property
+    def _differs_in_training(self) -> bool:
+        return differs_in_training(self.model(), self._example)
+
+    @property
+    def _example(self) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((self.in_size,), jnp.dtype(self.dtype))
 
     @cached_property
     def _abstract(self) -> tuple[PyTree, PyTree]:

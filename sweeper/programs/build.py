@@ -187,6 +187,7 @@ class Programs:
             out_size=data.out_size,
             dtype=data.dtype,
             decay=Decay.of(settings.sole_optimizer.decay, settings.base_dir),
+            edition=settings.edition,
         )
         return self._users.setdefault(network, network)
 

@@ -1,4 +1,4 @@
-"""Whether a program of the user's own can train a study's models on its data, told before."""
+"""Whether a user-defined program can train a study's models on its data, checked before."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from sweeper.config.search import ends
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.keywords import unfit_keywords
+from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.untraceable import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.own import Own, UserProgram, taken_of_data
-from sweeper.programs.program import Batch, State
+from sweeper.programs.program import Batch, Lane, State
 from sweeper.trial import Scalar
 from sweeper.user_code import RAISED, LoadError, load_class, place_of, told
 
@@ -132,16 +133,22 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
     name, lane = settings.train.program, program.lane(0, settings)
     batch, method = _batch(settings.train.batch_size, data), "init"
     try:
-        start = eqx.filter_eval_shape(program.begun_by_user, _blank(program), lane)
-        if found := _unfit_start(name, start, program):
+        start = _traced(program.begun_by_user, lane, _blank(program))
+        if found := _unfit_start(name, start.result, program):
             return found
         state, method = program.abstract(), "step"
-        moved = eqx.filter_eval_shape(program.stepped_by_user, state, batch, lane)
-        if found := _unfit_step(name, start, moved, program):
+        moved = _traced(program.stepped_by_user, lane, state, batch)
+        if found := _unfit_step(name, start.result, moved.result, program):
             return found
         method = "evaluate"
-        given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
-        return _unfit_scores(name, given, settings.train.metrics)
+        given = _traced(program.evaluated_by_user, lane, state, batch)
+        if found := _unfit_scores(name, given.result, settings.train.metrics):
+            return found
+        for method, called in zip(METHODS, (start, moved, given), strict=True):
+            if settings.edition > 1 and not called.repeats():
+                mend = "let its result depend on its arguments alone"
+                return unrepeatable(f"'{name}.{method}'", mend)
+        return None
     except jax.errors.TracerBoolConversionError as error:
         what = f"{type(error).__name__}: Python cannot see what is traced{place_of(error)}"
         mend = mend_of(error, "") + ", or write the key as a whole number"
@@ -149,6 +156,12 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
     except RAISED as error:
         shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
         return f"'{name}.{method}' raised {told(error)} for {shapes}", mend_of(error, "mend it")
+
+
+def _traced(method: Callable[..., Any], lane: Lane, *given: Any) -> Trace:
+    """The trace of a method, whose last argument is the lane."""
+    shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), lane)
+    return trace(lambda lane, *given: method(*given, lane), shapes, *given)
 
 
 def _blank(program: Own) -> Any:

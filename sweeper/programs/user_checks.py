@@ -1,4 +1,4 @@
-"""Whether functions of the user's own can be compiled into a study's programs, told before."""
+"""Whether user-defined functions can be compiled into a study's programs, checked before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from sweeper.config.own_program import OwnProgramTable
 from sweeper.errors import Problem, StudyError
 from sweeper.keywords import keywords_of, unfit_keywords
 from sweeper.models.marks import Marks
+from sweeper.models.traces import trace, unrepeatable
 from sweeper.models.untraceable import mend_of
+from sweeper.models.user import KEY
 from sweeper.user_code import RAISED, LoadError, load_function, place_of, told
 
 _ROWS = 4
@@ -56,12 +58,14 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
         except LoadError as error:
             yield config.problem(key, error.found, error.mend)
             continue
-        if wrong := _unfit_measure(name, function, outputs, y, is_loss=setting == "loss"):
+        if wrong := _unfit_measure(
+            name, function, outputs, y, is_loss=setting == "loss", edition=config.edition
+        ):
             yield config.problem(key, *wrong)
 
 
 def _unfit_measure(
-    name: str, function: Callable[..., Any], outputs: Any, y: Any, *, is_loss: bool
+    name: str, function: Callable[..., Any], outputs: Any, y: Any, *, is_loss: bool, edition: int
 ) -> _Wrong | None:
     """What was found and how to mend it; None where nothing is wrong."""
     try:
@@ -77,6 +81,9 @@ def _unfit_measure(
             return f"'{name}' gives {dtype}, which has no order", "return a real number"
         if is_loss:
             jax.eval_shape(jax.grad(function), outputs, y)
+        traced = trace(lambda _key, *given: function(*given), KEY, outputs, y)
+        if edition > 1 and not traced.repeats():
+            return unrepeatable(f"'{name}'", "let its result depend on its arguments alone")
     except RAISED as error:
         shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
         return f"'{name}' raised {told(error)} for {shapes}", mend_of(error, "mend the function")

@@ -1,0 +1,102 @@
+"""A builder's weights depend on its key alone; a fixed start is refused, warned of or declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.errors import StudyError
+from tests.programs.test_check_draws import check
+
+HEAD = """\
+import equinox as eqx, jax, jax.numpy as jnp, numpy as np, os, random, time
+
+normal = jax.random.normal
+KEYS, COUNT, RNG = [jax.random.key(0)], [0], np.random.default_rng(0)
+
+
+class Net(eqx.Module):
+    w: jax.Array
+    scale: object = 1.0
+
+    def __call__(self, x, key=None):
+        return self.w @ x * self.scale
+
+
+def next_key():
+    KEYS[0], key = jax.random.split(KEYS[0])
+    return key
+
+
+def next_count():
+    COUNT[0] += 1
+    return COUNT[0]
+
+
+@jax.jit
+def compiled():
+    return jnp.asarray(np.random.randn(3, 4), jnp.float32)
+
+
+def build(in_size, out_size, key):
+    shape = out_size, in_size
+    return """
+UNREPEATABLE = {
+    "NumPy's global numbers": "Net(jnp.asarray(np.random.randn(*shape)))",
+    "a generator of a module": "Net(jnp.asarray(RNG.normal(size=shape)))",
+    "Python's random numbers": "Net(normal(key, shape) * random.random())",
+    "the time": "Net(normal(jax.random.key(time.time_ns() % 2**31), shape))",
+    "the time and the key": "Net(normal(jax.random.fold_in(key, time.time_ns() % 2**20), shape))",
+    "the system's random numbers": "Net(normal(jax.random.key(os.urandom(1)[0]), shape))",
+    "a key in a module": "Net(normal(next_key(), shape))",
+    "a counter": "Net(normal(jax.random.key(next_count()), shape))",
+    "a compiled function": "Net(compiled())",
+    "an array that is not trained": "Net(normal(key, shape), np.random.randn(out_size))",
+    "a static number": "Net(normal(key, shape), random.random())",
+}
+FIXED = {
+    "zeros": "Net(jnp.zeros(shape))",
+    "zeros times what is drawn": "jax.tree.map(lambda w: w * 0, Net(normal(key, shape)))",
+    "a key of its own": "Net(normal(jax.random.key(7), shape))",
+    "NumPy with a seed": "Net(jnp.asarray(np.random.default_rng(0).normal(size=shape)))",
+}
+DRAWN = {
+    "all weights": "Net(normal(key, shape))",
+    "some weights": "Net(normal(key, shape), jnp.zeros(out_size))",
+    "weights of a compiled function": "Net(jax.jit(normal, static_argnums=1)(key, shape))",
+    "an unhashable static field": "Net(normal(key, shape), np.ones(out_size))",
+    "a new lambda": "eqx.nn.Sequential([Net(normal(key, shape)), eqx.nn.Lambda(lambda x: x)])",
+    "a key from the key": "Net(normal(jax.random.key(jax.random.randint(key, (), 0, 9)), shape))",
+}
+SAID = "'nets:build' gives the same initial weights for every key"
+
+
+@pytest.mark.parametrize("case", UNREPEATABLE)
+def test_other_weights_for_one_key_are_refused(case: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="'nets:build' builds another model each time"):
+        check(tmp_path, HEAD + UNREPEATABLE[case])
+
+
+@pytest.mark.parametrize("case", FIXED)
+def test_the_same_weights_for_all_keys_are_warned_of(case: str, tmp_path: Path) -> None:
+    (warning,) = check(tmp_path, HEAD + FIXED[case])
+    assert warning.startswith(f"model.function: {SAID}, so every trial starts from them")
+
+
+@pytest.mark.parametrize("case", DRAWN)
+def test_weights_that_depend_on_the_key_are_not(case: str, tmp_path: Path) -> None:
+    assert check(tmp_path, HEAD + DRAWN[case], "study.replicates=2") == ()
+
+
+def test_replicates_of_a_fixed_start_are_refused_unless_it_is_declared(tmp_path: Path) -> None:
+    source = HEAD + FIXED["zeros"]
+    with pytest.raises(StudyError, match=SAID):
+        check(tmp_path, source, "study.replicates=2")
+    assert check(tmp_path, source, "study.replicates=2", "model.fixed_start=true") == ()
+
+
+def test_a_study_of_edition_1_is_warned_and_goes_on(tmp_path: Path) -> None:
+    source = HEAD + UNREPEATABLE["NumPy's global numbers"]
+    (warning,) = check(tmp_path, source, "edition=1", "study.replicates=2")
+    assert "builds another model each time" in warning
