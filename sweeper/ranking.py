@@ -27,6 +27,18 @@ def is_feasible(row: Row) -> bool:
     return row.get("feasible") in (None, True)
 
 
+def repeats(rows: Iterable[Row]) -> str | None:
+    """How many complete trials repeat the settings of another; None if none does."""
+    params = [row["params_json"] for row in rows if row["state"] == "COMPLETE"]
+    again = len(params) - len({*params})
+    if not again:
+        return None
+    return (
+        f"{again} of {len(params)} complete trials {'repeats' if again == 1 else 'repeat'} the "
+        "settings of an earlier one"
+    )
+
+
 def best_first(rows: Iterable[Row], directions: Sequence[str], n: int) -> list[Row]:
     """The best `n` complete trials: front by front, each by the first objective, then by number.
 

@@ -21,6 +21,7 @@ from sweeper.planning import structures
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.progress import Observer, RoundClosed, StudyOpened, Warned
+from sweeper.ranking import repeats
 from sweeper.reconcile import Change, xla_threads
 from sweeper.results.publish import Publisher
 from sweeper.results.schema_text import write_schema_text
@@ -96,6 +97,8 @@ class StudyRun:
             self._publisher.publish_spans(self._published)
             status = self._write_status(self._end())
             if told := ended_by(status):
+                self._observer(Warned(told))
+            if self._sweep.finished and (told := repeats(self._sweep.state.ended.values())):
                 self._observer(Warned(told))
             return status
         except BaseException as error:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sweeper.ranking import BestTrials, ParetoFront, best_first, pareto_front
+from sweeper.ranking import BestTrials, ParetoFront, best_first, pareto_front, repeats
 
 WAYS = ("minimize", "maximize")
 
@@ -107,3 +107,12 @@ def test_of_many_trials_few_are_kept() -> None:
     best.tell(rows)
     assert best.rows() == best_first(rows, WAYS, 5)
     assert len(best._kept) < 100
+
+
+def test_complete_trials_that_repeat_an_earlier_one_are_counted() -> None:
+    drawn = [("COMPLETE", 1), ("PRUNED", 1), ("COMPLETE", 2), ("COMPLETE", 1)]
+    rows = [{"state": state, "params_json": f'{{"depth": {depth}}}'} for state, depth in drawn]
+    assert repeats(rows[:3]) is None
+    assert repeats(rows) == "1 of 3 complete trials repeats the settings of an earlier one"
+    more = [*rows, rows[0]]
+    assert repeats(more) == "2 of 4 complete trials repeat the settings of an earlier one"

@@ -19,6 +19,7 @@ from sweeper.commands.arguments import (
 )
 from sweeper.commands.printing import print_json, print_shown
 from sweeper.errors import Problem, StudyError
+from sweeper.ranking import repeats
 from sweeper.rundir import RunDir
 
 _SHOWN = 100
@@ -119,6 +120,8 @@ def best(
         print_json({"run_dir": str(run_dir.root), "best": rows})
         return
     print_shown(answers.best_trials(known.metrics, rows), "")
+    if told := repeats(known.rows(["state", "params_json"])):
+        print_shown(told, "")
     print_shown(trial_answers.with_the_best(run_dir, rows[0]))
 
 

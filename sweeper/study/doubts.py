@@ -28,6 +28,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_fewer_at_an_epoch(config),
         *_all_pruned(config),
         *_late_brackets(config),
+        *_queued_twice(config),
         *_repeats(config),
     )
 
@@ -227,6 +228,18 @@ def _late_brackets(config: StudyConfig) -> Iterator[str]:
                 f"epochs, and trials have {config.max_epochs}: some brackets judge no trial; "
                 "remove max_resource"
             )
+
+
+def _queued_twice(config: StudyConfig) -> Iterator[str]:
+    """The queue holds the same whole trial several times."""
+    whole = [config.active(one) for one in config.study.enqueue if one.keys() == {*config.columns}]
+    different = {tuple(one.items()) for one in whole}
+    if len(different) < len(whole):
+        yield (
+            f"study.enqueue repeats settings: {len(whole)} of its trials give all that is "
+            f"searched, and {len(different)} of them differ; study.replicates trains each with "
+            "several seeds"
+        )
 
 
 def _repeats(config: StudyConfig) -> Iterator[str]:

@@ -200,3 +200,10 @@ def test_trials_that_must_repeat_others_are_counted(search: str, points: int | N
 def test_trials_of_a_study_that_searches_nothing_repeat() -> None:
     (doubt,) = doubts(_study("search={}"))
     assert doubt.startswith("nothing is searched, so at least 23 of 24 trials repeat")
+
+
+def test_the_same_trial_twice_in_the_queue_is_reported() -> None:
+    one, other = "{depth=1,lr=0.001}", "{depth=2,lr=0.001}"
+    (doubt,) = doubts(_study(f"study.enqueue=[{one},{other},{one}]"))
+    assert doubt.startswith("study.enqueue repeats settings: 3 of its trials give all that is")
+    assert doubts(_study(f"study.enqueue=[{one},{other},{{depth=1}},{{depth=1}}]")) == ()
