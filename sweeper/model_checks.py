@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,19 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.decay_checks import check_decay
 
         check_decay(config, never_run(config, data))
+    return (*warnings, *_without_effect(config, data))
+
+
+def _without_effect(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Settings that make no difference to any model."""
     if uncertain_decays(config):
         from sweeper.programs.decay_checks import idle_amounts
 
-        warnings += tuple(idle_amounts(config, never_run(config, data)))
-    return warnings
+        yield from idle_amounts(config, never_run(config, data))
+    if any(key.startswith("model.") for key in config.functions.values()):
+        from sweeper.programs.idle_arguments import idle_arguments
+
+        yield from idle_arguments(config, never_run(config, data))
 
 
 def builds_models(config: StudyConfig) -> bool:

@@ -1,0 +1,71 @@
+"""Searched arguments of user-defined models that no model depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sweeper.config import StudyConfig
+from sweeper.config.model import PythonTable
+from sweeper.config.parts import PartsTable
+from sweeper.config.refusals import shown
+from sweeper.config.search import SearchEntry, ends
+from sweeper.config.table import field_of
+from sweeper.models.idle_arguments import builds_alike
+from sweeper.models.user_network import UserNetwork
+from sweeper.naming import listed
+from sweeper.programs.build import Programs
+from sweeper.trial import Scalar
+from sweeper.user_code import RAISED
+
+_MOST_VALUES = 4
+
+
+def idle_arguments(config: StudyConfig, programs: Programs) -> Iterator[str]:
+    """What to say of searched arguments that make no difference to the model."""
+    for key, entry in config.search.items():
+        if not entry.when and _is_argument(config, key) and _is_idle(config, programs, key):
+            values = listed([shown(value) for value in _tried(entry)])
+            yield (
+                f"search.{key} changes nothing: the function builds the same model for {values}; "
+                "use the argument, or remove the entry"
+            )
+
+
+def _is_argument(config: StudyConfig, key: str) -> bool:
+    table, _, name = key.rpartition(".")
+    if config.kinds not in (("python",), ("parts",)) or key in config.same_as.values():
+        return False  # one that another setting takes the value of is of use there
+    model = config.each("model").get(table)
+    return isinstance(model, PythonTable) and field_of(type(model), name) is None
+
+
+def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
+    """Whether the model is the same for all values, the others being the first or the last."""
+    part = key.split(".")[1] if isinstance(config.model, PartsTable) else ""
+    others = [
+        (entry.column(one), ends(entry)) for one, entry in config.search.items() if one != key
+    ]
+    column, values = config.search[key].column(key), _tried(config.search[key])
+    try:
+        for place in (0, -1):
+            beside = {name: tried[place] for name, tried in others}
+            networks = _networks(config, programs, part, [{**beside, column: v} for v in values])
+            if not builds_alike(networks):
+                return False
+    except RAISED:  # of the user's function; it is told where the model is checked
+        return False
+    return len(values) > 1
+
+
+def _networks(
+    config: StudyConfig, programs: Programs, part: str, drawn: Sequence[dict[str, Scalar]]
+) -> list[UserNetwork]:
+    found = [programs.networks(config.filled(params))[part] for params in drawn]
+    return [network for network in found if isinstance(network, UserNetwork)]
+
+
+def _tried(entry: SearchEntry) -> tuple[Scalar, ...]:
+    values = entry.values() or ends(entry)
+    return (
+        values if len(values) <= _MOST_VALUES else (values[0], values[len(values) // 2], values[-1])
+    )
