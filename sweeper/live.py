@@ -21,9 +21,11 @@ from rich.text import Text
 from sweeper import wording
 from sweeper.naming import counted
 from sweeper.progress import (
-    BucketFinished,
     BucketStarted,
+    CompileFinished,
+    CompileStarted,
     Event,
+    PlaceEvent,
     RoundClosed,
     StudyOpened,
     Warned,
@@ -77,7 +79,7 @@ class LiveView:
         self._status: Status | None = None
         self._status_at = clock()
         self._started_at = self._status_at - ran_s
-        self._places: dict[str, tuple[BucketStarted | BucketFinished, float]] = {}
+        self._places: dict[str, tuple[PlaceEvent, float]] = {}
         self._live = Live(console=console, get_renderable=self.picture, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -117,7 +119,8 @@ class LiveView:
             opened, status, places = self._opened, self._status, dict(self._places)
         elapsed = wording.duration(now - self._started_at)
         if opened is None:
-            return Text(f"opening the study, {elapsed}")
+            opening = Text(f"opening the study, {elapsed}")
+            return Group(opening, _working(places, now)) if places else opening
         rounds = opened.rounds_done if status is None else status.round
         parts: list[RenderableType] = [Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}")]
         if status is not None:
@@ -160,9 +163,7 @@ def _standing(status: Status, since_s: float) -> list[RenderableType]:
     return parts
 
 
-def _working(
-    places: dict[str, tuple[BucketStarted | BucketFinished, float]], now: float
-) -> RenderableType:
+def _working(places: dict[str, tuple[PlaceEvent, float]], now: float) -> RenderableType:
     """What each thread and worker does, and for how long already."""
     table = Table.grid(padding=(0, 2))
     for place in sorted(places):
@@ -171,8 +172,12 @@ def _working(
     return table
 
 
-def doing(event: BucketStarted | BucketFinished) -> str:
+def doing(event: PlaceEvent) -> str:
     """What a place does after its last event."""
+    if isinstance(event, CompileStarted):
+        return f"compiling the {event.strategy} program {event.class_id}"
+    if isinstance(event, CompileFinished):
+        return f"idle after compiling the {event.strategy} program {event.class_id}"
     if isinstance(event, BucketStarted):
         trials = wording.trial_numbers(event.trials)
         return f"{event.strategy} bucket {event.bucket}: {trials} to epoch {event.epoch_to}"

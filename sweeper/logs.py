@@ -13,6 +13,8 @@ from sweeper import wording
 from sweeper.progress import (
     BucketFinished,
     BucketStarted,
+    CompileFinished,
+    CompileStarted,
     Event,
     Observer,
     RoundClosed,
@@ -93,6 +95,10 @@ def _log(event: Event) -> None:
             compiled, trained = (wording.seconds(s) for s in (event.compile_s, event.train_s))
             told = "bucket %d done on %s: %s compiling, %s training"
             _events.debug(told, bucket, place, compiled, trained)
+        case CompileStarted(class_id=class_id, strategy=strategy, place=place):
+            _events.debug("%s compiles the %s program %s", place, strategy, class_id)
+        case CompileFinished(class_id=class_id, strategy=strategy, place=place):
+            _events.debug("%s is done with the %s program %s", place, strategy, class_id)
         case RoundClosed(status=status):
             best = "" if status.best is None else wording.best_trial(status.metric, status.best)
             shown = f"{wording.progress(status)}; {wording.states(status)}"

@@ -43,6 +43,24 @@ class BucketFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class CompileStarted:
+    """A thread began to compile a program, or to load it, ahead of its first bucket."""
+
+    class_id: str
+    strategy: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompileFinished:
+    """It is done with that, however it went."""
+
+    class_id: str
+    strategy: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundClosed:
     """A round is committed."""
 
@@ -56,5 +74,6 @@ class Warned:
     message: str
 
 
-Event = StudyOpened | BucketStarted | BucketFinished | RoundClosed | Warned
+PlaceEvent = BucketStarted | BucketFinished | CompileStarted | CompileFinished
+Event = StudyOpened | PlaceEvent | RoundClosed | Warned
 Observer = Callable[[Event], None]

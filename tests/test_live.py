@@ -11,7 +11,15 @@ import pytest
 from rich.console import Console
 
 from sweeper.live import LineView, LiveView, view_for
-from sweeper.progress import BucketFinished, BucketStarted, RoundClosed, StudyOpened, Warned
+from sweeper.progress import (
+    BucketFinished,
+    BucketStarted,
+    CompileFinished,
+    CompileStarted,
+    RoundClosed,
+    StudyOpened,
+    Warned,
+)
 from tests.live_status import STATUS
 
 OPENED = StudyOpened("digits", Path("runs/digits"), rounds_done=0, n_trials=20)
@@ -79,6 +87,19 @@ def test_the_picture_shows_state_rate_time_left_best_and_places() -> None:
         "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
         "thread 0  0:04  exact bucket 4: trials 7, 9 to epoch 10",
         "worker 0  0:04  idle after bucket 4, loaded from the cache in 0.2 s, trained in 0.5 s",
+    ]
+
+
+def test_what_is_compiled_ahead_is_shown_before_the_study_is_open() -> None:
+    console = _written()
+    view = LiveView(console, clock=lambda: 0.0, ran_s=2.0)
+    view(CompileStarted("c1", "padded", "thread 0"))
+    view(CompileFinished("c2", "exact", "thread 1"))
+    console.print(view.picture())
+    assert [line.rstrip() for line in _lines(console)] == [
+        "opening the study, 0:02",
+        "thread 0  0:00  compiling the padded program c1",
+        "thread 1  0:00  idle after compiling the exact program c2",
     ]
 
 

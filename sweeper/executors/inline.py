@@ -16,7 +16,13 @@ from sweeper.data.dataset import Dataset
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.loads import Loads
 from sweeper.executors.trainer import Trainer
-from sweeper.progress import BucketFinished, BucketStarted, Observer
+from sweeper.progress import (
+    BucketFinished,
+    BucketStarted,
+    CompileFinished,
+    CompileStarted,
+    Observer,
+)
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.timeline import Timeline
 from sweeper.trial import Scalar
@@ -160,7 +166,7 @@ class InlineExecutor:
         with self._timeline.at(place):
             while (task := self._take(device)) is not None:
                 if isinstance(task, _Class):
-                    self._compile(task)
+                    self._compile(task, place)
                 else:
                     self._train(task, place, device)
 
@@ -200,7 +206,9 @@ class InlineExecutor:
         behind = (waiting for waiting in reversed(ready) if not can_begin(waiting))
         return next(own, None) or next(behind, None)
 
-    def _compile(self, planned: _Class) -> None:
+    def _compile(self, planned: _Class, place: str) -> None:
+        what = planned.program.class_id, planned.program.strategy, place
+        self._observer(CompileStarted(*what))
         try:
             planned.compile()
         except BaseException as error:
@@ -208,6 +216,7 @@ class InlineExecutor:
                 self._log.debug("a class could not be compiled ahead", exc_info=error)
             else:
                 planned.end = error
+        self._observer(CompileFinished(*what))
         with self._changed:
             planned.ready = True
             self._loads.compiled(planned.program, planned.device)
