@@ -11,7 +11,7 @@ import pyarrow as pa
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
 from sweeper.dashboard.spans import Spans, order_of_places
 from sweeper.results.light import floats, texts
-from sweeper.timeline import DOING, PROGRAM
+from sweeper.timeline import DOING, PROGRAM, Activity
 
 _NUMBERS = (
     "round",
@@ -191,6 +191,21 @@ class Buckets:
         if self.recorded is None:
             return np.zeros(len(self), bool)
         return self.numbers("started_at") >= self.recorded.sessions[:, 0].min()
+
+    @property
+    def compiled(self) -> tuple[np.ndarray, np.ndarray]:
+        """In which rounds programs were compiled or loaded, and for how many seconds."""
+        guessed = ~self.is_recorded
+        numbers = self.numbers("round")[guessed]
+        seconds = np.nan_to_num(self.numbers("compile_s"))[guessed]
+        if self.recorded is None:
+            return numbers, seconds
+        known = self.recorded.numbers["round"]
+        rows = self.recorded.doing(Activity.COMPILE, Activity.LOAD) & np.isfinite(known)
+        return (
+            np.concatenate([numbers, known[rows]]),
+            np.concatenate([seconds, self.recorded.seconds[rows]]),
+        )
 
     @cached_property
     def _trained(self) -> dict[int, tuple[float, float]]:

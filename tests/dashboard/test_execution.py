@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.views.execution import execution_view
 from sweeper.dashboard.views.rounds import by_rounds, round_names
@@ -208,3 +209,16 @@ def test_a_study_of_an_earlier_version_is_shown_with_what_was_recorded_since() -
     drawn = [own["table"] for own in option["series"] if own["name"] == "compiling"]
     assert drawn == ["spans", "buckets"]
     assert buckets.packed(np.arange(2))["guessed"] == {"of": [None, "no"], "at": [1, 0]}
+
+
+def test_compiling_counts_in_the_round_in_which_it_ran() -> None:
+    rows = [{**row, "compile_s": 5.0 * (row.get("round") == 2)} for row in RESUMED]
+    by = by_rounds(buckets_of(rows, spans_of([FIRST, AGAIN])))
+    assert by.compile_s.tolist() == [5.0, 0.0]
+
+
+def test_a_start_that_committed_no_round_has_spans_and_no_bucket() -> None:
+    buckets = buckets_of([COMPILED], spans_of([FIRST]))
+    empty = Buckets(buckets.table.slice(0, 0), buckets.recorded)
+    assert empty.packed_spans(np.arange(2))["begin"] == [0, 6]
+    assert as_json(execution_view(empty))

@@ -46,11 +46,19 @@ def by_rounds(buckets: Buckets, most: int = _MOST) -> Rounds:
         firsts=firsts,
         lasts=np.minimum(firsts + width - 1, last),
         train_s=np.bincount(groups, train_s, n),
-        compile_s=np.bincount(groups, np.nan_to_num(buckets.numbers("compile_s")), n),
+        compile_s=_compile_s(buckets, first, width, n),
         idle_s=_idle(buckets, groups, n),
         occupancy=mean("occupancy"),
         waste=mean("waste_fraction"),
     )
+
+
+def _compile_s(buckets: Buckets, first: int, width: int, n: int) -> np.ndarray:
+    """The seconds of compiling in each group of rounds, whenever its program was needed."""
+    numbers, seconds = buckets.compiled
+    groups = (numbers.astype(int) - first) // width
+    is_shown = (groups >= 0) & (groups < n)  # what the last round had not committed is not
+    return np.bincount(groups[is_shown], seconds[is_shown], n)
 
 
 def round_names(by: Rounds) -> list[str]:

@@ -100,8 +100,12 @@ class Totals:
             ("padding and empty lanes", f"{waste}{lost}"),
         ]
         if self.paused_s:
-            left_out = f"{wording.seconds(self.paused_s)}, in which the program did not run"
-            found.append(("left out", left_out))
+            why = "in which the program did not run"
+            if self.spent_s:
+                why = (
+                    "between starts of the program, with what one that was killed had not committed"
+                )
+            found.append(("left out", f"{wording.seconds(self.paused_s)}, {why}"))
         measured = "not told by devices of this kind" if self.peak_mb is None else _mb(self.peak_mb)
         foreseen = "" if self.predicted_mb is None else f"; predicted {_mb(self.predicted_mb)}"
         found.append(("most memory of a bucket", f"{measured}{foreseen}"))
