@@ -64,6 +64,10 @@ def _searched(config: StudyConfig) -> Iterator[str]:
         for need in _needs(config, key):
             if not config.is_drawn(key, (need.owner, need.wanted)):
                 yield f"search.{key} changes nothing: {_unmet(config, need)}"
+    for key, source in config.same_as.items():
+        for need in _needs(config, key):
+            if not config.is_drawn(source, (need.owner, need.wanted)):
+                yield f"search.{key} changes nothing: {_unmet(config, need)}"
 
 
 def _written(config: StudyConfig) -> Iterator[str]:

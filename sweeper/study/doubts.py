@@ -28,6 +28,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_fewer_at_an_epoch(config),
         *_all_pruned(config),
         *_late_brackets(config),
+        *_idle_sampler(config),
         *_queued_twice(config),
         *_repeats(config),
     )
@@ -228,6 +229,25 @@ def _late_brackets(config: StudyConfig) -> Iterator[str]:
                 f"epochs, and trials have {config.max_epochs}: some brackets judge no trial; "
                 "remove max_resource"
             )
+
+
+def _idle_sampler(config: StudyConfig) -> Iterator[str]:
+    """The sampler draws at random, or as another would: it has too little to go on."""
+    sampler, n_trials = config.study.sampler, config.study.n_trials
+    for option in ("n_startup_trials", "population_size"):
+        first = sampler.options.get(option)
+        if not is_function(sampler.name) and first is not None and 1 < n_trials <= first:
+            yield (
+                f"the sampler {sampler.name} draws all {n_trials} trials at random: "
+                f"study.sampler.{option} = {first} of them come before it learns; write a smaller "
+                "one, or more study.n_trials"
+            )
+    has_ranges = any(entry.type != "categorical" for entry in config.search.values())
+    if sampler.name in ("cmaes", "qmc") and config.search and not has_ranges:
+        yield (
+            f"the sampler {sampler.name} draws all trials at random: it needs ranges of numbers, "
+            "and [search] has categories only; write tpe, or int or float entries"
+        )
 
 
 def _queued_twice(config: StudyConfig) -> Iterator[str]:

@@ -49,6 +49,9 @@ _SEARCHED: dict[str, list[str]] = {
     "optimizer.schedule.name = 'warmup_cosine'": [
         *(_SHAPES, _beside("optimizer.schedule.warmup", "optimizer.schedule.name", '"cosine"')),
     ],
+    "model.dropout changes nothing: model.depth is 0 in every trial ": [
+        *(_LINEAR, f"search.train.ema={_SHARE}", 'search.model.dropout={same_as="train.ema"}'),
+    ],
     "optimizer.nesterov changes nothing: optimizer.momentum is 0.0 in every trial": [
         *("optimizer.name=sgd", f"search.optimizer.nesterov={_FLAG}"),
     ],
@@ -57,7 +60,7 @@ _SEARCHED: dict[str, list[str]] = {
 
 @pytest.mark.parametrize(("said", "overrides"), _SEARCHED.items())
 def test_a_searched_setting_that_no_trial_uses_is_reported(said: str, overrides: list[str]) -> None:
-    assert _idle(*overrides) == [f"search.{said}"]
+    assert _idle(*overrides) == [f"search.{said.strip()}"]
 
 
 @pytest.mark.parametrize(

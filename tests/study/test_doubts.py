@@ -207,3 +207,31 @@ def test_the_same_trial_twice_in_the_queue_is_reported() -> None:
     (doubt,) = doubts(_study(f"study.enqueue=[{one},{other},{one}]"))
     assert doubt.startswith("study.enqueue repeats settings: 3 of its trials give all that is")
     assert doubts(_study(f"study.enqueue=[{one},{other},{{depth=1}},{{depth=1}}]")) == ()
+
+
+_RANGE = '{type="float",low=1e-4,high=1e-2}'
+_CATEGORIES = 'search={model.activation={type="categorical",choices=["relu","tanh"]}'
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ['study.sampler={name="tpe",n_startup_trials=24}'],
+            "the sampler tpe draws all 24 trials at random: study.sampler.n_startup_trials = 24 ",
+        ),
+        (['study.sampler={name="tpe",n_startup_trials=23}'], None),
+        (
+            ['study.sampler={name="nsgaii",population_size=30}'],
+            "the sampler nsgaii draws all 24 trials at random: study.sampler.population_size = 30 ",
+        ),
+        (["study.sampler.name=cmaes", f"{_CATEGORIES}}}"], "the sampler cmaes draws all trials"),
+        (["study.sampler.name=qmc", f"{_CATEGORIES}}}"], "the sampler qmc draws all trials"),
+        (["study.sampler.name=qmc", f"{_CATEGORIES},optimizer.lr={_RANGE}}}"], None),
+        (["study.sampler.name=cmaes", f"{_CATEGORIES},optimizer.lr={_RANGE}}}"], None),
+        (["study.sampler.name=cmaes"], None),
+    ],
+)
+def test_a_sampler_that_draws_at_random_is_reported(overrides: list[str], said: str | None) -> None:
+    found = [doubt for doubt in doubts(_study(*overrides)) if "sampler " in doubt]
+    assert [doubt.startswith(said or "") for doubt in found] == ([True] if said else [])
