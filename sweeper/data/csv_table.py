@@ -12,11 +12,9 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
 from sweeper.data.dialect import SEPARATORS, USUAL, Dialect, likely_dialect
-from sweeper.data.identity import MISSING_WORDS, number_of, written
+from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
 from sweeper.naming import listed
 
-# integers from here on may be changed by a float
-_LARGE = 2**53
 _OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
 
 
@@ -154,7 +152,7 @@ def _is_doubtful(column: pd.Series[Any], is_category: bool) -> bool:
     """Whether numbers may be written in a way that they do not show."""
     if is_category:
         return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
-    return is_float_dtype(column.dtype) and bool((column.abs() >= _LARGE).any())
+    return is_float_dtype(column.dtype) and bool((column.abs() >= EXACT).any())
 
 
 def _differs(texts: pd.Series[Any], numbers: pd.Series[Any], decimal: str) -> bool:
@@ -169,7 +167,7 @@ def _differs(texts: pd.Series[Any], numbers: pd.Series[Any], decimal: str) -> bo
 
 def _integers(texts: pd.Series[Any], numbers: pd.Series[Any]) -> pd.Series[Any] | None:
     """The column with the integers that are written; None if they are the same."""
-    large = numbers.abs() >= _LARGE
+    large = numbers.abs() >= EXACT
     digits = texts[large & texts.str.strip().str.fullmatch(r"[-+]?\d+").fillna(False).astype(bool)]
     exact = digits.map(int)
     if exact.tolist() == [int(number) for number in numbers[exact.index].tolist()]:

@@ -32,8 +32,8 @@ _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _CODE = re.compile(r"\s*(\+|-?0\d)|.*[eE]")
 _INFINITE = ("inf", "infinity")
 _TRUTHS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
-# up to here a float holds every integer
-_EXACT = 2**53
+EXACT = 2**53
+"""Up to here a float holds every integer."""
 
 
 def is_missing(value: Any) -> bool:
@@ -258,7 +258,7 @@ def floats(column: Any, words: Iterable[str] = (), *, exact: bool = True) -> NDA
             return array.astype(np.float64)
     if kind in "iu":
         found = array.astype(np.float64)
-        large = np.flatnonzero(np.abs(found) >= _EXACT).tolist() if exact else []
+        large = np.flatnonzero(np.abs(found) >= EXACT).tolist() if exact else []
         if rows := [row for row in large if int(found[row]) != int(array[row])]:
             raise NotNumbersError(_changed(array[rows[0]]), rows)
         return found

@@ -10,11 +10,12 @@ from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype, is_string_dtype
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, is_string_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
 from sweeper.data.files import find_files, folders_of
+from sweeper.data.identity import EXACT, number_of
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 from sweeper.naming import listed
@@ -57,7 +58,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
             partitions = partitions_of(paths, folders_of(config))
         named = {*wanted, *data.drop, *data.categorical_columns}
         columns = {name: of for name, of in partitions.items() if len({*of}) > 1 or name in named}
-        frame = parquet_table(paths, wanted, columns)
+        frame = parquet_table(paths, wanted, columns, texts=_codes(config, data, columns))
     except UnfitParquetError as error:
         raise DataError(config.problem("data.path", error.found, error.mend)) from error
     name = paths[0].name if len(paths) == 1 else data.path
@@ -69,6 +70,16 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         if name not in frame
     )
     return RawData(name, "data.path", frame, data.target, drop=data.drop, notes=notes)
+
+
+def _codes(config: StudyConfig, data: ParquetTable, partitions: Partitions) -> list[str]:
+    """The partition columns of categories or classes with values such as 01234."""
+    classes = data.target if config.train.target == "classes" else ()
+    return [
+        name
+        for name in {*data.categorical_columns, *classes} & partitions.keys()
+        if any(value is not None and number_of(value) is None for value in partitions[name])
+    ]
 
 
 def parquet_table(
@@ -89,7 +100,7 @@ def parquet_table(
     for path, frame in zip(paths, frames, strict=True):
         _check_columns(paths[0], frames[0], path, frame)
     files = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
-    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    frame = frames[0] if len(frames) == 1 else _joined(frames)
     added = {
         name: _typed(values, as_text=name in texts)[files]
         for name, values in (partitions or {}).items()
@@ -131,7 +142,7 @@ def with_index(frame: pd.DataFrame, wanted: Collection[str | None]) -> pd.DataFr
 def _read(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
-        return with_text_labels(frame)
+        return with_text_labels(_with_integers(path, frame))
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         # the last is what Arrow raises of a feature of Parquet that it cannot read
         reason = " ".join(str(error).split()).rstrip(".")
@@ -140,6 +151,35 @@ def _read(path: Path) -> pd.DataFrame:
         else:
             found, mend = f"cannot be read as Parquet: {reason}", "write it again"
         raise UnfitParquetError(f"{path.name} {found}", mend) from error
+
+
+def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with large integers as they are in the file; pandas rounds those next to gaps."""
+    names = [n for n in frame if frame[n].dtype == np.float64 and _has_large(frame[n])]
+    if not names:
+        return frame
+    typed = pd.read_parquet(path, columns=names, dtype_backend="numpy_nullable")
+    return frame.assign(**{n: typed[n].array for n in names if is_integer_dtype(typed[n].dtype)})
+
+
+def _has_large(column: pd.Series[Any]) -> bool:
+    """Whether a column has numbers among which a float cannot tell all integers apart."""
+    if not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+        return False
+    return bool(((column >= EXACT) | (column <= -EXACT)).any())
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all files; large integers are not rounded if another file has floats."""
+    objects = [
+        name
+        for name in frames[0]
+        if len({frame[name].dtype for frame in frames}) > 1
+        and any(is_integer_dtype(frame[name].dtype) for frame in frames)
+        and any(_has_large(frame[name]) for frame in frames)
+    ]
+    kept = [frame.astype(dict.fromkeys(objects, object)) if objects else frame for frame in frames]
+    return pd.concat(kept, ignore_index=True)
 
 
 def _check_columns(first: Path, expected: pd.DataFrame, path: Path, frame: pd.DataFrame) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sweeper.data.columns import cells, plain
@@ -476,3 +477,39 @@ def test_studies_of_edition_1_go_on_with_the_numbers_they_had(
     assert not cut.x_train.any()
     assert "edition" not in cut.transform
     assert from_function("large", edition=1).n_features == 1
+
+
+PARQUET = CSV.replace("csv", "parquet")
+
+
+def test_large_integers_of_parquet_files_are_not_rounded(
+    make_study: MakeStudy, tmp_path: Any
+) -> None:
+    codes = [LARGE, LARGE - 1, None, 5] * 10
+    rows = {"code": pa.array(codes, pa.int64()), "size": range(40), "kind": [0, 1] * 20}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+
+    with pytest.raises(DataError) as refusal:
+        prepare(make_study(PARQUET + 'impute = "median"\n'))
+    assert f"holds numbers that a float would change, such as {LARGE}" in str(refusal.value)
+
+    data = PARQUET + 'categorical_columns = ["code"]\nimpute = "median"\n'
+    known = ["5", str(LARGE - 1), str(LARGE), None]
+    assert codes_of(prepare(make_study(data)).transform) == known
+    floats_of = {**rows, "code": pa.array([0.5] * 40)}
+    pq.write_table(pa.table(floats_of), tmp_path / "rows2.parquet")
+    joined = prepare(make_study(data.replace("rows.parquet", "rows*.parquet")))
+    assert codes_of(joined.transform) == ["0.5", *known]
+
+
+def test_codes_in_the_names_of_directories_stay_apart(make_study: MakeStudy, tmp_path: Any) -> None:
+    for code in ("01234", "1234", "5"):
+        (tmp_path / f"code={code}").mkdir()
+        rows = pa.table({"size": range(20), "kind": [0, 1] * 10})
+        pq.write_table(rows, tmp_path / f"code={code}" / "rows.parquet")
+    data = PARQUET.replace("rows.parquet", "*/*.parquet")
+
+    numbers = prepare(make_study(data))
+    assert numbers.feature_names == ("size", "code")
+    texts = prepare(make_study(data + 'categorical_columns = ["code"]\n'))
+    assert codes_of(texts.transform) == ["5", "01234", "1234"]
