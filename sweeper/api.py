@@ -22,7 +22,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
 from sweeper.errors import DataError, StudyError
-from sweeper.model_checks import check_models, needs_jax, never_run
+from sweeper.model_checks import check_models, never_run
 from sweeper.preview import Preview
 from sweeper.progress import Observer, Warned
 from sweeper.results.status import Status
@@ -70,7 +70,8 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
     Raises:
         StudyError: an option of the sampler or pruner, or the run directory, does not fit.
         StudyHeldError: another process runs the study.
-        SetupError: the data is missing or unfit, or the run directory cannot be used.
+        SetupError: the data is missing, unfit or too large, no device can be opened, or the run
+            directory cannot be used.
     """
     forget_changed(config.base_dir)
     config = session.with_recorded_edition(config)
@@ -80,9 +81,13 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
             data = _told_together(lambda: options.check(config, python=python), prepared)
     else:
         options.check(config, python=False)
+    from sweeper.executors.claims import check_fits
+
     of_models: tuple[str, ...] = ()
-    if data is not None and (python or can_build_models(config)):
-        with _jax_for(config):
+    with _devices(config):
+        if data is not None:
+            check_fits(config, data)
+        if data is not None and (python or can_build_models(config)):
             of_models = check_models(config, data)
     session.check(config, None if data is None else data.digest)
     return Checked(
@@ -118,15 +123,13 @@ def _told_together(check_options: Callable[[], None], prepared: Callable[[], Dat
 
 
 @contextmanager
-def _jax_for(config: StudyConfig) -> Iterator[None]:
-    """JAX as the study trains with it, if its models or programs are to be traced."""
-    if not needs_jax(config):
-        yield
-        return
-    from sweeper.executors.jax_setup import configure_for, jax_restored
+def _devices(config: StudyConfig) -> Iterator[None]:
+    """JAX as the study trains with it, on the devices that it trains on."""
+    from sweeper.executors.claims import claim_devices
+    from sweeper.executors.jax_setup import jax_restored
 
     with jax_restored():
-        configure_for(config)
+        claim_devices(config)
         yield
 
 
@@ -142,7 +145,7 @@ def decay(config: StudyConfig) -> DecayPreview:
         from sweeper.decay_preview import decay_preview
 
         data = prepared()
-    with _jax_for(config):
+    with _devices(config):
         check_models(config, data)
         return decay_preview(config, never_run(config, data))
 

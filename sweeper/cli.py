@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from traceback import walk_tb
 from typing import Annotated, NoReturn
 
 import typer
@@ -116,6 +117,11 @@ def main() -> NoReturn:
     except OSError as error:
         drop_unwritten(sys.stdout)
         _refuse(SetupError(unforeseen(error)))
+    except ValueError as error:
+        if not _is_of_jax_settings(error):
+            raise
+        mend = "fix or unset the environment variable of that name"
+        _refuse(SetupError(Problem("JAX", "", str(error), mend)))
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
@@ -132,6 +138,12 @@ def _check_current_directory() -> None:
     except FileNotFoundError:
         found = "the directory that this was started in is gone"
         raise SetupError(Problem("", "", found, "change into one that is there")) from None
+
+
+def _is_of_jax_settings(error: ValueError) -> bool:
+    """Whether importing JAX raised it, for an environment variable with an invalid value."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == "jax._src.config"
 
 
 def _refuse(error: SweeperError) -> NoReturn:

@@ -71,17 +71,6 @@ def builds_models(config: StudyConfig) -> bool:
     return "python" in config.kinds
 
 
-def needs_jax(config: StudyConfig) -> bool:
-    """Whether `check_models` traces anything."""
-    return (
-        builds_models(config)
-        or bool(config.names_functions)
-        or config.train.program == "coupled"
-        or isinstance(config.train, OwnProgramTable)
-        or bool(decays_of(config.optimizer))
-    )
-
-
 def never_run(config: StudyConfig, data: Dataset) -> Programs:
     """Programs to look at, in a precision that every JAX has."""
     from sweeper.programs.build import Programs

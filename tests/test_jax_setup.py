@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -182,3 +185,23 @@ def test_every_key_is_made_in_one_module() -> None:
     ]
     # a script that goes with an export is the user's to run
     assert makes == ["export/script.py", "models/keys.py"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "found"),
+    [
+        ("JAX_DEBUG_NANS", "maybe", "invalid truth value 'maybe' for environment 'JAX_DEBUG_NANS'"),
+        ("JAX_PLATFORMS", "nonsense", "Unable to initialize backend 'nonsense'"),
+    ],
+)
+def test_validate_refuses_an_environment_in_which_nothing_can_run(
+    variable: str, value: str, found: str, tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(DIGITS, encoding="utf-8")
+    command = [sys.executable, "-m", "sweeper", "validate", "study.toml"]
+    environment = {**os.environ, variable: value}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("JAX: ")
+    assert found in ended.stderr
