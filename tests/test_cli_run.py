@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from sweeper.wording import time_spent
 from tests.command_line import CommandLine, settings, wait_for
 from tests.processes import finish
 
@@ -46,19 +49,21 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
     command: CommandLine,
 ) -> None:
     done = command("run", "study.toml")
+    run_dir = RunDir(command.directory / "runs" / "wine")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("12 complete, 0 pruned, 0 failed\n\n")
     assert lines[2:4] == [["best", "trials"], ["trial", "val_loss", "lr", "epochs"]]
     values = [float(line[1]) for line in lines[4:14]]
     assert values == sorted(values)
-    assert lines[14:] == [
+    assert lines[14:19] == [
         [],
         ["trials", "runs/wine/trials.parquet"],
         ["metrics", "runs/wine/metrics"],
         ["buckets", "runs/wine/buckets.parquet"],
         ["models", "runs/wine/models"],
     ]
+    assert " ".join(sum(lines[19:], [])) == f"took {time_spent(read_status(run_dir).spent_s)}"
     said = done.stderr.splitlines()
     assert re.fullmatch(r"wine: 12 trials in .*runs/wine", said[0])
     assert any(line.startswith("best val_loss ") for line in said)
