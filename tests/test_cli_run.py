@@ -63,7 +63,10 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
         ["buckets", "runs/wine/buckets.parquet"],
         ["models", "runs/wine/models"],
     ]
-    assert " ".join(sum(lines[19:], [])) == f"took {time_spent(read_status(run_dir).spent_s)}"
+    assert (
+        " ".join(word for line in lines[19:] for word in line)
+        == f"took {time_spent(read_status(run_dir).spent_s)}"
+    )
     said = done.stderr.splitlines()
     assert re.fullmatch(r"wine: 12 trials in .*runs/wine", said[0])
     assert any(line.startswith("best val_loss ") for line in said)

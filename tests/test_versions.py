@@ -54,7 +54,7 @@ def run_dir(tmp_path: Path) -> Callable[[int], RunDir]:
 def written(path: Path) -> dict[str, object]:
     """What a ledger says of its version."""
     with closing(sqlite3.connect(path)) as db:
-        ((body,),) = db.execute("SELECT body FROM meta").fetchall()
+        ((body,),) = db.execute("SELECT body FROM meta WHERE key = 'schema_version'").fetchall()
     return json.loads(body)
 
 

@@ -58,7 +58,7 @@ def _rewrite(db: sqlite3.Connection, table: str, key: int, values: list[Any], ve
     columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
     row = dict(zip(columns, values, strict=True))
     body = json.loads(row["body"])
-    if table == "meta":
+    if table == "meta" and row["key"] == "schema_version":
         body = {**body, "schema_version": SCHEMA_VERSION, "began_as": version}
     for step in range(version, SCHEMA_VERSION):
         body = MIGRATIONS[step](table, body)

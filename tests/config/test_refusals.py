@@ -169,11 +169,7 @@ BROKEN = {
     ),
     "a column of an npz file": (
         ('source = "sklearn"\nname = "iris"', 'source = "npz"\npath = "a.npz"\ntarget = "y"'),
-        (
-            *(12, "data.target", "no such setting"),
-            "[data] has scale, impute, categorical, categorical_columns, class_weights, "
-            "source, path, x, y, mode",
-        ),
+        (12, "data.target", "no such setting", "did you mean 'data.missing_target'?"),
     ),
     "wrong version": (
         ("version = 1", "version = 2"),
