@@ -142,7 +142,7 @@ def with_index(frame: pd.DataFrame, wanted: Collection[str | None]) -> pd.DataFr
 def _read(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
-        return with_text_labels(_with_integers(path, frame))
+        return _with_integers(path, with_text_labels(frame))
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         # the last is what Arrow raises of a feature of Parquet that it cannot read
         reason = " ".join(str(error).split()).rstrip(".")
@@ -155,10 +155,10 @@ def _read(path: Path) -> pd.DataFrame:
 
 def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     """The rows with large integers as they are in the file; pandas rounds those next to gaps."""
-    names = [n for n in frame if frame[n].dtype == np.float64 and _has_large(frame[n])]
+    names = [str(n) for n in frame if frame[n].dtype == np.float64 and _has_large(frame[n])]
     if not names:
         return frame
-    typed = pd.read_parquet(path, columns=names, dtype_backend="numpy_nullable")
+    typed = with_text_labels(pd.read_parquet(path, columns=names, dtype_backend="numpy_nullable"))
     return frame.assign(**{n: typed[n].array for n in names if is_integer_dtype(typed[n].dtype)})
 
 
