@@ -10,7 +10,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.recorded import study_of
 from sweeper.config.writing import toml_value
 from sweeper.errors import Problem, StudyError, SweeperError
-from sweeper.user_source import source_digests
+from sweeper.user_source import MAIN, source_digests
 
 # Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.
 _FREE = (
@@ -173,6 +173,8 @@ def _changed_code(
     """The files of the user's own code that are not what they were, by the key that names it."""
     for key, now in code_of(config).items():
         before = began.get(key, {})
+        if not before and all(name.startswith(f"{MAIN}.") for name in now):
+            continue  # earlier versions recorded nothing of what stands in __main__
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         if changed:
             yield key, ", ".join(changed)
