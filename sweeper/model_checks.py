@@ -49,11 +49,15 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.decay_checks import check_decay
 
         check_decay(config, never_run(config, data))
-    return (*warnings, *_without_effect(config, data))
+    return (*warnings, *_hints(config, data))
 
 
-def _without_effect(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """Settings that make no difference to any model."""
+def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Outputs that do not suit the loss, and settings that make no difference to any model."""
+    if "python" in config.kinds:
+        from sweeper.programs.output_checks import output_hints
+
+        yield from output_hints(config, data)
     if uncertain_decays(config):
         from sweeper.programs.decay_checks import idle_amounts
 

@@ -1,0 +1,47 @@
+"""A model whose outputs are already probabilities is hinted at, whatever its initial weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.data.preparation import prepare
+from sweeper.programs.output_checks import network_to_check, output_hint
+from tests.programs.test_check_model import STUDY
+
+NETS = """\
+import equinox as eqx, jax, jax.numpy as jnp
+
+
+def build(in_size, out_size, key):
+    last = eqx.nn.Lambda({})
+    return eqx.nn.Sequential([eqx.nn.MLP(in_size, out_size, 4, 1, key=key), last])
+"""
+# the last operation; then the beginning of the hint
+LAST = {
+    "jax.nn.softmax": "the model gives probabilities",
+    "jax.nn.sigmoid": "the model gives probabilities",
+    "lambda x: jnp.exp(x) / jnp.exp(x).sum()": "the model gives probabilities",
+    "jax.nn.log_softmax": "the model gives log-probabilities",
+    "lambda x: x": None,
+    "jax.nn.relu": None,
+    "jax.nn.gelu": None,
+    "jnp.tanh": None,
+    "lambda x: x * 0": None,
+}
+
+
+@pytest.mark.parametrize("last", LAST)
+def test_probabilities_under_a_loss_of_logits_are_hinted_at(last: str, tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(NETS.format(last), encoding="utf-8")
+    own = ("model={kind='python',function='nets:build'}", "search={}")
+    config = parse(STUDY, tmp_path / "study.toml", own)
+    data = prepare(config)
+
+    network = network_to_check(config, data)
+    hint = None if network is None else output_hint(config, data, network)
+
+    expected = LAST[last]
+    assert hint is None if expected is None else str(hint).startswith(expected)
