@@ -23,7 +23,10 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 
     Raises:
         StudyError: with what to mend.
+        SetupError: a function changes JAX's settings.
     """
+    from sweeper.executors.jax_setup import check_kept
+
     warnings: tuple[str, ...] = ()
     if builds_models(config):
         from sweeper.models.user_checks import check_model
@@ -49,7 +52,10 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.decay_checks import check_decay
 
         check_decay(config, never_run(config, data))
-    return (*warnings, *_hints(config, data))
+    found = (*warnings, *_hints(config, data))
+    if config.edition > 1:
+        check_kept()
+    return found
 
 
 def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:

@@ -16,7 +16,7 @@ import pytest
 
 from sweeper import api, jax_pins
 from sweeper.errors import SetupError
-from sweeper.executors.jax_setup import configure_jax, jax_restored, keep_configured
+from sweeper.executors.jax_setup import check_kept, configure_jax, jax_restored, keep_configured
 from sweeper.jax_pins import overridden, pins
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS, bent
@@ -112,6 +112,15 @@ def test_settings_that_user_code_changes_in_training_are_set_again() -> None:
         jax.config.update("jax_enable_x64", True)
         keep_configured()
         assert not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+
+def test_user_code_that_changes_settings_when_it_is_called_is_refused() -> None:
+    with jax_restored():
+        configure_jax("float32")
+        check_kept()
+        jax.config.update("jax_enable_x64", True)
+        with pytest.raises(SetupError, match="sets jax_enable_x64 when it is called"):
+            check_kept()
 
 
 def test_a_context_manager_around_a_study_is_refused_by_name() -> None:

@@ -83,25 +83,41 @@ def keep_configured() -> None:
             _configure(*_asked)
 
 
+def check_kept() -> None:
+    """Refuse user code that changes JAX's settings as it is called.
+
+    Raises:
+        SetupError: with the settings; they are as before.
+    """
+    with _lock:
+        changed = [] if _asked is None else [name for name, _ in _differing(_settings(*_asked))]
+        if _asked is not None and changed:
+            _configure(*_asked)
+    if changed:
+        found = f"a function of your code sets {listed(changed)} when it is called"
+        fix = "remove that; execution.precision and matmul_precision set the precision"
+        raise SetupError(Problem("JAX", "", found, fix))
+
+
 def _configure(precision: str, matmul_precision: str) -> None:
-    directory = str(cache_directory())
-    if jax.config.jax_compilation_cache_dir != directory:  # type: ignore[attr-defined]
+    settings = _settings(precision, matmul_precision)
+    if jax.config.jax_compilation_cache_dir != settings["jax_compilation_cache_dir"]:  # type: ignore[attr-defined]
         compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
-    _update(
-        {
-            **pins(_edition),
-            "jax_enable_x64": precision == "float64",
-            "jax_default_matmul_precision": (
-                None if matmul_precision == "default" else matmul_precision
-            ),
-            "jax_compilation_cache_dir": directory,
-            "jax_persistent_cache_min_compile_time_secs": 0,
-            "jax_persistent_cache_min_entry_size_bytes": -1,
-            "jax_persistent_cache_enable_xla_caches": "none",
-        }
-    )
+    _update(settings)
     if not isinstance(warnings.showwarning, _MindsCache):
         warnings.showwarning = _MindsCache(warnings.showwarning)
+
+
+def _settings(precision: str, matmul_precision: str) -> dict[str, Any]:
+    return {
+        **pins(_edition),
+        "jax_enable_x64": precision == "float64",
+        "jax_default_matmul_precision": None if matmul_precision == "default" else matmul_precision,
+        "jax_compilation_cache_dir": str(cache_directory()),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+        "jax_persistent_cache_enable_xla_caches": "none",
+    }
 
 
 def _update(settings: Mapping[str, Any]) -> None:
