@@ -167,6 +167,9 @@ class CsvTable(_ColumnsTable):
     encoding: str = Field(
         default="utf-8", description="of the text, as Python calls it", examples=["latin-1"]
     )
+    skip_rows: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="lines above the one of column names", examples=[1]
+    )
     missing_values: Annotated[tuple[str, ...], Field(strict=False)] | None = Field(
         default=None,
         description="texts that mean a missing value; the words of pandas if left out",

@@ -11,7 +11,7 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
 from sweeper.config.writing import toml_value
-from sweeper.data.columns import has_too_many_values, strays, unfit_kind
+from sweeper.data.columns import has_too_many_values, header_of_data, strays, unfit_kind
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.part_checks import part_problems
@@ -53,7 +53,13 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
     if config.train.target == "classes":
         texts += raw.targets
     as_text = [told for name in texts if (told := _as_text(raw, name))]
-    return (*_first(row_ids, "look like identifiers"), *_first(as_text, "hold numbers as text"))
+    header = header_of_data(raw.frame) if raw.path is not None else ""
+    above = [f"{raw.name}: {header}; if so, add a line of column names above it"] if header else []
+    return (
+        *above,
+        *_first(row_ids, "look like identifiers"),
+        *_first(as_text, "hold numbers as text"),
+    )
 
 
 def _as_text(raw: RawData, name: str) -> str:

@@ -117,6 +117,30 @@ def strays(column: pd.Series[Any]) -> pd.Series[bool]:
     return pd.to_numeric(column, errors="coerce").isna() & column.notna()
 
 
+def header_of_data(frame: pd.DataFrame) -> str:
+    """That the column names of a CSV file look like a row of it; empty if they do not.
+
+    Numbers that count the columns are names.
+    """
+    names = [str(name) for name in frame]
+    numbers = pd.to_numeric(pd.Series(names), errors="coerce")
+    is_number = [is_numeric_dtype(dtype) for dtype in frame.dtypes]
+    fits = [
+        not np.isnan(number) if numeric else name in set(frame[name].dropna())
+        for name, number, numeric in zip(names, numbers, is_number, strict=True)
+    ]
+    if not (any(is_number) and all(fits)) or (numbers.diff().dropna() == 1).all():
+        return ""
+    return f"line 1 looks like data, not like column names ({', '.join(names[:4])}, ...)"
+
+
+def without_strays(column: pd.Series[Any], whole: pd.Series[Any]) -> pd.Series[Any]:
+    """Some rows of the `whole` column of a CSV file: numbers, if only the others had other text."""
+    if not isinstance(column.dtype, pd.StringDtype) or not strays(whole).any():
+        return column
+    return column if strays(column).any() else pd.to_numeric(column)
+
+
 def without_fractions(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column of floats that are all whole, as integers; pandas makes floats of them for gaps."""
     if not is_float_dtype(column.dtype) or not len(column):

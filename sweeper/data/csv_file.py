@@ -18,7 +18,7 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
         DataError: there is no such file, or it cannot be read as a table.
     """
     path = find_file(config, data.path, "data.path", ".csv")
-    dialect = Dialect(data.separator, data.decimal, data.encoding)
+    dialect = Dialect(data.separator, data.decimal, data.encoding, data.skip_rows)
     of_classes = data.target if config.train.target == "classes" else ()
     categories = None if config.edition == 1 else {*of_classes, *data.categorical_columns}
     try:

@@ -11,8 +11,16 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
-from sweeper.data.dialect import SEPARATORS, USUAL, Dialect, likely_dialect
+from sweeper.data.dialect import (
+    SEPARATORS,
+    USUAL,
+    Dialect,
+    likely_dialect,
+    open_text,
+    read_fields,
+)
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
+from sweeper.data.packed import DAMAGE, PackedError, open_unpacked
 from sweeper.naming import listed
 
 _OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
@@ -55,23 +63,24 @@ def read_csv_table(
         UnfitCsvError: it cannot be read, or not as it was meant.
     """
     try:
-        header = pd.read_csv(
-            path, header=None, nrows=1, dtype=str, keep_default_na=False, **dialect.options
+        header = read_fields(
+            path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False
         ).iloc[0]
         _check_separator(path, list(header), dialect)
+        _check_first_line(path, list(header), dialect)
         kinds: Any = {name: "str" for name in texts if name in set(header)}
-        options = {**dialect.options, **_gaps(missing, [*header], kinds), "nrows": rows}
-        frame = pd.read_csv(path, low_memory=False, dtype=kinds, **options)
+        options = {**_gaps(missing, [*header], kinds), "nrows": rows}
+        frame = read_fields(path, dialect, low_memory=False, dtype=kinds, **options)
     except UnfitCsvError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, *DAMAGE) as error:
         raise _unreadable(path, error, dialect) from error
-    _check_shape(header, frame)
+    _check_shape(path, header, frame, dialect)
     first = frame.columns[0]
     has_index = not header.iloc[0] and first not in nameless and _is_index(frame[first])
-    _check_names(list(header), nameless, start=int(has_index))
+    _check_names(path, list(header), nameless, int(has_index), dialect)
     frame = frame.drop(columns=first) if has_index else frame
-    return frame if categories is None else _as_written(path, frame, categories, options)
+    return frame if categories is None else _as_written(path, dialect, frame, categories, options)
 
 
 def missing_words(
@@ -89,7 +98,7 @@ def missing_words(
     if not gaps:
         return {}
     words = MISSING_WORDS if missing is None else missing
-    texts = _texts(path, gaps, {**dialect.options, "keep_default_na": False, "nrows": rows})
+    texts = _texts(path, dialect, gaps, {"keep_default_na": False, "nrows": rows})
     found = {name: texts[name][texts[name].isin([word for word in words if word])] for name in gaps}
     return {
         name: {str(word): int(count) for word, count in column.value_counts().items()}
@@ -100,16 +109,14 @@ def missing_words(
 
 def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
     """The line on which each row of a CSV file begins; its header is line 1."""
-    # which pandas skips at the begin of a file, too
-    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
     begins: list[int] = []
-    with path.open(encoding=encoding, newline="") as file:
-        reader, line = csv.reader(file, delimiter=dialect.separator), 1
+    with open_text(path, dialect) as file:
+        reader, line = csv.reader(file, delimiter=dialect.separator), 1 + dialect.skip_rows
         for record in reader:
             # a blank line is no row, and a quoted field may run over several lines
             if len(record) > 1 or any(field.strip() for field in record):
                 begins.append(line)
-            line = reader.line_num + 1
+            line = reader.line_num + 1 + dialect.skip_rows
     return begins[1:]
 
 
@@ -126,19 +133,25 @@ def _gaps(
     return {"na_values": by_column, "keep_default_na": False}
 
 
-def _texts(path: Path, columns: Sequence[str], options: Mapping[str, Any]) -> pd.DataFrame:
+def _texts(
+    path: Path, dialect: Dialect, columns: Sequence[str], options: Mapping[str, Any]
+) -> pd.DataFrame:
     """Columns of the file as they are written."""
-    return pd.read_csv(path, usecols=[*columns], dtype=str, low_memory=False, **options)
+    return read_fields(path, dialect, usecols=[*columns], dtype=str, low_memory=False, **options)
 
 
 def _as_written(
-    path: Path, frame: pd.DataFrame, categories: Collection[str], options: Mapping[str, Any]
+    path: Path,
+    dialect: Dialect,
+    frame: pd.DataFrame,
+    categories: Collection[str],
+    options: Mapping[str, Any],
 ) -> pd.DataFrame:
     """The rows with the columns as they are written that pandas has read as other numbers."""
     doubtful = [str(name) for name in frame if _is_doubtful(frame[name], str(name) in categories)]
     if not doubtful:
         return frame
-    texts, decimal = _texts(path, doubtful, options), options["decimal"]
+    texts, decimal = _texts(path, dialect, doubtful, options), dialect.decimal
     changed: dict[str, Any] = {}
     for name in doubtful:
         if name in categories:
@@ -177,10 +190,14 @@ def _integers(texts: pd.Series[Any], numbers: pd.Series[Any]) -> pd.Series[Any] 
     return changed
 
 
-def _unreadable(path: Path, error: OSError | ValueError, dialect: Dialect) -> UnfitCsvError:
+def _unreadable(path: Path, error: Exception, dialect: Dialect) -> UnfitCsvError:
     match error:
-        case OSError():
+        case PackedError():
+            return UnfitCsvError(error.found, error.mend)
+        case OSError() if error.strerror:
             return UnfitCsvError(f"cannot be read: {error.strerror}")
+        case _ if isinstance(error, (OSError, *DAMAGE)):
+            return UnfitCsvError(f"cannot be decompressed: {error}", "copy or compress it again")
         case UnicodeError():
             return _undecodable(path, dialect)
         case pd.errors.EmptyDataError():
@@ -196,7 +213,8 @@ def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:
     likely = likely_dialect(path)
     if likely.encoding == "utf-16":
         return UnfitCsvError("is text in UTF-16", likely=likely)
-    content, where = path.read_bytes(), ""
+    with open_unpacked(path) as file:
+        content, where = file.read(), ""
     try:
         content.decode(dialect.encoding)
     except UnicodeDecodeError as error:
@@ -216,15 +234,33 @@ def _check_separator(path: Path, header: list[str], dialect: Dialect) -> None:
         raise UnfitCsvError(found, likely=likely)
 
 
-def _check_shape(header: pd.Series[str], frame: pd.DataFrame) -> None:
+def _check_first_line(path: Path, header: list[str], dialect: Dialect) -> None:
+    """Refuse a comment, or Excel's `sep=;`, in place of the header."""
+    if len(header) == 1 or header[0].startswith("#") or header[0].lower().startswith("sep="):
+        _check_above(path, dialect)
+
+
+def _check_above(path: Path, dialect: Dialect) -> None:
+    """Refuse lines above the header, if there are more than are skipped."""
+    likely = likely_dialect(path)
+    if likely.skip_rows > dialect.skip_rows:
+        lines = "a line" if likely.skip_rows == 1 else f"{likely.skip_rows} lines"
+        raise UnfitCsvError(f"has {lines} above its column names", likely=likely)
+
+
+def _check_shape(path: Path, header: pd.Series[str], frame: pd.DataFrame, dialect: Dialect) -> None:
     if not isinstance(frame.index, pd.RangeIndex):
+        _check_above(path, dialect)
         # pandas would take the first field for the name of the row
         found = "has more fields in its rows than in its header"
         raise UnfitCsvError(found, "name every column")
     twice = [f"'{name}'" for name in header[header.duplicated()].unique() if name]
     if twice:
         # pandas would call the second one 'name.1'
-        raise UnfitCsvError(f"has several columns {listed(twice)}", "give each its own name")
+        is_data = pd.to_numeric(header, errors="coerce").notna().mean() > 0.5
+        names = "add a line of column names: line 1 looks like data"
+        mend = names if is_data else "give each its own name"
+        raise UnfitCsvError(f"has several columns {listed(twice)}", mend)
     if frame.empty:
         raise UnfitCsvError("has a header and no rows", "write a line a row")
 
@@ -234,7 +270,9 @@ def _is_index(column: pd.Series[Any]) -> bool:
     return bool(is_integer_dtype(column.dtype) and column.is_unique and column.min() >= 0)
 
 
-def _check_names(header: list[str], nameless: Collection[str], start: int) -> None:
+def _check_names(
+    path: Path, header: list[str], nameless: Collection[str], start: int, dialect: Dialect
+) -> None:
     """Refuse columns without a name, from the place `start` on."""
     places = [
         str(place + 1)
@@ -242,5 +280,6 @@ def _check_names(header: list[str], nameless: Collection[str], start: int) -> No
         if place >= start and not name and f"Unnamed: {place}" not in nameless
     ]
     if places:
+        _check_above(path, dialect)
         mend = f"give each column a name; {_OF_INDEX}"
         raise UnfitCsvError(f"has no name for column {listed(places)}", mend)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pandas as pd
 
 from sweeper.config.writing import toml_value
+from sweeper.data.packed import is_packed, open_unpacked
 from sweeper.naming import listed
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -20,6 +25,8 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # read to see in which way more columns are numbers
 _ROWS = 100
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
+_PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?\s*")
+_SEP = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
 
 
@@ -30,6 +37,7 @@ class Dialect:
     separator: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
+    skip_rows: int = 0
 
     @property
     def options(self) -> dict[str, Any]:
@@ -44,6 +52,7 @@ class Dialect:
             for key, value in self.options.items()
             if value != USUAL.options[key]
         ]
+        told += [f"skiprows={self.skip_rows}"] if self.skip_rows else []
         return f"pandas.read_csv({', '.join(['...', *told])})"
 
     def __str__(self) -> str:
@@ -51,7 +60,7 @@ class Dialect:
         between, within = toml_value(self.separator), toml_value(self.decimal)
         return f"{between} between fields and {within} in numbers, as {self.encoding}"
 
-    def instead_of(self, other: Dialect) -> dict[str, str]:
+    def instead_of(self, other: Dialect) -> dict[str, str | int]:
         """The settings of a study in which it is another."""
         before = asdict(other)
         return {key: value for key, value in asdict(self).items() if value != before[key]}
@@ -60,7 +69,34 @@ class Dialect:
 USUAL = Dialect()
 
 
-def settings_told(settings: Mapping[str, str]) -> str:
+@contextmanager
+def open_text(path: Path, dialect: Dialect, errors: str = "strict") -> Iterator[TextIO]:
+    """The text of a file, which may be compressed, from its header on.
+
+    Raises:
+        PackedError: it is an archive that does not hold just one file.
+        OSError, UnicodeError: it cannot be read.
+    """
+    # pandas skips a mark at the start of a file, too
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    with open_unpacked(path) as raw, TextIOWrapper(raw, encoding, errors, newline="") as file:
+        for _ in range(dialect.skip_rows):
+            file.readline()
+        yield file
+
+
+def read_fields(
+    path: Path, dialect: Dialect, *, errors: str = "strict", **options: Any
+) -> pd.DataFrame:
+    """What `pandas.read_csv` reads of a file, which may be compressed, from its header on."""
+    options = {**dialect.options, "encoding_errors": errors, "compression": None, **options}
+    if not dialect.skip_rows and not is_packed(path):
+        return pd.read_csv(path, **options)
+    with open_text(path, dialect, errors) as file:
+        return pd.read_csv(file, **{**options, "encoding": file.encoding})
+
+
+def settings_told(settings: Mapping[str, str | int]) -> str:
     """Settings as a study file has them, in a sentence."""
     return listed([f"{name} = {toml_value(value)}" for name, value in settings.items()])
 
@@ -72,18 +108,62 @@ def likely_dialect(path: Path) -> Dialect:
         OSError: it cannot be read.
     """
     encoding = _likely_encoding(path)
-    with path.open(encoding=encoding, errors="replace", newline="") as file:
-        separator = max(SEPARATORS, key=file.readline().count)
+    with open_text(path, Dialect(encoding=encoding), "replace") as file:
+        separator, skip_rows = _layout([*islice(file, _ROWS)])
     # where commas stand in numbers, they do not stand between fields
-    usual = Dialect(separator, ".", encoding)
+    usual = Dialect(separator, ".", encoding, skip_rows)
     if separator == "," or not _has_decimal_commas(path, usual):
         return usual
     with_comma = replace(usual, decimal=",")
     return max(usual, with_comma, key=lambda dialect: _numbers(path, dialect))
 
 
+def _layout(lines: Sequence[str]) -> tuple[str, int]:
+    """What stands between fields, and how many lines stand above the header."""
+    # the first line of Excel's own CSV files
+    if said := _SEP.fullmatch(lines[0].rstrip("\r\n") if lines else ""):
+        return said[1], 1
+    headers = {separator: _header_line(lines, separator) for separator in SEPARATORS}
+    least = min(headers.values())
+    header = lines[least] if lines else ""
+    first = max((one for one in SEPARATORS if headers[one] == least), key=header.count)
+    above = any(line.strip() for line in lines[:least])  # pandas skips blank lines by itself
+    return first, least if above else 0
+
+
+def _header_line(lines: Sequence[str], separator: str) -> int:
+    """The line from which on all have as many fields as the last, if they have some; else the end.
+
+    Lines with a # or with one field of several are above the header if text follows.
+    """
+    reader, begins, records = csv.reader(lines, delimiter=separator), [0], list[list[str]]()
+    try:
+        for record in reader:
+            records.append(record)
+            begins.append(reader.line_num)
+    except csv.Error:
+        return len(lines) - 1
+    rows = [(begins[place], record) for place, record in enumerate(records) if any(record)]
+    width = len(rows[-1][1]) if rows else 0
+    place = len(rows)
+    while place and len(rows[place - 1][1]) == width:
+        place -= 1
+    if width < 2 or place > len(rows) - 2:
+        return max(len(lines) - 1, 0)
+    while place < len(rows) - 2 and _is_title(rows[place][1], rows[place + 1][1]):
+        place += 1
+    return rows[place][0]
+
+
+def _is_title(record: Sequence[str], following: Sequence[str]) -> bool:
+    """Whether a line stands above the header: a comment, or a title in one of its fields."""
+    is_text = not any(_PLAIN.fullmatch(field) for field in following)
+    is_alone = len(record) > 2 and sum(bool(field.strip()) for field in record) == 1
+    return is_text and (record[0].startswith("#") or is_alone)
+
+
 def _likely_encoding(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_unpacked(path) as file:
         for place, line in enumerate(file):
             if not place and line.startswith(_UTF_16):
                 return "utf-16"
@@ -98,9 +178,7 @@ def _likely_encoding(path: Path) -> str:
 def _has_decimal_commas(path: Path, dialect: Dialect) -> bool:
     """Whether some number has a comma that cannot stand between thousands, as in 1,234."""
     try:
-        rows = pd.read_csv(
-            path, nrows=_ROWS, encoding_errors="replace", dtype=str, **dialect.options
-        )
+        rows = read_fields(path, dialect, errors="replace", nrows=_ROWS, dtype=str)
     except ValueError:
         return False
     texts = [str(text) for name in rows for text in rows[name].dropna()]
@@ -110,7 +188,7 @@ def _has_decimal_commas(path: Path, dialect: Dialect) -> bool:
 def _numbers(path: Path, dialect: Dialect) -> int:
     """How many columns are numbers if the file is read so."""
     try:
-        rows = pd.read_csv(path, nrows=_ROWS, encoding_errors="replace", **dialect.options)
+        rows = read_fields(path, dialect, errors="replace", nrows=_ROWS)
     except ValueError:  # no table in this way
         return 0
     return len(rows.select_dtypes("number").columns)

@@ -16,16 +16,19 @@ from pandas.api.types import (
 
 from sweeper.data.columns import (
     has_too_many_values,
+    header_of_data,
     plain,
     strays,
     unfit_kind,
     without_fractions,
+    without_strays,
 )
 from sweeper.data.csv_table import UnfitCsvError, missing_words, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
 from sweeper.data.doubts import DATE, missing_words_told
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
+from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.text_numbers import text_numbers
 from sweeper.errors import DataError, Problem
@@ -74,7 +77,7 @@ class Guess:
     as_text: Mapping[str, str] = field(default_factory=dict[str, str])
     stray: str = ""
     is_text: bool = False
-    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     words: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -95,6 +98,8 @@ def guess(path: Path, target: str | None = None) -> Guess:
     target, because = _target(path, list(map(str, table.columns)), target)
     frame = table.dropna(subset=target) if table[target].count() else table
     frame = frame.assign(**{target: without_fractions(frame[target])})
+    if source == "csv":
+        frame = frame.assign(**{n: without_strays(frame[n], table[n]) for n in frame.columns})
     lines = _Lines(path, source, dialect)
     features = plain(frame.drop(columns=target))[0]
     drop = _dropped(features, lines)
@@ -137,7 +142,7 @@ def _words(path: Path, source: str, dialect: Dialect, table: pd.DataFrame) -> di
 
 def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
     """The kind of a file, its rows, and how it is written."""
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     source = _SOURCES.get(suffix)
     if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
         source = "parquet"
@@ -159,6 +164,9 @@ def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
     except (OSError, ValueError, ImportError) as error:
         mend = f"name a {source.upper()} file with a row of column names"
         raise DataError(Problem(str(path), "", f"cannot be read ({error})", mend)) from error
+    if source == "csv" and (found := header_of_data(frame)):
+        mend = "add a line of column names above it"
+        raise DataError(Problem(str(path), "", found, mend))
     if frame.empty or len(frame.columns) < 2:
         found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
         raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
-from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
+from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, read_fields
 from sweeper.data.files import matching_files
 from sweeper.data.identity import MISSING_WORDS, written
+from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
@@ -52,7 +53,7 @@ def read_rows(
         DataError: it cannot be read, lacks a column, or has one that the study has not and that is
             not to be kept.
     """
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     read = _READERS.get(suffix)
     if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
         read = _parquet
@@ -82,7 +83,7 @@ def read_rows(
     written = frame
     if is_text and names:
         # as it is written there: 007 is no 7
-        written = pd.read_csv(path, dtype=str, keep_default_na=False, **dialect.options)
+        written = read_fields(path, dialect, dtype=str, keep_default_na=False)
     kept = {name: written[name].astype(object) for name in names}
     values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
     return NewRows(frame[[*transform.columns]], values, table)

@@ -13,7 +13,13 @@ from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.data import first_edition
 from sweeper.data.arrays import read_npz
-from sweeper.data.columns import declared_categories, is_of_truth, plain, without_fractions
+from sweeper.data.columns import (
+    declared_categories,
+    is_of_truth,
+    plain,
+    without_fractions,
+    without_strays,
+)
 from sweeper.data.csv_file import read_csv
 from sweeper.data.parquet_files import read_parquet
 from sweeper.data.raw import RawData
@@ -75,6 +81,9 @@ def _with_targets(config: StudyConfig, raw: RawData) -> RawData:
     kept = np.flatnonzero(~has_gap)
     frame = raw.frame.iloc[kept].reset_index(drop=True)
     whole = {name: without_fractions(frame[name]) for name in targets}
+    if raw.path is not None:
+        names = [name for name in raw.features if name not in raw.categories]
+        whole |= {name: without_strays(frame[name], raw.frame[name]) for name in names}
     frame = frame.assign(**whole)
     return replace(raw, frame=frame, kept=kept, notes=(*raw.notes, note))
 

@@ -1,0 +1,120 @@
+"""Text files that may be compressed, read as what is in them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from sweeper.naming import listed
+
+SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
+"""What the names of compressed files end with."""
+
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, RuntimeError)
+"""What reading a damaged file raises, apart from OSError and ValueError."""
+
+_TAR = b"tar"
+_GZIP, _BZ2, _XZ, _ZSTD, _ZIP = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK"
+
+
+class PackedError(ValueError):
+    """An archive that does not hold just one table: what was found, and how to fix it."""
+
+    def __init__(self, found: str, mend: str) -> None:
+        super().__init__(found)
+        self.found = found
+        self.mend = mend
+
+
+def suffix_of(path: Path) -> str:
+    """What the name of a table ends with before the suffix of compression; .csv if nothing is."""
+    name = Path(path.name.lower())
+    while name.suffix in SUFFIXES:
+        name = Path(name.stem)
+        if not name.suffix:
+            return ".csv"
+    is_packed = path.suffix.lower() in SUFFIXES
+    return f"{name.suffix}{path.suffix}" if is_packed and name.suffix == ".parquet" else name.suffix
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is compressed, by its first bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return bool(_kind(path))
+
+
+@contextmanager
+def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, or of the one file in an archive.
+
+    Raises:
+        PackedError: an archive holds no file, or several.
+        OSError: it cannot be read.
+    """
+    kind = _kind(path)
+    if kind == _TAR:
+        with tarfile.open(path) as tar:
+            members = {one.name: one for one in tar.getmembers() if one.isfile()}
+            member = tar.extractfile(members[_only([*members])])
+            assert member is not None  # None is what is not a file
+            yield member
+    elif kind == _ZIP:
+        with zipfile.ZipFile(path) as archive, archive.open(_only(archive.namelist())) as file:
+            yield file
+    else:
+        with _OPENERS[kind](path) as file:
+            yield file
+
+
+def _kind(path: Path) -> bytes:
+    """How a file is compressed; empty if it is not."""
+    if ".tar" in [suffix.lower() for suffix in path.suffixes] or path.suffix.lower() == ".tgz":
+        return _TAR
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start.startswith(_BZ2) and not start[3:4].isdigit():
+        return b""
+    if start.startswith(_ZIP) and start[2:4] not in (b"\x03\x04", b"\x05\x06"):
+        return b""
+    return next((kind for kind in (_GZIP, _BZ2, _XZ, _ZSTD, _ZIP) if start.startswith(kind)), b"")
+
+
+def _zstandard(path: Path) -> IO[bytes]:
+    try:
+        return import_module("zstandard").open(path, "rb")
+    except ImportError as error:
+        found = "is compressed with Zstandard, which needs another package"
+        raise PackedError(found, "run `pip install zstandard`, or decompress it") from error
+
+
+def _only(names: list[str]) -> str:
+    """The one file of an archive, apart from directories and what macOS adds."""
+    if "[Content_Types].xml" in names:
+        raise PackedError("is an Office file, not CSV", "save the table as CSV")
+    files = [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    if len(files) == 1:
+        return files[0]
+    found = f"holds {len(files)} files, {listed(sorted(files)[:5])}" if files else "holds no file"
+    raise PackedError(found, "pack one table alone, or unpack it")
+
+
+_OPENERS: dict[bytes, Callable[[Path], Any]] = {
+    b"": partial(open, mode="rb"),
+    _GZIP: gzip.open,
+    _BZ2: bz2.open,
+    _XZ: lzma.open,
+    _ZSTD: _zstandard,
+}
