@@ -125,8 +125,9 @@ def _layout(lines: Sequence[str]) -> tuple[str, int]:
         return said[1], 1
     headers = {separator: _header_line(lines, separator) for separator in SEPARATORS}
     least = min(headers.values())
-    header = lines[least] if lines else ""
-    first = max((one for one in SEPARATORS if headers[one] == least), key=header.count)
+    if least == len(lines):
+        return max(SEPARATORS, key=(lines[0] if lines else "").count), 0
+    first = max((one for one in SEPARATORS if headers[one] == least), key=lines[least].count)
     above = any(line.strip() for line in lines[:least])  # pandas skips blank lines by itself
     return first, least if above else 0
 
@@ -142,16 +143,18 @@ def _header_line(lines: Sequence[str], separator: str) -> int:
             records.append(record)
             begins.append(reader.line_num)
     except csv.Error:
-        return len(lines) - 1
+        return len(lines)
     rows = [(begins[place], record) for place, record in enumerate(records) if any(record)]
     width = len(rows[-1][1]) if rows else 0
     place = len(rows)
     while place and len(rows[place - 1][1]) == width:
         place -= 1
     if width < 2 or place > len(rows) - 2:
-        return max(len(lines) - 1, 0)
+        return len(lines)
     while place < len(rows) - 2 and _is_title(rows[place][1], rows[place + 1][1]):
         place += 1
+    if place and any(_PLAIN.fullmatch(field) for field in rows[place][1]):
+        return len(lines)
     return rows[place][0]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.data.guess import guess
 from sweeper.data.preparation import prepare
-from sweeper.errors import DataError
+from sweeper.errors import DataError, StudyError
 
 ROWS = "".join(f"{i % 7}.5;{i % 3};{i % 2}\n" for i in range(40))
 TABLE = "size;weight;kind\n" + ROWS
@@ -56,6 +56,11 @@ def test_data_in_place_of_column_names_are_noticed(make_study, tmp_path: Path) -
     assert f"{looks}; add a line of column names above it" in str(caught.value)
     numbered = "0,1,2\n" + "".join(f"{i % 7}.5,{i % 3},{i % 2}\n" for i in range(40))
     assert prepare(make_study(commas.replace("kind", "2"), numbered)).notes == ()
+
+
+def test_a_whole_number_of_lines_is_skipped(make_study) -> None:
+    with pytest.raises(StudyError, match=r"data.skip_rows: "):
+        make_study(CSV + "skip_rows = -1\n", TABLE)
 
 
 def test_units_below_the_column_names_are_left_out_with_their_row(make_study) -> None:
