@@ -122,7 +122,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         gaps=len(table) - len(frame),
-        as_text=_as_text(plain(frame[[target, *kept]])[0], lines),
+        as_text=_as_text(plain(frame[[target, *kept]])[0], target, lines),
         stray=stray,
         is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
         settings=dialect.instead_of(USUAL),
@@ -242,13 +242,16 @@ def _dropped(features: pd.DataFrame, lines: _Lines) -> dict[str, str]:
     return {name: told[name] for name in names if name in told}
 
 
-def _as_text(columns: pd.DataFrame, lines: _Lines) -> dict[str, str]:
-    """What numbers the columns hold that are written as text, and how to read them."""
+def _as_text(columns: pd.DataFrame, target: str, lines: _Lines) -> dict[str, str]:
+    """What numbers the columns hold that are written as text, and how to read them.
+
+    Words for true and false are good names of two classes.
+    """
     found = {str(name): text_numbers(columns[name]) for name in columns}
     return {
         name: f"holds {numbers}: {numbers.fix(lines.separator)}"
         for name, numbers in found.items()
-        if numbers is not None
+        if numbers is not None and not (numbers.is_boolean and name == target)
     }
 
 

@@ -106,6 +106,13 @@ def test_refusals_of_text_name_the_fix(make_study) -> None:
     assert "read them with pandas: df['cost'] = pd.to_numeric(" in cost
 
 
+def test_booleans_in_words_are_good_classes(tmp_path: Path) -> None:
+    rows = "".join(f"{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text("size,kind\n" + rows)
+    told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
+    assert not any("booleans" in line for line in told)
+
+
 def test_init_says_so(tmp_path: Path) -> None:
     rows = "".join(f"{i * 37:,}|{i % 7} kg|${i % 5}0\n" for i in range(300))
     (tmp_path / "rows.csv").write_text("cost|weight|price\n" + rows)
