@@ -138,11 +138,12 @@ def with_recorded_edition(config: StudyConfig, *, fresh: bool = False) -> StudyC
     ledger is opened.
     """
     run_dir = RunDir(config.run_dir)
-    if fresh or not run_dir.ledger.exists():
-        return config
+    with suppress(OSError):  # a path that cannot be is refused when the directory is checked
+        if fresh or not run_dir.ledger.exists():
+            return config
     with suppress(SetupError):
         return config.under(read_status(run_dir).edition or 1)
-    with suppress(SweeperError), closing(backup.read(run_dir)) as ledger:
+    with suppress(SweeperError, OSError), closing(backup.read(run_dir)) as ledger:
         if sessions := ledger.sessions():
             return config.under(sessions[0]["study"].get("edition", 1))
     return config

@@ -42,7 +42,10 @@ def refusal(directory: Path, text: str, *overrides: str) -> list[str]:
     "path",
     ["x" * 300, "x/" * 3000, "/dev/zero", ".", "rows.csv/x", "a\\u0000b", "\\u001b[31m", "pipe"],
 )
-def test_a_path_of_no_file_is_refused(source: str, path: str, tmp_path: Path) -> None:
+def test_a_path_of_no_file_is_refused(
+    source: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a directory with Parquet files would be a table
     (tmp_path / "rows.csv").write_text(_ROWS)
     os.mkfifo(tmp_path / "pipe")
     target = "" if source == "npz" else ', target = "kind"'
