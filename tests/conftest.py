@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,14 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEPER_CACHE_DIR", str(cache))
         yield cache
+
+
+@pytest.fixture(autouse=True)
+def no_study_left_in_jax() -> Iterator[None]:
+    """No test goes on with the JAX settings of a study that an earlier one set up."""
+    yield
+    if setup := sys.modules.get("sweeper.executors.jax_setup"):
+        setup._asked = None
 
 
 @pytest.fixture
