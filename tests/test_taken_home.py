@@ -250,8 +250,8 @@ def test_the_line_of_a_value_that_is_no_number_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError) as refusal:
         predicted(best, tmp_path / "new.csv", lambda told: None)
     assert str(refusal.value) == (
-        "new.csv: column 'bill|mm' holds no numbers (could not convert string to float: 'long') "
-        "(line 4); write some"
+        "new.csv: column 'bill|mm' holds no numbers in 1 row: 'long' is not a number (line 4); "
+        "write numbers, or leave them empty"
     )
 
 
