@@ -44,7 +44,7 @@ def test_the_trial_that_raises_fails_alone_and_results_are_where_the_study_began
         shown, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert "2 complete, 0 pruned, 1 failed\n" in shown
-    assert "FAIL   trial 0  Stop: no such z (own.py, line 14)\n" in shown
+    assert "failed   trial 0  Stop: no such z (own.py, line 14)\n" in shown
     assert list(open_results(command.run_dir.root).trials()["state"]) == ["FAIL", *2 * ["COMPLETE"]]
 
     again = command("run", "study.toml", *settings(*where))
