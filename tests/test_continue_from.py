@@ -64,7 +64,7 @@ def continued(directory: Path) -> RunDir:
     """A study of three trials that started from it."""
     more = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
     run_dir, told = run(directory, "more", *more, start=directory / "saved" / MODEL_FILE)
-    assert told == []
+    assert not [one for one in told if "sampler tpe" not in one]  # of two or three trials
     return run_dir
 
 
