@@ -186,11 +186,14 @@ class StudyConfig(Table):
         table, _, name = key.partition(".")
         return table != "model" or concerns(self.model, name, kind)
 
-    def is_drawn(self, key: str, beside: Wanted | None = None) -> bool:
-        """Whether some trial draws a searched setting; one that has `beside`, if it is given."""
+    def is_drawn(self, key: str, owned: Wanted | None = None) -> bool:
+        """Whether some trial draws a searched setting.
+
+        With `owned`, a setting and values of it, only trials that have one of these are meant.
+        """
         uses: dict[str, Wanted] = {}
-        if beside is not None:
-            owner, wanted = beside
+        if owned is not None:
+            owner, wanted = owned
             uses[key] = self.same_as.get(owner, owner), wanted
         return Spread(self.search, [key], self._kept, uses, {}).has_use(key)
 
