@@ -13,7 +13,9 @@ _READING = (
     "fANOVA is the share of the variance of all values that a parameter explains by itself, by a "
     "random forest; it orders the parameters here and below. PED-ANOVA tells what sets the best "
     "tenth of the trials apart from the others. A rank correlation (Spearman) above 0 means that "
-    "larger values of the parameter go with larger values of the objective."
+    "larger values of the parameter go with larger values of the objective. All three rest on the "
+    "values that were tried: a sampler that narrows its search, such as TPE, shows less of the "
+    "rest of the space than random trials do."
 )
 _OLDER = (
     "An earlier version computed PED-ANOVA alone: what sets the best tenth of the trials apart "
@@ -21,8 +23,9 @@ _OLDER = (
     "the other measures."
 )
 # Below it the best tenth is fewer than 3 trials. In 70 simulated studies of six parameters the most
-# important one came first by fANOVA in 83, 94, 100, 97 and 97 % with 10, 15, 20, 30 and 60 trials,
-# by PED-ANOVA in 17, 43, 50, 63 and 76 %.
+# important one came first by fANOVA in 61, 77, 91, 96 and 100 % with 10, 15, 20, 30 and 60 random
+# trials, by PED-ANOVA in 17, 33, 37, 44 and 70 %; with 30 trials of TPE in 70 and 26 %
+# (scripts/bench_importance).
 FEW_TRIALS = 30
 _ROW = 34
 _MARGIN = 100
