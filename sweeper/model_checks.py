@@ -28,7 +28,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     from sweeper.executors.jax_setup import check_kept
 
     warnings: tuple[str, ...] = ()
-    if builds_models(config):
+    if config.has_user_models:
         from sweeper.models.user_checks import check_model
 
         warnings = check_model(config, data.n_features, data.out_size)
@@ -44,7 +44,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.own_checks import check_program
 
         check_program(config, data)
-    elif builds_models(config) and config.edition > 1:
+    elif config.has_user_models and config.edition > 1:
         from sweeper.programs.training_checks import check_training
 
         check_training(config, data)
@@ -72,13 +72,6 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
         from sweeper.programs.idle_arguments import idle_arguments
 
         yield from idle_arguments(config, never_run(config, data))
-
-
-def builds_models(config: StudyConfig) -> bool:
-    """Whether a user-defined function builds some model or part of one."""
-    if config.kinds == ("parts",):
-        return any(key.startswith("model.") for key in config.functions.values())
-    return "python" in config.kinds
 
 
 def never_run(config: StudyConfig, data: Dataset) -> Programs:

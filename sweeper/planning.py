@@ -94,6 +94,7 @@ def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> 
         lambda spec: config.filled(spec.params),
         programs.n_parameters,
         traced_structure(config, lane_loop),
+        programs.has_fixed_start,
     )
 
 

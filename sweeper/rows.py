@@ -192,6 +192,7 @@ def trial_row(
         "padded_parts": program.padded_parts or None,
         "run_widths": ",".join(map(str, program.run_widths)) or None,
         "structure_id": structure.structure_id,
+        "fixed_start": structure.has_fixed_start,
         "told_through_round": spec.told_through_round,
         "first_round": trial.rows[0]["round"],
         "last_round": last["round"],

@@ -170,6 +170,13 @@ class StudyConfig(Table):
         return tuple(kind for kind in _KINDS if kind in drawn)
 
     @property
+    def has_user_models(self) -> bool:
+        """Whether the model of some trial, or a part of it, is built by a user's function."""
+        if isinstance(self.model, PartsTable):
+            return any(isinstance(part, PythonTable) for part in self.model.parts.values())
+        return "python" in self.kinds
+
+    @property
     def names_functions(self) -> bool:
         """Whether its loss, a metric or its optimizer is a function of the user's."""
         optimizers = self.each("optimizer").values()

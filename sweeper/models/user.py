@@ -8,15 +8,23 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Float
 
 from sweeper.models.keys import fixed_key
 from sweeper.models.mlp import AnyArray
-from sweeper.models.traces import trace
+from sweeper.models.traces import Trace, trace
 from sweeper.user_code import RAISED
 
 KEY = jax.eval_shape(fixed_key)
 """Stands for a random key where a call is only traced."""
+
+
+def draws_parameters(built: Trace) -> bool:
+    """Whether some parameter of a model depends on the key that its builder is given."""
+    arrays = [a for a in jax.tree.leaves(built.result) if isinstance(a, jax.ShapeDtypeStruct)]
+    drawn = zip(arrays, built.depends_on_key(), strict=True)
+    return any(depends and jnp.issubdtype(array.dtype, jnp.floating) for array, depends in drawn)
 
 
 def takes_key(model: Callable[..., Any]) -> bool:

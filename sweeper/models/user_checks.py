@@ -25,7 +25,15 @@ from sweeper.errors import Problem, StudyError
 from sweeper.keywords import keywords_of
 from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.untraceable import mend_of
-from sweeper.models.user import KEY, evaluated, passes_key, takes_key, with_key, without_key
+from sweeper.models.user import (
+    KEY,
+    draws_parameters,
+    evaluated,
+    passes_key,
+    takes_key,
+    with_key,
+    without_key,
+)
 from sweeper.trial import Scalar
 from sweeper.user_code import RAISED, Function, LoadError, load_function, told
 
@@ -156,7 +164,7 @@ class _Check:
             return
         if self._place.is_called:
             yield from _unlike_in_training(model, x)
-        if not _is_drawn(built) and not table.fixed_start:
+        if not draws_parameters(built) and not table.fixed_start:
             found = f"'{table.function}' gives the same initial weights for every key"
             mend = "draw them with the given key, or write fixed_start = true if that is intended"
             if self._config.study.replicates > 1:
@@ -349,13 +357,6 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def _is_flag(default: Any) -> bool:
     return isinstance(default, bool)
-
-
-def _is_drawn(built: Trace) -> bool:
-    """Whether some parameter depends on the key."""
-    arrays = [a for a in jax.tree.leaves(built.result) if isinstance(a, jax.ShapeDtypeStruct)]
-    drawn = zip(arrays, built.depends_on_key(), strict=True)
-    return any(depends and _is_floating(array) for array, depends in drawn)
 
 
 def _is_floating(array: jax.ShapeDtypeStruct) -> bool:

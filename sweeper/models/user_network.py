@@ -25,8 +25,11 @@ from sweeper.models.layer_loop import Room
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Stretch, Traced, Vector
 from sweeper.models.parted import parted
+from sweeper.models.traces import trace
 from sweeper.models.user import (
+    KEY,
     differs_in_training,
+    draws_parameters,
     evaluated,
     passes_key,
     takes_key,
@@ -58,6 +61,11 @@ class UserNetwork:
     @property
     def n_parameters(self) -> int:
         return sum(math.prod(leaf.shape) for leaf in self._leaves)
+
+    @property
+    def has_fixed_start(self) -> bool:
+        """Whether the initial parameters are the same for every key."""
+        return not draws_parameters(trace(lambda key: self._built(key)[0], KEY))
 
     @property
     def needs_keys(self) -> bool:

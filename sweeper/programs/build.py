@@ -110,6 +110,19 @@ class Programs:
                 return 0
             raise
 
+    def has_fixed_start(self, settings: Settings) -> bool | None:
+        """Whether the model, or a part of it, starts from the same weights for every key.
+
+        None where the user's function raises.
+        """
+        users = [one for one in self.networks(settings).values() if isinstance(one, UserNetwork)]
+        try:
+            return any(network.has_fixed_start for network in users)
+        except BaseException as error:
+            if is_raised(error):
+                return None
+            raise
+
     def networks(self, settings: Settings) -> Mapping[str, Network]:
         """The model of a trial by itself: each of its parts by name, or the one without a name."""
         if isinstance(settings.model, PartsTable):

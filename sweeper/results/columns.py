@@ -148,6 +148,12 @@ XLA_THREADS = Column(
     INT32,
     "threads that XLA had for its programs, on a CPU: last bits of large sums depend on it",
 )
+FIXED_START = Column(
+    "fixed_start",
+    BOOL,
+    "whether its model, or a part of it, has the same initial weights for every random key",
+    D,
+)
 FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
 
 

@@ -22,6 +22,7 @@ from sweeper.results.columns import (
     CIRCUMSTANCES,
     DOUBLE,
     FEASIBLE,
+    FIXED_START,
     IMPORTANCE,
     INT64,
     METADATA_KEY,
@@ -151,7 +152,8 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     padded = (PADDED_PARTS,) if "parts" in config.kinds else ()
     spreads = _spreads(test_metrics) if len(config.members) > 1 else ()
     widths = (RUN_WIDTHS,) if "mlp" in config.kinds else ()
-    return (*columns, *padded, *spreads, BOUNDARY, *widths, XLA_THREADS)
+    fixed_start = (FIXED_START,) if config.has_user_models else ()
+    return (*columns, *padded, *spreads, BOUNDARY, *widths, XLA_THREADS, *fixed_start)
 
 
 def _columns_of_any() -> tuple[Column, ...]:
@@ -164,6 +166,7 @@ def _columns_of_any() -> tuple[Column, ...]:
         BOUNDARY,
         RUN_WIDTHS,
         XLA_THREADS,
+        FIXED_START,
     )
 
 

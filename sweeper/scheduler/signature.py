@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from sweeper.config import Settings
@@ -31,7 +31,8 @@ class Structure:
     that trains trials of this PyTree alone; two trials can be lanes of it exactly where theirs are
     equal. `family` is the same for every shape that padding can bring together; it is None, as
     `width` and `depth` are, where padding is of no help; of a model of parts `sizes` are those that
-    can be padded. `kind` is that of the model.
+    can be padded. `kind` is that of the model. `has_fixed_start` says whether its initial weights
+    are the same for every key, None where that is not known.
     """
 
     structure_id: str
@@ -42,6 +43,7 @@ class Structure:
     depth: int | None = None
     sizes: Sizes = ()
     kind: ModelKind = "mlp"
+    has_fixed_start: bool | None = None
 
 
 StructureOf = Callable[[TrialSpec], Structure]
@@ -61,7 +63,8 @@ class Structures:
     """The structure of each trial, computed once for each combination of structural settings.
 
     `traced` are structural settings that a program is told at run time, with all their values:
-    they never part two trials. `n_parameters` counts the numbers of a trial's model.
+    they never part two trials. `n_parameters` counts the numbers of a trial's model, and
+    `has_fixed_start` says whether its initial weights are the same for every key.
     """
 
     def __init__(
@@ -69,10 +72,12 @@ class Structures:
         settings_of: Callable[[TrialSpec], Settings],
         n_parameters: Callable[[Settings], int],
         traced: Mapping[str, Sequence[Scalar]],
+        has_fixed_start: Callable[[Settings], bool | None] = lambda _: None,
     ) -> None:
         self._settings_of = settings_of
         self._n_parameters = n_parameters
         self._traced = traced
+        self._has_fixed_start = has_fixed_start
         self._known: dict[tuple[object, ...], Structure] = {}
         self._of_drawn: dict[tuple[object, ...], Structure] = {}
 
@@ -94,16 +99,20 @@ class Structures:
         return self._known[key]
 
     def _structure(self, settings: Settings, own: Mapping[str, object]) -> Structure:
-        structure_id = short_hash(canonical(own))
-        program = canonical(compiled_in(settings, self._traced))
-        n_parameters = self._n_parameters(settings)
-        model, family = settings.model, family_of(settings, self._traced)
+        model = settings.model
+        structure = Structure(
+            short_hash(canonical(own)),
+            canonical(compiled_in(settings, self._traced)),
+            self._n_parameters(settings),
+            kind=model.kind,
+            has_fixed_start=self._has_fixed_start(settings),
+        )
+        family = family_of(settings, self._traced)
         if family is not None and model.kind == "parts":
-            sizes = sizes_of(settings)
-            return Structure(structure_id, program, n_parameters, family, sizes=sizes, kind="parts")
+            return replace(structure, family=family, sizes=sizes_of(settings))
         if family is None or model.kind != "mlp":
-            return Structure(structure_id, program, n_parameters, kind=model.kind)
-        return Structure(structure_id, program, n_parameters, family, model.width, model.depth)
+            return structure
+        return replace(structure, family=family, width=model.width, depth=model.depth)
 
 
 def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> dict[str, object]:

@@ -202,7 +202,7 @@ def test_the_schemas_are_commands(command: CommandLine) -> None:
     )
     assert [n for n in names if n not in own_names] == [
         *("value_<i>", "params_<name>", "final_<metric>", "test_<metric>", "feasible"),
-        *("padded_parts", "test_<metric>_std"),
+        *("padded_parts", "test_<metric>_std", "fixed_start"),
     ]
     assert [n for n in own_names if n not in names] == [
         *("params_lr", "params_epochs", "final_train_loss", "final_val_loss", "test_loss")
