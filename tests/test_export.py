@@ -36,15 +36,18 @@ class Gated(eqx.Module):
     gate: eqx.nn.Linear
     out: eqx.nn.Linear
     scale: jax.Array
+    order: jax.Array
+    drop: eqx.nn.Dropout
 
-    def __call__(self, x):
-        return self.out(jnp.tanh(self.gate(x)) * self.scale)
+    def __call__(self, x, key=None):
+        gated = jnp.tanh(self.gate(x))[self.order] * self.scale
+        return self.out(self.drop(gated, key=key))
 
 
 def build(in_size, out_size, units, key):
     first, second = jax.random.split(key)
     gate, out = eqx.nn.Linear(in_size, units, key=first), eqx.nn.Linear(units, out_size, key=second)
-    return Gated(gate, out, jnp.ones(units))
+    return Gated(gate, out, jnp.ones(units), jnp.arange(units)[::-1], eqx.nn.Dropout(0.2))
 """
 STUDY = """\
 version = 1
@@ -155,6 +158,7 @@ def test_predictions_are_those_of_the_weights_that_were_kept(
     exec(NETS, namespace)
     built = namespace["build"](in_size=4, out_size=1, units=units, key=jax.random.key(1))
     net = eqx.tree_deserialise_leaves(study / "run" / row["model_path"], built)
+    net = eqx.nn.inference_mode(net)
     config = sweeper.load_study(study / "study.toml")
     from sweeper.data.preparation import prepare
 
@@ -369,7 +373,7 @@ def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
         "scale: jax.Array", "scale: jax.Array\n    more: jax.Array"
     )
     (tmp_path / "nets.py").write_text(
-        other.replace("jnp.ones(units))", "jnp.ones(units), jnp.ones(1))"), encoding="utf-8"
+        other.replace("jnp.ones(units),", "jnp.ones(units), jnp.ones(1),"), encoding="utf-8"
     )
     config = sweeper.load_study(tmp_path / "study.toml", [f"results.dir={tmp_path / 'run'}"])
 
