@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +43,12 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         raise SetupError(_unwritable(config, f"{run_dir.root}: {place} is no directory"))
     if not os.access(place, os.W_OK | os.X_OK):
         raise SetupError(_unwritable(config, run_dir.root))
+    try:  # for the superuser every directory is writable, also that of a pseudo file system
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            told = f"{run_dir.root}: {place} takes no files ({error.strerror})"
+            raise SetupError(_unwritable(config, told)) from error
     if not run_dir.root.exists():
         return
     # what is moved aside may hold anything but the lock

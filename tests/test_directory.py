@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 import sweeper
+from sweeper.directory import check_directory
 from sweeper.errors import DamagedLedgerError, SetupError, StudyError
+from sweeper.rundir import RunDir
 from sweeper.verification import repair, restore_ledger, verify
 from tests.crashes import Study
+from tests.in_process import study_in
+from tests.small_studies import DIGITS
 
 DIRECTORY = "it is a directory, and a file of the study has to be there"
 OTHERWISE = "and a directory of the study has to be there"
@@ -55,6 +59,12 @@ def test_what_is_no_directory_in_the_place_of_one_is_named(
     shutil.rmtree(path)
     path.touch() if kind == "file" else path.symlink_to("nowhere")
     assert_named(study, name, f"it is a {kind}, {OTHERWISE}")
+
+
+def test_a_pseudo_file_system_is_refused_before_the_start(tmp_path: Path) -> None:
+    study = study_in(tmp_path, DIGITS, "results.dir=/proc/study")
+    with pytest.raises(SetupError, match="cannot write to /proc/study"):
+        check_directory(study, RunDir(study.run_dir))
 
 
 def assert_named(study: Study, name: str, found: str) -> None:
