@@ -44,7 +44,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.own_checks import check_program
 
         check_program(config, data)
-    elif config.has_user_models and config.edition > 1:
+    if config.edition > 1 and (config.has_user_models or config.names_functions):
         from sweeper.programs.training_checks import check_training
 
         check_training(config, data)
@@ -60,10 +60,12 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 
 def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Outputs that do not suit the loss, and settings that make no difference to any model."""
-    if "python" in config.kinds:
-        from sweeper.programs.output_checks import output_hints
+    if "python" in config.kinds or config.names_functions:
+        from sweeper.programs.output_checks import output_hints, undefined_measures
 
-        yield from output_hints(config, data)
+        yield from undefined_measures(config, data)
+        if "python" in config.kinds:
+            yield from output_hints(config, data)
     if uncertain_decays(config):
         from sweeper.programs.decay_checks import idle_amounts
 

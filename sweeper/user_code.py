@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -67,11 +68,45 @@ def forget_changed(base_dir: Path) -> None:
             if digests == loaded.digests:
                 continue
             files = {base_dir / file for file in (*digests, *loaded.digests)}
-            for other, module in [*sys.modules.items()]:
-                file = getattr(module, "__file__", None)
-                if module is loaded.module or (file and Path(file).resolve() in files):
-                    del sys.modules[other]
+            for other in _modules_of(loaded, files):
+                del sys.modules[other]
             del _loaded[name, place]
+
+
+@contextmanager
+def imported_again(name: str, base_dir: Path) -> Iterator[None]:
+    """Within this block, functions of the module `name` come from a second import of it.
+
+    Modules in `base_dir` that it imports are imported again, too; what they print is dropped.
+    """
+    base_dir = base_dir.resolve()
+    with _loading, redirect_stdout(io.StringIO()):
+        _module(name, base_dir)
+        loaded = _loaded[name, base_dir]
+        files = {base_dir / file for file in loaded.digests}
+        first, known = _modules_of(loaded, files), dict(_loaded)
+        for other in first:
+            del sys.modules[other]
+        for key, one in known.items():
+            if one is loaded or one.module in first.values():
+                del _loaded[key]
+        try:
+            yield
+        finally:
+            for other in _modules_of(_loaded.get((name, base_dir), loaded), files):
+                del sys.modules[other]
+            sys.modules.update(first)
+            _loaded.update(known)
+
+
+def _modules_of(loaded: _Loaded, files: Collection[Path]) -> dict[str, ModuleType]:
+    """The imported modules that are this one or come from these files, by name."""
+    found: dict[str, ModuleType] = {}
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None)
+        if module is loaded.module or (file and Path(file).resolve() in files):
+            found[name] = module
+    return found
 
 
 def load_class(name: str, base_dir: Path) -> Function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from typing import Any
@@ -20,9 +21,11 @@ from sweeper.data.parquet_files import with_index, with_text_labels
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 from sweeper.keywords import unfit_keywords
-from sweeper.user_code import RAISED, LoadError, load_function, told
+from sweeper.user_code import RAISED, Function, LoadError, imported_again, load_function, told
 
 _KEY = "data.function"
+# a function that takes longer is not called a second time
+_QUICK_S = 2.0
 # by kind of array, as NumPy calls it; a time has the unit of its array
 _MISSING: Mapping[str, Any] = {"f": np.nan, "c": np.nan, "M": "NaT", "m": "NaT"}
 
@@ -35,7 +38,7 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     """
     # standard output is the program's own
     with redirect_stdout(sys.stderr):
-        returned = as_pandas(_called(config, data))
+        returned = _returned(config, data)
     wanted = (*data.target, data.split.group, data.split.time)
     if isinstance(returned, pd.DataFrame):
         frame, targets = with_text_labels(with_index(returned, wanted)), data.target
@@ -48,7 +51,23 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     return RawData(f"what '{data.function}' returns", _KEY, frame, targets, drop=data.drop)
 
 
-def _called(config: StudyConfig, data: FunctionTable) -> Any:
+def _returned(config: StudyConfig, data: FunctionTable) -> Any:
+    """What the function returns; one that is quick is called twice, and has to return the same."""
+    function = _function(config, data)
+    began = time.monotonic()
+    returned = as_pandas(_called(config, data, function))
+    is_quick = time.monotonic() - began < _QUICK_S
+    if is_quick and config.edition > 1 and not _repeats(config, data, returned):
+        found = (
+            f"'{data.function}' returns other rows each time that it is imported and called, so "
+            "the study could not be resumed or reproduced"
+        )
+        fix = "draw with a fixed seed, such as np.random.default_rng(0), or save the rows to a file"
+        raise DataError(config.problem(_KEY, found, fix))
+    return returned
+
+
+def _function(config: StudyConfig, data: FunctionTable) -> Function:
     try:
         function = load_function(data.function, config.base_dir)
     except LoadError as error:
@@ -56,11 +75,45 @@ def _called(config: StudyConfig, data: FunctionTable) -> Any:
     problems = [*unfit_keywords(config, "data.args", data.function, function, data.args)]
     if problems:
         raise DataError(problems)
+    return function
+
+
+def _called(config: StudyConfig, data: FunctionTable, function: Function) -> Any:
     try:
         return function(**data.args)
     except RAISED as error:
         found = f"'{data.function}' raised {told(error)}"
         raise DataError(config.problem(_KEY, found, "mend the function")) from error
+
+
+def _repeats(config: StudyConfig, data: FunctionTable, returned: Any) -> bool:
+    """Whether the function returns equal rows again when its module is imported again."""
+    module = data.function.partition(":")[0]
+    try:
+        with imported_again(module, config.base_dir):
+            again = as_pandas(_called(config, data, _function(config, data)))
+    except DataError:
+        return True  # what it opened or registered the first time may be in its way
+    return _is_same(returned, again)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two results hold the same values; of unknown objects only the type is compared."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, pd.DataFrame | pd.Series):
+        return one.equals(other)
+    if isinstance(one, Mapping):
+        return [*one] == [*other] and all(_is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, np.ma.MaskedArray):
+        return _is_same(_unmasked(one), _unmasked(other))
+    if isinstance(one, np.ndarray | bool | int | float | str | np.generic):
+        return pd.Series(np.ravel(one)).equals(pd.Series(np.ravel(other)))
+    if hasattr(one, "__array__"):
+        return _is_same(np.asarray(one), np.asarray(other))
+    return True
 
 
 def _tabled(

@@ -41,10 +41,14 @@ class Trace:
             again = trace(self.function, *self.arguments)
         except Exception:
             return False
+        return self.equals(again)
+
+    def equals(self, other: Trace) -> bool:
+        """Whether `other` is the same program with the same numbers in it."""
         return (
-            self.is_like(again)
-            and _text(jax.tree.structure(self.result)) == _text(jax.tree.structure(again.result))
-            and all(map(_is_same, _numbers_in(self), _numbers_in(again)))
+            self.is_like(other)
+            and _text(jax.tree.structure(self.result)) == _text(jax.tree.structure(other.result))
+            and all(map(_is_same, _numbers_in(self), _numbers_in(other)))
         )
 
     def is_like(self, other: Trace) -> bool:

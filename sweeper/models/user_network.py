@@ -143,7 +143,7 @@ class UserNetwork:
     def called(self, parameters: Vector, traced: Traced) -> Any:
         return self.model(parameters)
 
-    def _built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
+    def built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
         """The parameters of a fresh model, and the rest of it."""
         function = load_function(self.function, self.base_dir)
         sizes = {"in_size": self.in_size, "out_size": self.out_size}
@@ -165,7 +165,7 @@ class UserNetwork:
 
     @cached_property
     def _abstract(self) -> tuple[PyTree, PyTree]:
-        parameters, rest = eqx.filter_eval_shape(lambda: self._built(fixed_key()))
+        parameters, rest = eqx.filter_eval_shape(lambda: self.built(fixed_key()))
         dtype = jnp.dtype(self.dtype)
         ours = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), parameters)
         return ours, rest
@@ -177,14 +177,14 @@ class UserNetwork:
         if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(rest)):
             return rest
         with jax.ensure_compile_time_eval():  # it is asked for while a program is traced
-            return eqx.filter_jit(lambda: self._built(fixed_key())[1])()
+            return eqx.filter_jit(lambda: self.built(fixed_key())[1])()
 
     @cached_property
     def _initial(self) -> Callable[[PRNGKeyArray], Float[Array, " parameters"]]:
         """The vector of a fresh model; compiled as one, for building it op by op takes seconds."""
 
         def initial(key: PRNGKeyArray) -> Float[Array, " parameters"]:
-            leaves = jax.tree.leaves(self._built(key)[0])
+            leaves = jax.tree.leaves(self.built(key)[0])
             raveled = [jnp.ravel(leaf).astype(self.dtype) for leaf in self._ordered(leaves)]
             return jnp.concatenate([*raveled, jnp.zeros(0, self.dtype)])
 

@@ -1,4 +1,4 @@
-"""Whether the outputs of a user-defined model are already what its loss makes of logits."""
+"""Whether outputs suit the loss and the metrics: what to warn of before a study starts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sweeper.config import StudyConfig
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.model import PythonTable
-from sweeper.config.train import SupervisedTable
+from sweeper.config.train import SupervisedTable, column_of
 from sweeper.data.dataset import Dataset
 from sweeper.models.traces import trace
 from sweeper.models.user import KEY, evaluated
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.build import Programs
-from sweeper.programs.data_spec import data_spec
+from sweeper.programs.data_spec import DataSpec, data_spec
+from sweeper.programs.metrics import metric_of
+from sweeper.user_code import load_function
 
 _OF_LOGITS = ("cross_entropy", "binary_cross_entropy")
 _ROWS = 16
@@ -34,6 +37,49 @@ def output_hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
     network = network_to_check(config, data)
     if network is not None and (hint := output_hint(config, data, network)):
         yield f"model.function: {hint}"
+
+
+def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """User-defined losses and metrics that are not finite on the validation rows.
+
+    They are computed for outputs of several kinds; one that is finite for any of them is not named.
+    """
+    if not isinstance(config.train, SupervisedTable | AlternatingTable):
+        return
+    settings, spec = config.filled({}), data_spec(config, data)
+    y = jnp.asarray(data.y_val if len(data.y_val) else data.y_train)
+    for name, setting in config.train.functions.items():
+        if setting == "loss":
+            measure: Any = jax.value_and_grad(load_function(name, config.base_dir))
+        elif setting == "metrics":
+            measure = metric_of(name, settings, spec)
+        else:
+            continue
+        measured = jax.jit(measure)
+        if not any(_is_finite(measured(outputs, y)) for outputs in _kinds_of_outputs(y, spec)):
+            what = " or its gradient" if setting == "loss" else ""
+            is_judged = setting == "loss" or f"val_{column_of(name)}" in config.study.objectives
+            then = "every trial would end as diverged" if is_judged else "results would not hold it"
+            yield (
+                f"train.{setting}: '{name}'{what} is not finite on the validation rows, whatever "
+                f"outputs were tried, so {then}"
+            )
+
+
+def _is_finite(measured: Any) -> bool:
+    return all(bool(jnp.isfinite(part).all()) for part in jax.tree.leaves(measured))
+
+
+def _kinds_of_outputs(y: Array, spec: DataSpec) -> Iterator[Array]:
+    """Any numbers, positive ones, those beyond 1, probabilities, and the targets themselves."""
+    rng = np.random.default_rng(0)
+    outputs = jnp.asarray(rng.standard_normal((len(y), spec.out_size)), spec.dtype)
+    yield outputs
+    yield jnp.abs(outputs)
+    yield 1 + jnp.abs(outputs)
+    yield jax.nn.sigmoid(outputs)
+    yield jax.nn.softmax(outputs)
+    yield y if y.ndim == 2 else jax.nn.one_hot(y, spec.out_size, dtype=spec.dtype)
 
 
 def network_to_check(config: StudyConfig, data: Dataset) -> UserNetwork | None:

@@ -261,6 +261,25 @@ def test_rows_of_a_function_are_those_of_csv(
     assert capsys.readouterr() == ("", "importing\nloading\n")
 
 
+@pytest.mark.parametrize(
+    "returned", ["X + np.random.random(), FRAME['price']", "X + DRAWN, FRAME['price']"]
+)
+def test_a_function_that_returns_other_rows_each_time_is_refused(
+    make_study, tmp_path: Path, returned: str
+) -> None:
+    text = FUNCTION.replace("RETURNED", returned)
+    (tmp_path / "rows.py").write_text(text + "\n\nDRAWN = np.random.random()\n")
+
+    (problem,) = refusal(make_study(PYTHON, loss="mse"))
+    assert "'rows:load' returns other rows each time that it is imported and called" in problem
+
+
+def test_a_function_with_a_fixed_seed_is_read(make_study, tmp_path: Path) -> None:
+    drawn = "X + np.random.default_rng(0).random(X.shape), FRAME['price']"
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", drawn))
+    assert prepare(make_study(PYTHON, loss="mse")).n_features == 2
+
+
 def test_a_function_is_given_its_arguments(make_study, tmp_path: Path, numbers: Dataset) -> None:
     text = FUNCTION.replace("RETURNED", "X, FRAME['price'] + shift")
     (tmp_path / "rows.py").write_text(text)

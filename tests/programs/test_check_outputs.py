@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.data.preparation import prepare
-from sweeper.programs.output_checks import network_to_check, output_hint
+from sweeper.programs.output_checks import network_to_check, output_hint, undefined_measures
 from tests.programs.test_check_model import STUDY
 
 NETS = """\
@@ -45,3 +45,45 @@ def test_probabilities_under_a_loss_of_logits_are_hinted_at(last: str, tmp_path:
 
     expected = LAST[last]
     assert hint is None if expected is None else str(hint).startswith(expected)
+
+
+MEASURES = """\
+import jax.numpy as jnp
+
+
+def never(outputs, y):
+    return jnp.mean(outputs) * jnp.nan
+
+
+def of_positive(outputs, y):
+    return jnp.mean(jnp.log(outputs))
+
+
+def without_gradient(outputs, y):
+    return jnp.sqrt(jnp.sum(outputs - outputs))
+"""
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        (["metrics=['measures:never','measures:of_positive']"], "train.metrics: 'measures:never'"),
+        (
+            ["task='classes'", "loss='measures:never'"],
+            "train.loss: 'measures:never' or its gradient",
+        ),
+        (
+            ["task='classes'", "loss='measures:without_gradient'"],
+            "train.loss: 'measures:without_grad",
+        ),
+        (["task='classes'", "loss='measures:of_positive'"], None),
+    ],
+)
+def test_measures_that_are_never_finite_are_warned_of(
+    train: list[str], said: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "measures.py").write_text(MEASURES, encoding="utf-8")
+    config = parse(STUDY, tmp_path / "study.toml", [f"train.{one}" for one in train])
+    found = [*undefined_measures(config, prepare(config))]
+    assert len(found) == int(said is not None)
+    assert all(said is not None and one.startswith(said) for one in found)
