@@ -20,6 +20,7 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.parts import PartsTable
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, SetupError
+from sweeper.executors.jax_setup import with_pins
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import alone, settings_of, spec_of
 from sweeper.programs.saved_file import read_saved
@@ -129,7 +130,9 @@ class SavedModel:
                 "models of `coupled` predict nothing together; `model` gives the outputs of each "
                 "for one example, `model.parts[NAME]` is one of them, `generate` gives rows"
             )
-        outputs = _in_blocks(self._of_each, self.features(rows))
+        x = self.features(rows)
+        with with_pins():
+            outputs = _in_blocks(self._of_each, x)
         if isinstance(train, AlternatingTable):  # of the part that is compared with the data
             assert train.of_data is not None, "a study without one is refused"
             outputs = outputs[train.by_loss[train.of_data].of]
@@ -175,7 +178,8 @@ class SavedModel:
         """The probability of each class by logits, shaped (rows, classes)."""
         if self.info["data"]["one_logit"]:  # the log-odds of the second
             outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
-        return np.asarray(jax.nn.softmax(outputs, axis=1))
+        with with_pins():
+            return np.asarray(jax.nn.softmax(outputs, axis=1))
 
     def generate(self, count: int, seed: int = 0) -> NDArray[Any]:
         """So many rows that the generator of a `coupled` study makes of noise, in their own units.
@@ -195,7 +199,8 @@ class SavedModel:
         latent_size = model.parts[GENERATOR].in_size
         assert latent_size is not None, "a rule of the study file"
         noise = np.random.default_rng(seed).standard_normal((count, latent_size))
-        x = np.asarray(_in_blocks(each_of(generator), noise.astype(spec["dtype"])))
+        with with_pins():
+            x = np.asarray(_in_blocks(each_of(generator), noise.astype(spec["dtype"])))
         scale, shift = self._of_fold(x.dtype)
         return (x - shift) / scale * np.array(spec["x_scale"]) + np.array(spec["x_mean"])
 
@@ -256,7 +261,8 @@ def load(
     given = [] if base_dir is None else [Path(base_dir)]
     places = [*given, Path(file.name).parent, Path.cwd(), Path(file.record["base_dir"])]
     code = Code.from_dict(file.record["code"])
-    settings = settings_of(file, code.found(str(path), places, trust_code))
-    program = Programs(spec).exact(settings)
-    state = plain_state_of(file, program, settings)
+    with with_pins():
+        settings = settings_of(file, code.found(str(path), places, trust_code))
+        program = Programs(spec).exact(settings)
+        state = plain_state_of(file, program, settings)
     return SavedModel(state, settings, file.record, file.digest)

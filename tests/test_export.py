@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from sweeper.saved_model import OtherVersionsWarning, SavedModel
 from tests.command_line import CommandLine
 from tests.processes import ROOT
 from tests.standalone import standalone
+from tests.test_jax_setup import OTHERS, own_settings
 
 NETS = """
 import equinox as eqx
@@ -224,13 +226,29 @@ def test_equinox_alone_predicts_the_same_by_the_module_that_is_copied(
 def test_a_table_of_any_kind_is_read_by_its_names(study: Path) -> None:
     arguments = [str(study / "best"), str(study / "plants.csv")]
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, *arguments], capture_output=True, text=True, cwd=study
+        [sys.executable, "-c", ALONE, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=study,
+        env={**os.environ, "JAX_ENABLE_X64": "1"},  # its numbers stay float32
     )
 
     assert (done.stdout.splitlines(), done.stderr) == (
         [*["True"] * 4, "a number is infinite"],
         "",
     )
+
+
+def test_predictions_do_not_depend_on_the_callers_jax_settings(
+    study: Path, loaded: SavedModel
+) -> None:
+    expected = loaded.predict(ROWS)
+    with own_settings(OTHERS):
+        jax.clear_caches()
+        theirs = dict(jax.config.values)
+        found = sweeper.load(study / "best").predict(ROWS)
+        assert dict(jax.config.values) == theirs
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel) -> None:

@@ -173,6 +173,20 @@ def _global_settings() -> dict[str, Any]:
     return {name: found[name] for name in _SETTINGS if name in found}
 
 
+@contextmanager
+def with_pins() -> Iterator[None]:
+    """Within this block JAX has the settings of `jax_pins`, whatever those of the caller are."""
+    differing = _differing(pins(EDITION))
+    before = _global_settings() if differing else {}
+    for name, value in differing:
+        jax.config.update(name, value)
+    try:
+        yield
+    finally:
+        for name, _ in differing:
+            jax.config.update(name, before[name])
+
+
 def cache_directory() -> Path:
     """Where compiled programs are kept, in the cache directory.
 

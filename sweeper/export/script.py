@@ -59,7 +59,7 @@ def load_script(
         _heading(record, settings),
         _imports(data, networks),
         *([_MLP] if any(isinstance(one, MlpNetwork) for one in networks.values()) else []),
-        _built(networks),
+        _built(networks, data["spec"]["dtype"]),
     ]
     if isinstance(settings.train, CoupledTable):
         blocks += [_generate(settings, data)] if settings.train.generates else []
@@ -102,8 +102,9 @@ class MLP(eqx.Module):
     activation: str = eqx.field(static=True)
 
     def __init__(self, sizes, activation, layer_norm):
-        pairs, key = zip(sizes[:-1], sizes[1:], strict=True), jax.random.key(0)
-        self.layers = tuple(eqx.nn.Linear(before, after, key=key) for before, after in pairs)
+        keys = jax.random.split(jax.random.key(0), len(sizes) - 1)
+        layers = zip(sizes[:-1], sizes[1:], keys, strict=True)
+        self.layers = tuple(eqx.nn.Linear(before, after, key=key) for before, after, key in layers)
         self.norms = tuple(eqx.nn.LayerNorm(size) for size in sizes[1:-1] if layer_norm)
         self.activation = activation
 
@@ -115,14 +116,15 @@ class MLP(eqx.Module):
 """
 
 
-def _built(networks: Mapping[str, Network]) -> str:
+def _built(networks: Mapping[str, Network], dtype: str) -> str:
     """The model with its weights; of several parts a dict of them by name."""
     body = _made(networks[""]) if [*networks] == [""] else _dict_of(networks)
     name = "MODEL" if [*networks] == [""] else "MODELS"
     read = 'eqx.tree_deserialise_leaves(HERE / "model.eqx", eqx.filter_eval_shape(build))'
     if any(isinstance(one, UserNetwork) for one in networks.values()):
         read = f"eqx.nn.inference_mode({read})"
-    return f"def build():\n    return {body}\n\n\n{name} = {read}\n"
+    within = f"with jax.enable_x64({dtype == 'float64'}):  # whatever the caller's setting is"
+    return f"def build():\n    return {body}\n\n\n{within}\n    {name} = {read}\n"
 
 
 def _dict_of(networks: Mapping[str, Network]) -> str:
