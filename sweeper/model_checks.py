@@ -60,11 +60,11 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 
 def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Outputs that do not suit the loss, and settings that make no difference to any model."""
-    if "python" in config.kinds or config.names_functions:
+    if config.has_user_models or config.names_functions:
         from sweeper.programs.output_checks import output_hints, undefined_measures
 
         yield from undefined_measures(config, data)
-        if "python" in config.kinds:
+        if config.has_user_models:
             yield from output_hints(config, data)
     if uncertain_decays(config):
         from sweeper.programs.decay_checks import idle_amounts

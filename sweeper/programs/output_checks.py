@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sweeper.config import StudyConfig
+from sweeper.config import Settings, StudyConfig
 from sweeper.config.alternating import AlternatingTable
-from sweeper.config.model import PythonTable
+from sweeper.config.search import CategoricalSearch
 from sweeper.config.train import SupervisedTable, column_of
 from sweeper.data.dataset import Dataset
 from sweeper.models.traces import trace
@@ -22,6 +22,7 @@ from sweeper.models.user_network import UserNetwork
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.programs.metrics import metric_of
+from sweeper.trial import Scalar
 from sweeper.user_code import load_function
 
 _OF_LOGITS = ("cross_entropy", "binary_cross_entropy")
@@ -33,10 +34,61 @@ _CLOSE = 1e-3
 
 
 def output_hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """What to say of the outputs under the loss."""
-    network = network_to_check(config, data)
-    if network is not None and (hint := output_hint(config, data, network)):
-        yield f"model.function: {hint}"
+    """What to say of the outputs under the loss, once for each user-defined model.
+
+    The written values are tried first, then each choice of a categorical setting of a model.
+    """
+    hinted = set[str]()
+    for said, settings in _variants(config):
+        for key, loss, network, x in _under_logits(config, data, settings):
+            if key not in hinted and (hint := _output_hint(loss, network, x)):
+                hinted.add(key)
+                yield f"{key}.function: {said}{hint}"
+
+
+def _variants(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
+    """Settings of trials with a user-defined model, and how each differs from the written ones."""
+    kind = "parts" if config.kinds == ("parts",) else "python"
+    searched = config.search.get("model.kind")
+    chosen: dict[str, Scalar] = {} if searched is None else {searched.column("model.kind"): kind}
+    yield "", config.filled(chosen)
+    for name, entry in config.search.items():
+        if not isinstance(entry, CategoricalSearch) or not name.startswith("model."):
+            continue
+        if config.splits(name, kind):
+            for value in entry.choices:
+                said = f"with {name.rpartition('.')[2]} = {value!r}, "
+                yield said, config.filled({**chosen, entry.column(name): value})
+
+
+def _under_logits(
+    config: StudyConfig, data: Dataset, settings: Settings
+) -> Iterator[tuple[str, str, UserNetwork, Any]]:
+    """Networks whose outputs might be probabilities and are under a loss that takes logits.
+
+    Each has its key, its loss and some inputs. Those whose operations rule it out are left out.
+    """
+    train = settings.train
+    if isinstance(train, SupervisedTable):
+        losses = {"": train.loss}
+    elif isinstance(train, AlternatingTable):
+        losses = {loss.of: loss.kind for loss in train.by_loss.values()}
+    else:
+        return
+    wanted = {name: loss for name, loss in losses.items() if loss in _OF_LOGITS}
+    networks = Programs(data_spec(config, data)).networks(settings) if wanted else {}
+    for name, loss in wanted.items():
+        network: Any = networks[name]
+        if isinstance(network, UserNetwork) and _may_be_bounded(network):
+            rows = np.random.default_rng(0).standard_normal((_ROWS, network.in_size))
+            x = jnp.asarray(rows if name else data.x_train[:_ROWS], network.dtype)
+            yield f"model.{name}" if name else "model", loss, network, x
+
+
+def _may_be_bounded(network: UserNetwork) -> bool:
+    x = jax.ShapeDtypeStruct((network.in_size,), jnp.dtype(network.dtype))
+    called = trace(lambda _key, model, x: evaluated(model, x), KEY, network.model(), x)
+    return _BOUNDING.search(str(called.jaxpr)) is not None
 
 
 def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
@@ -82,21 +134,7 @@ def _kinds_of_outputs(y: Array, spec: DataSpec) -> Iterator[Array]:
     yield y if y.ndim == 2 else jax.nn.one_hot(y, spec.out_size, dtype=spec.dtype)
 
 
-def network_to_check(config: StudyConfig, data: Dataset) -> UserNetwork | None:
-    """The network whose outputs might be probabilities; None if its operations rule that out."""
-    settings = config.filled({})
-    is_table = isinstance(settings.model, PythonTable)
-    if not (isinstance(config.train, SupervisedTable) and is_table):
-        return None
-    if config.train.loss not in _OF_LOGITS:
-        return None
-    network: Any = Programs(data_spec(config, data)).networks(settings)[""]
-    x = jax.ShapeDtypeStruct((network.in_size,), jnp.dtype(network.dtype))
-    called = trace(lambda _key, model, x: evaluated(model, x), KEY, network.model(), x)
-    return network if _BOUNDING.search(str(called.jaxpr)) else None
-
-
-def output_hint(config: StudyConfig, data: Dataset, network: UserNetwork) -> str | None:
+def _output_hint(loss: str, network: UserNetwork, x: Array) -> str | None:
     """That outputs are probabilities, whatever the weights are; computed on a few rows.
 
     Weights are drawn at several scales: outputs of a linear last layer leave any bounds.
@@ -104,12 +142,10 @@ def output_hint(config: StudyConfig, data: Dataset, network: UserNetwork) -> str
     rng = np.random.default_rng(0)
     drawn = [scale * rng.standard_normal(network.n_parameters) for scale in _SCALES]
     weights = jnp.asarray(np.stack(drawn), network.dtype)
-    x = jnp.asarray(data.x_train[:_ROWS], network.dtype)
     found = jax.jit(jax.vmap(lambda vector: network.outputs(vector, x, {})))(weights)
     kind = _kind_of(np.asarray(found))
     if kind is None:
         return None
-    loss = config.train.loss
     if kind == "log-probabilities":
         return (
             f"the model gives log-probabilities, and {loss} takes logits: both give the same loss, "

@@ -8,8 +8,9 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.data.preparation import prepare
-from sweeper.programs.output_checks import network_to_check, output_hint, undefined_measures
+from sweeper.programs.output_checks import output_hints, undefined_measures
 from tests.programs.test_check_model import STUDY
+from tests.small_studies import PARTS
 
 NETS = """\
 import equinox as eqx, jax, jax.numpy as jnp
@@ -38,13 +39,39 @@ def test_probabilities_under_a_loss_of_logits_are_hinted_at(last: str, tmp_path:
     (tmp_path / "nets.py").write_text(NETS.format(last), encoding="utf-8")
     own = ("model={kind='python',function='nets:build'}", "search={}")
     config = parse(STUDY, tmp_path / "study.toml", own)
-    data = prepare(config)
 
-    network = network_to_check(config, data)
-    hint = None if network is None else output_hint(config, data, network)
+    hints = [*output_hints(config, prepare(config))]
 
     expected = LAST[last]
-    assert hint is None if expected is None else str(hint).startswith(expected)
+    assert len(hints) == int(expected is not None)
+    assert all(hint.startswith(f"model.function: {expected}") for hint in hints)
+
+
+def test_a_choice_whose_outputs_are_probabilities_is_named(tmp_path: Path) -> None:
+    source = NETS.format("dict(none=lambda x: x, softmax=jax.nn.softmax)[last]")
+    source = source.replace("key):", "key, last='none'):")
+    (tmp_path / "nets.py").write_text(source, encoding="utf-8")
+    choices = "{type='categorical',choices=['none','softmax']}"
+    model = "model={kind='python',function='nets:build',last='none'}"
+    config = parse(STUDY, tmp_path / "study.toml", [model, f"search={{'model.last'={choices}}}"])
+
+    (hint,) = output_hints(config, prepare(config))
+    assert hint.startswith("model.function: with last = 'softmax', the model gives probabilities")
+
+
+def test_a_part_that_gives_probabilities_under_a_loss_of_logits_is_named(tmp_path: Path) -> None:
+    source = NETS.format("jax.nn.softmax").replace("build(", "part(")
+    (tmp_path / "part_nets.py").write_text(source, encoding="utf-8")
+    own = (
+        "data.name=iris",
+        "model.b={kind='python',function='part_nets:part',input='a'}",
+        "train.losses.data.kind=cross_entropy",
+        "search={}",
+    )
+    config = parse(PARTS, tmp_path / "study.toml", own)
+
+    (hint,) = output_hints(config, prepare(config))
+    assert hint.startswith("model.b.function: the model gives probabilities, and cross_entropy")
 
 
 MEASURES = """\
