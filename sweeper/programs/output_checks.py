@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Jaxpr, Literal
 from jaxtyping import Array, Float
 
 from sweeper.config import Settings, StudyConfig
@@ -30,6 +31,7 @@ _ROWS = 16
 _SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
 # operations without which outputs are not bounded
 _BOUNDING = re.compile(r"\b(exp|exp2|logistic|tanh|erf|div|clamp|min|sin|cos)\b")
+_PRODUCTS = ("dot_general", "conv_general_dilated")
 _CLOSE = 1e-3
 
 
@@ -88,7 +90,19 @@ def _under_logits(
 def _may_be_bounded(network: UserNetwork) -> bool:
     x = jax.ShapeDtypeStruct((network.in_size,), jnp.dtype(network.dtype))
     called = trace(lambda _key, model, x: evaluated(model, x), KEY, network.model(), x)
-    return _BOUNDING.search(str(called.jaxpr)) is not None
+    return any(_BOUNDING.search(str(equation)) for equation in _last_equations(called.jaxpr.jaxpr))
+
+
+def _last_equations(jaxpr: Jaxpr) -> Iterator[Any]:
+    """What computes the outputs from the last products with weights."""
+    made_by = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
+    waiting = list[Any](jaxpr.outvars)
+    while waiting:
+        var = waiting.pop()
+        equation = None if isinstance(var, Literal) else made_by.pop(var, None)
+        if equation is not None and equation.primitive.name not in _PRODUCTS:
+            yield equation
+            waiting += equation.invars
 
 
 def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
