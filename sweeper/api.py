@@ -22,6 +22,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
 from sweeper.errors import DataError, StudyError
+from sweeper.leaving import Leaving
 from sweeper.model_checks import check_models, never_run
 from sweeper.preview import Preview
 from sweeper.progress import Observer, Warned
@@ -217,23 +218,32 @@ def run(
     saved model `continue_from`, if there is one; it is copied into the run directory, and a study
     that goes on goes on with that. `observer` is told events, from any thread.
 
+    In the main thread, SIGTERM and SIGHUP end it like `stop` if nobody else handles them, and then
+    the program: see `execution.grace`.
+
     Raises:
         SweeperError: the study cannot start, with what to mend.
+        SystemExit: SIGTERM or SIGHUP came, and the round in training is committed.
     """
     timeline = Timeline(first=Activity.IMPORT)
     forget_changed(config.base_dir)
     config = session.with_recorded_edition(config, fresh=fresh)
-    with preparing(config) as prepared:
-        return run_prepared(
+    leaving = Leaving(RunDir(config.run_dir.absolute()), observer or (lambda event: None))
+    # a process with threads cannot be forked to prepare the data, and this starts one
+    with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
+        status = run_prepared(
             config,
             prepared,
             fresh=fresh,
             plan_file=plan_file,
             continue_from=continue_from,
-            observer=observer,
-            stop=stop,
+            observer=leaving,
+            stop=stopping.stop,
             timeline=timeline,
         )
+    if stopping.number is not None:
+        raise SystemExit(128 + stopping.number)
+    return status
 
 
 def run_prepared(

@@ -21,7 +21,7 @@ from sweeper.commands.printing import print_shown
 from sweeper.console import console_on, drop_unwritten, open_streams, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
-from sweeper.interrupts import INTERRUPTED, Left, ignore_interrupts, leave_on_interrupt
+from sweeper.interrupts import Left, ignore_interrupts, leave_on_signals
 
 # Objects made since the last look for garbage among them, and how many looks at the youngest, and
 # then at the next older ones, precede one at those that are older still. Nearly all that imports
@@ -101,7 +101,7 @@ def main() -> NoReturn:
     gc.set_threshold(*_GARBAGE_AFTER)
     open_streams()
     try:
-        leave_on_interrupt()
+        leave_on_signals()
         faulthandler.enable(all_threads=False)  # a crash in native code tells where it was
         plan_faults(os.environ.get(VARIABLE))
         _check_current_directory()
@@ -112,8 +112,8 @@ def main() -> NoReturn:
         _refuse(SetupError(str(error)))
     except BrokenPipeError:  # whoever read the answer has read enough
         silence(sys.stdout)
-    except Left:
-        sys.exit(INTERRUPTED)
+    except Left as left:
+        sys.exit(left.exit_code)
     except OSError as error:
         drop_unwritten(sys.stdout)
         _refuse(SetupError(unforeseen(error)))

@@ -1,80 +1,260 @@
-"""Ctrl-C: once to stop at the end of the round, twice at once."""
+"""Signals that ask the program to stop: Ctrl-C, SIGTERM and SIGHUP.
+
+The first one stops a study after the round in training, a second one ends the program at once.
+SIGTERM comes from batch systems and containers, which kill the program soon afterwards, and SIGHUP
+from a terminal that was closed: after either, a round has only the grace period left.
+"""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
 
-INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+INTERRUPTED = 128 + signal.SIGINT  # as a shell reports a program that Ctrl-C ended
+# what a scheduler, a service manager or a closed terminal sends; Windows has no SIGHUP
+TERMINATING = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+# `timeout`, shells and service managers send the same request twice within microseconds
+_SAME_REQUEST_S = 0.1
+# how long a message may take before the program ends: the terminal may be stopped or gone
+_LAST_WORDS_S = 1.0
+
+_wakeup: int | None = None
+_forking = threading.local()
 
 
-class Left(BaseException):  # SystemExit would be taken for one of the user's own code
-    """Ctrl-C, while nothing else is to be done than to end the program."""
+class Left(BaseException):  # SystemExit would be attributed to user code
+    """A signal arrived that ends the program, and nothing has to be committed first."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
 
 
-def leave_on_interrupt() -> None:
-    """Let Ctrl-C raise `Left`, until something else is to be done."""
-    signal.signal(signal.SIGINT, _leave)
+def leave_on_signals() -> None:
+    """Let Ctrl-C, SIGTERM and SIGHUP raise `Left`.
+
+    A program started under `nohup` goes on ignoring SIGHUP.
+    """
+    for number in (signal.SIGINT, *not_ignored(TERMINATING)):
+        signal.signal(number, _leave)
 
 
 def ignore_interrupts() -> None:
-    """Let Ctrl-C do nothing from now on: the program is at its end, and says how it went."""
+    """Ignore Ctrl-C from now on: the program is about to end and only reports its outcome."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise Left
+def ignore_terminating_signals() -> None:
+    """Ignore SIGTERM and SIGHUP in this process, but not in the programs that it starts."""
+    for number in TERMINATING:
+        signal.signal(number, _ignore)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATING)
+
+
+def unhandled(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Those of the signals that may be handled here without taking them from the host program.
+
+    Only the main thread may, and only if nobody else handles or watches them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return ()
+    watching = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(watching)
+    if watching != -1:
+        return ()
+    return tuple(number for number in numbers if signal.getsignal(number) is signal.SIG_DFL)
+
+
+@dataclass(slots=True)
+class Stopping:
+    """`stop` is set by the first signal, whose `number` is then known."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    number: int | None = None
 
 
 @contextmanager
-def interruptible(
-    say: Callable[[str], None], leave: Callable[[], None]
-) -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second ends the program, after a call of `leave`.
+def stopping_on(
+    numbers: Sequence[int],
+    say: Callable[[str], None],
+    leave: Callable[[str], str],
+    grace_s: float,
+    stop: threading.Event | None = None,
+) -> Iterator[Stopping]:
+    """Handle these signals during the block: the first sets `stop`, the second ends the program.
 
-    Once this is over Ctrl-C does nothing: the study has ended, and what is left is to tell of it.
+    SIGTERM and SIGHUP end it after `grace_s` seconds even without a second signal. `leave` is
+    called with the reason before the program ends, and returns the message to show. Afterwards
+    Ctrl-C is ignored and other signals are handled as before.
 
-    Python runs signal handlers in its main thread alone, which may be deep in a compiled program
-    or hold a lock. So the signal only wakes a thread of its own, which does the rest.
+    Python runs signal handlers in its main thread only, which may be deep in a compiled program or
+    hold a lock. So a signal only wakes a thread, which does the rest.
     """
-    stop = threading.Event()
+    global _wakeup
+    stopping = Stopping(stop or threading.Event())
     woken, waking = socket.socketpair()
     waking.setblocking(False)
-    waiting = threading.Thread(target=_await_signals, args=(woken, stop, say, leave), daemon=True)
-    waiting.start()
-    signal.signal(signal.SIGINT, lambda _signal, _frame: None)
-    descriptor = signal.set_wakeup_fd(waking.fileno())
+    watch = _Watch(woken, frozenset(numbers), stopping, say, leave, grace_s)
+    thread = threading.Thread(target=watch.run, name="signals", daemon=True)
+    thread.start()
+    before = {number: signal.signal(number, _ignore) for number in numbers}
+    _wakeup = waking.fileno()
+    descriptor = signal.set_wakeup_fd(_wakeup)
     try:
-        yield stop
+        yield stopping
     finally:
-        ignore_interrupts()
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else handler)
         signal.set_wakeup_fd(descriptor)
+        _wakeup = None
         waking.close()
-        waiting.join()  # it may have one to act on that came before
+        thread.join()  # it may still have to act on a signal that came earlier
 
 
-def _await_signals(
-    woken: socket.socket,
-    stop: threading.Event,
-    say: Callable[[str], None],
-    leave: Callable[[], None],
-) -> None:
-    """Act on each Ctrl-C until the other end of `woken` is closed."""
-    with woken:
-        while received := woken.recv(1):
-            if received[0] != signal.SIGINT:
-                continue
-            if stop.is_set():
-                leave()
-                if sys.stderr.isatty():
-                    os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
-                os._exit(INTERRUPTED)
-            stop.set()
-            say("waiting for the buckets in training, then stopping; Ctrl-C again leaves at once")
+@dataclass(slots=True)
+class _Watch:
+    """Acts on each signal until the other end of `woken` is closed."""
+
+    woken: socket.socket
+    numbers: frozenset[int]
+    stopping: Stopping
+    say: Callable[[str], None]
+    leave: Callable[[str], str]
+    grace_s: float
+    _asked_at: float | None = None
+    _deadline: float | None = None
+
+    def run(self) -> None:
+        with self.woken:
+            while (number := self._next()) is not None:
+                if number in TERMINATING:
+                    _drop_closed_terminals()
+                if self._asked_at is None:
+                    self._first(number)
+                elif time.monotonic() - self._asked_at > _SAME_REQUEST_S:
+                    self._end(number, f"a second signal, {signal.Signals(number).name}, came")
+
+    def _next(self) -> int | None:
+        """The next signal; None at the end. Does not return after the grace period."""
+        while True:
+            left_s = None if self._deadline is None else self._deadline - time.monotonic()
+            self.woken.settimeout(None if left_s is None else max(left_s, 1e-3))
+            try:
+                received = self.woken.recv(1)
+            except TimeoutError:
+                assert self.stopping.number is not None, "a signal began the grace period"
+                name = signal.Signals(self.stopping.number).name
+                over = f"{name} came {self.grace_s:g} s ago, which is all of execution.grace"
+                self._end(self.stopping.number, over)
+            if not received:
+                return None
+            if received[0] in self.numbers:
+                return received[0]
+
+    def _first(self, number: int) -> None:
+        self._asked_at = time.monotonic()
+        waiting = "waiting for the buckets in training, then stopping; Ctrl-C again leaves at once"
+        if number in TERMINATING:
+            self._deadline = self._asked_at + self.grace_s
+            waiting = (
+                f"{signal.Signals(number).name}: waiting up to {self.grace_s:g} s for the buckets "
+                "in training, then stopping; a second signal leaves at once"
+            )
+        self.stopping.number = number
+        self.stopping.stop.set()
+        _briefly(lambda: self.say(waiting))
+
+    def _end(self, number: int, reason: str) -> NoReturn:
+        def last_words() -> None:
+            message = self.leave(reason)
+            if sys.stderr.isatty():
+                os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the live view hid the cursor
+            logging.getLogger("sweeper").warning("%s", message)
+            logging.shutdown()
+
+        _briefly(last_words)
+        os._exit(128 + number)
+
+
+def _briefly(action: Callable[[], None]) -> None:
+    """Do this, but do not wait for it for long: writing to a stopped terminal does not return."""
+
+    def attempt() -> None:
+        with suppress(OSError, ValueError):  # a stream that is closed or gone
+            action()
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(_LAST_WORDS_S)
+
+
+def _drop_closed_terminals() -> None:
+    """Point the streams of a closed terminal to nowhere, so that writing to them does not fail."""
+    if sys.platform == "win32":
+        return
+    import termios
+
+    for descriptor in range(3):
+        try:
+            termios.tcgetattr(descriptor)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+
+
+def not_ignored(numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the program at once
+    raise Left(number)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+def _block_for_fork() -> None:
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATING)
+
+
+def _unblock_after_fork() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _forget_in_child() -> None:
+    """Let a forked process end as any other does, and not report its signals to this one's thread.
+
+    `multiprocessing` ends its processes by SIGTERM, some of them right after their start.
+    """
+    if _wakeup is not None:
+        signal.set_wakeup_fd(-1)
+    for number in TERMINATING:
+        if signal.getsignal(number) in (_leave, _ignore):
+            signal.signal(number, signal.SIG_DFL)
+    _unblock_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_block_for_fork,
+        after_in_parent=_unblock_after_fork,
+        after_in_child=_forget_in_child,
+    )

@@ -23,6 +23,7 @@ _FREE = (
     "execution.retries",
     "execution.trial_timeout",
     "execution.max_failures",
+    "execution.grace",
     "execution.costs",
     "results.dir",
     "results.keep_models",

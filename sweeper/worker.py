@@ -20,6 +20,7 @@ from sweeper.config.kinds import MOST_XLA_THREADS
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.memory import carried_fraction
 from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
+from sweeper.interrupts import ignore_terminating_signals
 from sweeper.lifeline import die_with
 from sweeper.timeline import Timeline
 
@@ -85,8 +86,9 @@ def write_to(output: Connection) -> None:
 def start(setup: WorkerSetup) -> None:
     """Make this process a worker: bound to its parent's life and to its cores, then JAX."""
     global _trainer, _memory_fraction
-    # Ctrl-C is the parent's to answer, also where it could not be blocked before this process began
+    # the parent answers signals, also if they could not be blocked before this process began
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_terminating_signals()
     die_with(setup.parent)
     if setup.cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, setup.cpus)

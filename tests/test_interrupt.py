@@ -1,4 +1,4 @@
-"""Ctrl-C reaches every process of a terminal; it must end none but the one that it is for."""
+"""A signal that reaches every process must end none but the one that it is for."""
 
 from __future__ import annotations
 
@@ -35,10 +35,20 @@ SETTINGS = (
 )
 
 
-@pytest.mark.parametrize("delay_s", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
-def test_a_terminals_ctrl_c_fails_no_trial(
-    delay_s: float, tmp_path: Path, compile_cache: Path
+@pytest.mark.parametrize(
+    ("number", "delay_s"),
+    [
+        (signal.SIGINT, 0.1),
+        (signal.SIGTERM, 0.5),
+        pytest.param(signal.SIGINT, 1.0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 2.0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 1.0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_to_every_process_fails_no_trial(
+    number: int, delay_s: float, tmp_path: Path, compile_cache: Path
 ) -> None:
+    """A terminal sends Ctrl-C to all of them, a batch system SIGTERM."""
     settings = (*SETTINGS, f"results.dir={tmp_path / 'run'}")
     overrides = [word for setting in settings for word in ("--set", setting)]
     arguments = ["run", str(STUDY), "--quiet", *overrides]
@@ -47,9 +57,9 @@ def test_a_terminals_ctrl_c_fails_no_trial(
     while not descendants(process.pid):
         time.sleep(0.01)
     time.sleep(delay_s)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, errors
+    assert process.returncode == 128 + number, errors
     assert "Traceback" not in errors
 
     finish(start(tmp_path, compile_cache, arguments))

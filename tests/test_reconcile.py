@@ -65,6 +65,7 @@ FREE = [
     "execution.workers=1",
     "execution.memory_fraction=0.5",
     "execution.retries=3",
+    "execution.grace='5s'",
     "results.dir='elsewhere'",
     "results.keep_models=1",
 ]

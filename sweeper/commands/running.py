@@ -20,7 +20,7 @@ from sweeper.commands.arguments import (
     run_asked,
 )
 from sweeper.commands.printing import print_json, print_shown, status_record
-from sweeper.commands.training import exit_code, trained
+from sweeper.commands.training import trained
 from sweeper.errors import Problem, StudyError
 from sweeper.results.status import Status, ended_by, read_status
 from sweeper.rundir import RunDir
@@ -55,10 +55,11 @@ def run(
 ) -> None:
     """Run a study, or go on with it where it was left.
 
-    Ctrl-C once stops at the end of the round, with everything committed; twice at once.
+    Ctrl-C once stops at the end of the round, with everything committed; twice at once. SIGTERM and
+    SIGHUP do the same, and give the round execution.grace to end.
     """
     config = loaded(study, overrides)
-    status = trained(
+    status, code = trained(
         config,
         fresh=fresh,
         quiet=quiet,
@@ -72,7 +73,7 @@ def run(
         print_json(status_record(run_dir, status))
     elif not quiet:
         _print_results(run_dir, status)
-    raise typer.Exit(exit_code(status))
+    raise typer.Exit(code)
 
 
 def stop(directory: MaybeDirectory = None) -> None:

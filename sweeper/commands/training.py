@@ -1,16 +1,16 @@
-"""How commands train: with a live view, and an end in good order at Ctrl-C."""
+"""How commands train: with a live view, and in good order if a signal stops them."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.console import console_on
 from sweeper.data.ahead import preparing
-from sweeper.deaths import note_left
-from sweeper.interrupts import INTERRUPTED, interruptible
+from sweeper.interrupts import INTERRUPTED, TERMINATING, not_ignored, stopping_on
+from sweeper.leaving import Leaving
 from sweeper.live import QuietView, View, view_for
 from sweeper.logs import Level, logged
 from sweeper.results.status import Status
@@ -31,8 +31,8 @@ def trained(
     continue_from: Path | None = None,
     log_file: Path | None = None,
     log_level: Level = "info",
-) -> Status:
-    """Run a study, or go on with it, and show how; gives how it stands then.
+) -> tuple[Status, int]:
+    """Run a study, or go on with it, and show how; returns its status then and the exit code.
 
     Raises:
         SweeperError: it cannot start.
@@ -44,26 +44,26 @@ def trained(
 
     config = with_recorded_edition(config, fresh=fresh)
     # before the view, for a process with threads cannot be forked
-    with preparing(config) as prepared, view:
-        leave = partial(note_left, RunDir(config.run_dir.absolute()))
-        with (
-            interruptible(view.say, leave) as stop,
-            logged(view, log_file, log_level) as observer,
-        ):
-            return api.run_prepared(
+    with preparing(config) as prepared, view, logged(view, log_file, log_level) as observer:
+        leaving = Leaving(RunDir(config.run_dir.absolute()), observer)
+        numbers = (signal.SIGINT, *not_ignored(TERMINATING))
+        grace_s = config.execution.grace_s
+        with stopping_on(numbers, view.say, leaving.leave, grace_s) as stopping:
+            status = api.run_prepared(
                 config,
                 prepared,
                 fresh=fresh,
                 plan_file=plan_file,
                 continue_from=continue_from,
-                observer=observer,
-                stop=stop,
+                observer=leaving,
+                stop=stopping.stop,
                 timeline=timeline,
             )
+        return status, exit_code(status, stopping.number)
 
 
-def exit_code(status: Status) -> int:
-    """What a run that ended as `status` says ends the program with."""
+def exit_code(status: Status, number: int | None = None) -> int:
+    """The exit code of a run that ended with `status`, stopped by the signal `number` if any."""
     if status.state == "interrupted":
-        return INTERRUPTED
+        return INTERRUPTED if number is None else 128 + number
     return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1

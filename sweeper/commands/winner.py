@@ -21,7 +21,7 @@ from sweeper.commands.arguments import (
     trial_asked,
 )
 from sweeper.commands.printing import print_exported, print_json, print_shown
-from sweeper.commands.training import exit_code, trained
+from sweeper.commands.training import trained
 from sweeper.errors import Problem, StudyError
 from sweeper.rundir import RunDir
 
@@ -50,7 +50,7 @@ def confirm(
     found = finalists(run_dir, top, seeds)
     if not fresh:
         refuse_others(found)
-    status = trained(found.config, fresh=fresh, quiet=quiet)
+    status, code = trained(found.config, fresh=fresh, quiet=quiet)
     if status.state == "finished":
         rows, objectives = confirmed(found), found.config.study.objectives
         ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
@@ -63,7 +63,7 @@ def confirm(
             ways = trial_answers.after_confirming(run_dir, rows[0])
             for way in ways if len(objectives) == 1 else ():
                 print_shown(way)
-    raise typer.Exit(exit_code(status))
+    raise typer.Exit(code)
 
 
 def reproduce(
@@ -83,9 +83,9 @@ def reproduce(
     refuse_another(run_dir)
     with tempfile.TemporaryDirectory() as place:
         config, number = alone(run_dir, number, Path(place) / "again")
-        status = trained(config, quiet=quiet, continue_from=_started_from(run_dir))
+        status, code = trained(config, quiet=quiet, continue_from=_started_from(run_dir))
         if status.state != "finished":
-            raise typer.Exit(exit_code(status))
+            raise typer.Exit(code)
         found = compared(run_dir, RunDir(config.run_dir), number)
     if as_json:
         print_json(asdict(found))
@@ -119,8 +119,8 @@ def refit(
 
     refuse_another(run_dir)
     config, row = refit_study(run_dir, number, on)
-    status = trained(config, fresh=fresh, quiet=quiet, continue_from=_started_from(run_dir))
-    if code := exit_code(status):
+    _, code = trained(config, fresh=fresh, quiet=quiet, continue_from=_started_from(run_dir))
+    if code:
         raise typer.Exit(code)
     number = export(config.run_dir, int(row["trial_number"]), 0, output)
     from sweeper.results.listing import listed

@@ -111,6 +111,12 @@ class ExecutionTable(Table):
         description="more failed trials than this end the study: a count, or a share of n_trials",
         examples=[0.1],
     )
+    grace: Duration = Field(
+        default="30s",
+        description="how long a round may go on after SIGTERM or SIGHUP before it is given up; "
+        "less than the scheduler or container grants before it kills",
+        examples=["2m"],
+    )
     precision: Literal["float32", "float64"] = Field(
         default="float32", description="of data, weights and losses"
     )
@@ -128,3 +134,8 @@ class ExecutionTable(Table):
     def trial_timeout_s(self) -> float | None:
         """What a trial may take in a worker between two commits, in seconds; None without end."""
         return None if self.trial_timeout is None else seconds_of(self.trial_timeout)
+
+    @property
+    def grace_s(self) -> float:
+        """How long a round may go on after a signal that ends the program, in seconds."""
+        return seconds_of(self.grace)

@@ -130,10 +130,23 @@ def read_status(run_dir: RunDir) -> Status:
         ) from error
     if status.diverged is None:
         status = replace(status, diverged=_count_diverged(run_dir))
-    # A killed process could not write that it ended.
-    if status.state == "running" and status.host == socket.gethostname() and _is_gone(status.pid):
+    if status.state == "running" and (_has_left(run_dir, status) or _was_killed(status)):
         return replace(status, state="interrupted")
     return status
+
+
+def _was_killed(status: Status) -> bool:
+    """Whether its process ended without writing so; known only of this host."""
+    return status.host == socket.gethostname() and _is_gone(status.pid)
+
+
+def _has_left(run_dir: RunDir, status: Status) -> bool:
+    """Whether its process noted that a signal ended it at once; known of any host."""
+    try:
+        noted = json.loads(run_dir.left.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return noted == {"pid": status.pid, "host": status.host}
 
 
 def _count_diverged(run_dir: RunDir) -> int | None:

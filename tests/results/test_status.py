@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,6 +26,13 @@ def test_a_running_study_whose_process_is_gone_was_interrupted(run_dir: RunDir) 
         pass
     write_status(run_dir, replace(STATUS, pid=ended.pid))
     assert read_status(run_dir).state == "interrupted"
+
+
+def test_a_process_of_another_host_that_noted_its_end_was_interrupted(run_dir: RunDir) -> None:
+    write_status(run_dir, replace(STATUS, host="another", pid=1))
+    for noted, state in (({"pid": 2}, "running"), ({"pid": 1}, "interrupted")):
+        run_dir.left.write_text(json.dumps({**noted, "host": "another"}), encoding="utf-8")
+        assert read_status(run_dir).state == state
 
 
 @pytest.mark.parametrize(

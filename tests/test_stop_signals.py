@@ -1,0 +1,215 @@
+"""SIGTERM and SIGHUP commit the round in training within the grace period, as Ctrl-C does."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.interrupts import TERMINATING, Stopping, stopping_on, unhandled
+from sweeper.ledger import Ledger
+from sweeper.progress import BucketStarted, Event, RoundClosed
+from sweeper.results.digest import deterministic_digest
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from tests.command_line import STUDY
+from tests.in_process import study_in
+from tests.processes import ROOT
+
+SHORT = ("study.n_trials=4", "schedule.parallel=2")
+
+# says `ready`, then waits for `seconds`; ends with 0 if it was asked to stop and nothing ended it
+WAITING = """\
+import signal, sys, time
+from sweeper.interrupts import TERMINATING, not_ignored, stopping_on
+grace_s, seconds = map(float, sys.argv[1:])
+said = lambda message: print(message, flush=True)
+leave = lambda reason: f"{reason}: round 7 is lost"
+with stopping_on((signal.SIGINT, *not_ignored(TERMINATING)), said, leave, grace_s) as stopping:
+    said("ready")
+    time.sleep(seconds)
+    sys.exit(0 if stopping.stop.is_set() else 9)
+"""
+
+
+def waiting(grace_s: float, seconds: float, *before: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [*before, sys.executable, "-c", WAITING, str(grace_s), str(seconds)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", TERMINATING)
+def test_a_round_that_outlasts_the_grace_period_is_lost_and_reported(number: int) -> None:
+    process = waiting(0.3, 60)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=20)
+    name = signal.Signals(number).name
+    assert process.returncode == 128 + number
+    assert out.startswith(f"{name}: waiting up to 0.3 s for the buckets")
+    assert errors == f"{name} came 0.3 s ago, which is all of execution.grace: round 7 is lost\n"
+
+
+def test_ctrl_c_has_no_grace_period() -> None:
+    process = waiting(0.1, 0.6)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, *TERMINATING])
+def test_a_second_signal_ends_the_program_at_once(first: int) -> None:
+    process = waiting(60, 60)
+    process.send_signal(first)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert errors == "a second signal, SIGTERM, came: round 7 is lost\n"
+
+
+def test_a_request_that_is_sent_twice_counts_once() -> None:
+    """`timeout` signals its command and then its process group, which the command is in."""
+    process = waiting(60, 0.5)
+    for number in (*TERMINATING, signal.SIGTERM):
+        process.send_signal(number)
+        time.sleep(0.01)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_sighup_stays_ignored_under_nohup() -> None:
+    process = waiting(60, 0.5, "nohup")
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=20)
+    assert process.returncode == 9
+
+
+def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
+    """Writing to the terminal fails from then on."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", sys.executable, "-c", WAITING, "60", "0.6"],
+        cwd=ROOT,
+        stdin=child,
+        stdout=child,
+        stderr=child,
+    )
+    os.close(child)
+    assert os.read(parent, 100).split() == [b"ready"]
+    os.close(parent)
+    assert process.wait(timeout=20) == 0
+
+
+def test_a_signal_for_a_forked_process_ends_only_that(capfd: pytest.CaptureFixture[str]) -> None:
+    """`multiprocessing.Pool` ends its processes by SIGTERM."""
+    with stopping_on(TERMINATING, print, str, 60) as stopping:
+        pid = os.fork()
+        if not pid:
+            time.sleep(60)
+            os._exit(1)
+        os.kill(pid, signal.SIGTERM)
+        _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGTERM
+    assert (stopping.number, capfd.readouterr().out) == (None, "")
+
+
+def test_signals_that_a_host_program_handles_stay_with_it() -> None:
+    assert unhandled(TERMINATING) == TERMINATING
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        assert unhandled(TERMINATING) == (signal.SIGHUP,)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    found: list[tuple[int, ...]] = []
+    thread = threading.Thread(target=lambda: found.append(unhandled(TERMINATING)))
+    thread.start()
+    thread.join()
+    assert found == [()]
+    read, write = os.pipe()  # as an event loop that watches signals sets one
+    os.set_blocking(write, False)
+    descriptor = signal.set_wakeup_fd(write)
+    try:
+        assert unhandled(TERMINATING) == ()
+        assert signal.set_wakeup_fd(write) == write
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        os.close(read)
+        os.close(write)
+
+
+def test_handlers_are_restored() -> None:
+    before = [signal.getsignal(number) for number in TERMINATING]
+    with stopping_on(TERMINATING, print, str, 60) as stopping:
+        assert [signal.getsignal(number) for number in TERMINATING] != before
+    assert [signal.getsignal(number) for number in TERMINATING] == before
+    assert stopping.number is None
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.fixture(scope="module")
+def digest(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> str:
+    """What the rows of the short study depend on, in a run that nothing stopped."""
+    config = study_in(tmp_path_factory.mktemp("whole"), STUDY, *SHORT)
+    assert sweeper.run(config).state == "finished"
+    return deterministic_digest(RunDir(config.run_dir))
+
+
+@pytest.mark.parametrize("kind", [BucketStarted, RoundClosed])
+def test_a_script_that_sigterm_stops_commits_and_ends_with_143(
+    kind: type[Event], tmp_path: Path, digest: str
+) -> None:
+    config = study_in(tmp_path, STUDY, *SHORT, 'execution.grace="5m"')
+
+    def terminate(event: Event) -> None:
+        if isinstance(event, kind):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.02)  # the signal is handled before the study goes on
+
+    with pytest.raises(SystemExit) as ended:
+        sweeper.run(config, observer=terminate)
+    run_dir = RunDir(config.run_dir)
+    ledger = Ledger.open(run_dir.ledger)
+    opened = ledger.opened_number()
+    ledger.close()
+    assert (ended.value.code, opened, read_status(run_dir).state) == (143, None, "interrupted")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert sweeper.run(config).state == "finished"
+    assert deterministic_digest(run_dir) == digest
+
+
+def test_a_caller_in_another_thread_keeps_its_signals(tmp_path: Path) -> None:
+    config = study_in(tmp_path, STUDY, *SHORT)
+    stop, seen = threading.Event(), list[object]()
+
+    def note(event: Event) -> None:
+        seen.append(signal.getsignal(signal.SIGTERM))
+        stop.set()
+
+    thread = threading.Thread(target=lambda: sweeper.run(config, observer=note, stop=stop))
+    thread.start()
+    thread.join()
+    assert set(seen) == {signal.SIG_DFL}
+
+
+def test_the_stop_event_of_a_caller_is_set() -> None:
+    stop = threading.Event()
+    with stopping_on(TERMINATING, print, str, 60, stop) as stopping:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+    assert isinstance(stopping, Stopping)
+    assert stopping.number == signal.SIGTERM
