@@ -27,6 +27,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Batch
 from sweeper.programs.segment import Lanes, Parts
+from sweeper.resources import usable_cores
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.cost import (
     CostModel,
@@ -38,7 +39,6 @@ from sweeper.scheduler.cost import (
 )
 from sweeper.scheduler.forecast import traced_structure, workload_of
 from sweeper.scheduler.signature import canonical, compiled_in, family_of
-from sweeper.worker import usable_cpus
 
 # how often each case is trained, with all others between, and how long each time, in seconds
 _ROUNDS, _TRAIN_S = 3, 0.25
@@ -102,7 +102,7 @@ def errors(timings: Sequence[Timing], model: CostModel) -> Iterator[tuple[Case, 
 def record(model: CostModel) -> dict[str, Any]:
     """What a file of constants holds: the model, and the machine that it was measured on."""
     device = jax.devices()[0].device_kind
-    cores = len(usable_cpus())
+    cores = usable_cores()
     fitted_on = f"{device}, {platform.machine()}, {cores} cores, jax {version('jax')}"
     return {"measured": True, "fitted_on": fitted_on, "model": model.as_dict()}
 
@@ -111,7 +111,7 @@ def calibrate(report: Callable[[int, int], None]) -> dict[str, Any]:
     """Measure this machine and fit the cost model to it; `report` is told how far it is."""
     configure_jax("float32")
     jax.config.update("jax_enable_compilation_cache", False)
-    timings = measure(cases(), len(usable_cpus()), report)
+    timings = measure(cases(), usable_cores(), report)
     return record(fit(timings, shipped(jax.default_backend())))
 
 

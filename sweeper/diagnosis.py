@@ -15,9 +15,16 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from sweeper.cachedir import CACHE_VARIABLE, cache_root
-from sweeper.data.memory import physical_bytes
 from sweeper.errors import SetupError
 from sweeper.executors.devices import gpus_of_machine, mps_pipes
+from sweeper.resources import (
+    Limits,
+    installed_bytes,
+    limits,
+    physical_bytes,
+    usable_cores,
+    usable_cpus,
+)
 from sweeper.worker import XLA_THREADS, check_xla_threads
 
 # of these file systems the locks and the order of writes do not hold as on a disk
@@ -39,12 +46,16 @@ class Finding:
     mend: str = ""
 
 
-def diagnose(run_dir: Path) -> Iterator[Finding]:
-    """Each finding as soon as it is known; results would be written to `run_dir`."""
+def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[Finding]:
+    """Each finding as soon as it is known; results would be written to `run_dir`.
+
+    `granted` is what the control groups of this process grant.
+    """
+    granted = granted or limits()
     yield Finding("python", f"{platform.python_version()}, {platform.platform()}")
     yield from _packages()
-    yield _cores()
-    yield _memory()
+    yield _cores(granted)
+    yield _memory(granted)
     yield from _settings()
     yield from _files(run_dir)
     yield from _cache()
@@ -70,17 +81,25 @@ def _packages() -> Iterator[Finding]:
     yield Finding("packages", ", ".join(found))
 
 
-def _cores() -> Finding:
+def _cores(granted: Limits) -> Finding:
+    """How many are used, out of how many, and what limits that."""
     count = os.cpu_count() or 1
-    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count
-    return Finding("cores", f"{given} of {count}" if given < count else str(count))
+    allowed, used = len(usable_cpus()), usable_cores(granted)
+    found = f"{used} of {count}" if used < count else str(count)
+    if granted.cores is not None and granted.cores < allowed:
+        found += f" (the CPU quota of the control group is {granted.cores:g})"
+    elif allowed < count:
+        found += " (the CPU affinity or cpuset of this process)"
+    return Finding("cores", found)
 
 
-def _memory() -> Finding:
-    memory = physical_bytes()
+def _memory(granted: Limits) -> Finding:
+    memory, installed = physical_bytes(granted), installed_bytes()
     if memory is None:
         return Finding("memory", "the system does not tell")
     told = f"{memory / 2**30:.1f} GiB for this process"
+    if installed is not None and memory < installed:
+        told += f" (the limit of the control group; the machine has {installed / 2**30:.1f} GiB)"
     mend = "" if memory >= _LEAST_MEMORY_BYTES else "give it 2 GiB or more, or write workers = 0"
     return Finding("memory", told, mend)
 

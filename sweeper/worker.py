@@ -8,7 +8,7 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from multiprocessing.connection import Connection
@@ -150,10 +150,3 @@ def check_xla_threads(environment: Mapping[str, str]) -> None:
     if not (told.isdecimal() and 1 <= int(told) <= MOST_XLA_THREADS):
         mend = f"set it to 1 to {MOST_XLA_THREADS}, or unset it"
         raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", mend))
-
-
-def usable_cpus() -> Sequence[int]:
-    """The cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return range(os.cpu_count() or 1)

@@ -11,9 +11,10 @@ from sweeper.config.kinds import MOST_XLA_THREADS
 from sweeper.errors import SetupError, SweeperError
 from sweeper.naming import counted
 from sweeper.reconcile import xla_threads
+from sweeper.resources import usable_cores
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.worker import XLA_THREADS, usable_cpus
+from sweeper.worker import XLA_THREADS
 
 
 def kept_threads(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> int | None:
@@ -44,7 +45,7 @@ def told_of_threads(config: StudyConfig, kept: int | None, own: int | None) -> s
     """
     if kept is None or own is None:
         return None
-    cores = len(usable_cpus())
+    cores = usable_cores()
     if config.trial is not None:
         if own == kept:
             return None

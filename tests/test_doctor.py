@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from sweeper.diagnosis import diagnose, file_system
+from sweeper.resources import Limits
 from tests.command_line import CommandLine
 
 
@@ -42,3 +45,11 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
     assert file_system(place, mounts) == "nfs4"
     assert file_system(tmp_path, mounts) == "ext4"
     assert file_system(tmp_path, tmp_path / "none") is None
+
+
+def test_the_limits_of_control_groups_are_named(tmp_path: Path) -> None:
+    findings = diagnose(tmp_path, Limits(0.5, 3 * 2**30))
+    found = {one.about: one.found for one in islice(findings, 8)}
+    cores, memory = found["cores"], found["memory"]
+    assert cores == f"1 of {os.cpu_count()} (the CPU quota of the control group is 0.5)"
+    assert memory.startswith("3.0 GiB for this process (the limit of the control group; the ")

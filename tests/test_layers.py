@@ -30,6 +30,7 @@ LAYERS = (
         "jax_pins",
         "lifeline",
         "interrupts",
+        "resources",
         "user_code",
     },
     {"config"},

@@ -34,6 +34,7 @@ from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
 from sweeper.lifeline import die_with
+from sweeper.resources import usable_cores
 
 # what reads, splits and scales: another version may do it otherwise
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")
@@ -93,7 +94,7 @@ def _may_fork() -> bool:
     """
     is_alone = sys.platform == "linux" and threading.active_count() == 1
     is_slow_here = "sklearn" not in sys.modules and "jax" not in sys.modules
-    return is_alone and is_slow_here and (os.cpu_count() or 1) > 1
+    return is_alone and is_slow_here and usable_cores() > 1
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str] | None:

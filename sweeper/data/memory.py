@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 from sweeper.config import StudyConfig
 from sweeper.errors import DataError, Problem
 from sweeper.naming import size_text
-
-# the most memory that a container may use
-CONTAINER = Path("/sys/fs/cgroup/memory.max")
+from sweeper.resources import physical_bytes
 
 
 def check_host(
@@ -48,16 +43,6 @@ def check_share(
     """
     if data_bytes > share_bytes:
         raise DataError(_too_large(config, data_bytes, share_bytes, whose, why, mends))
-
-
-def physical_bytes() -> int | None:
-    """The memory that this process may use; None where the system does not tell."""
-    with suppress(AttributeError, ValueError, OSError):
-        installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        with suppress(ValueError, OSError):  # "max", or no such file
-            return min(installed, int(CONTAINER.read_text()))
-        return installed
-    return None
 
 
 def _too_large(

@@ -11,7 +11,7 @@ import jax
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.memory import check_host, check_share, physical_bytes
+from sweeper.data.memory import check_host, check_share
 from sweeper.errors import SetupError
 from sweeper.executors.devices import visible_gpus
 from sweeper.executors.jax_setup import configure_for
@@ -24,7 +24,8 @@ from sweeper.executors.memory import (
     shares,
 )
 from sweeper.executors.opening import open_devices, own_fraction
-from sweeper.worker import XLA_THREADS, usable_cpus
+from sweeper.resources import physical_bytes, usable_cores
+from sweeper.worker import XLA_THREADS
 
 
 def n_threads(config: StudyConfig) -> int:
@@ -34,7 +35,7 @@ def n_threads(config: StudyConfig) -> int:
     threads = config.execution.threads
     if threads != "auto":
         return threads
-    return max(len(usable_cpus()), len(gpus(config)))
+    return max(usable_cores(), len(gpus(config)))
 
 
 def n_workers(config: StudyConfig) -> int:
@@ -48,7 +49,7 @@ def n_workers(config: StudyConfig) -> int:
         return workers
     if config.execution.engine is not None:
         return 1
-    return len(gpus(config)) or len(usable_cpus())
+    return len(gpus(config)) or usable_cores()
 
 
 def gpus(config: StudyConfig) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ def claim_devices(config: StudyConfig, xla_threads: int | None = None) -> None:
     if mine and n_threads(config):
         check_shares(config, own_fraction())
     configure_for(config)
-    variables = {XLA_THREADS: str(xla_threads or len(usable_cpus()))}
+    variables = {XLA_THREADS: str(xla_threads or usable_cores())}
     if n_threads(config):
         variables[fraction_variable(os.environ)] = f"{shares_of(config).parent:.4f}"
     else:  # this process looks what the device is, and leaves its memory to the workers

@@ -29,12 +29,13 @@ from sweeper.executors.worker_shares import worker_cpus, worker_environment
 from sweeper.faults import Step, fault_points
 from sweeper.programs.continued import Start
 from sweeper.progress import Observer
+from sweeper.resources import usable_cores, usable_cpus
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.timeline import Timeline
 from sweeper.trial import Scalar
-from sweeper.worker import WorkerSetup, usable_cpus
+from sweeper.worker import WorkerSetup
 
 
 class Queue(Protocol):
@@ -215,7 +216,7 @@ def _process(
                 config=config,
                 data=run_dir.data,
                 checkpoints=run_dir.checkpoints,
-                cpus=worker_cpus(index, mine, usable_cpus()),
+                cpus=worker_cpus(index, mine, usable_cpus(), usable_cores()),
                 parent=os.getpid(),
                 start=None if start is None else run_dir.started_from,
                 xla_threads=own_xla_threads(),

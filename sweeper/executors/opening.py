@@ -19,7 +19,8 @@ from jax._src import xla_bridge  # nothing public says whether JAX has opened it
 
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.memory import carried_fraction
-from sweeper.worker import XLA_THREADS, check_xla_threads, usable_cpus
+from sweeper.resources import usable_cpus
+from sweeper.worker import XLA_THREADS, check_xla_threads
 
 _PLATFORMS = "JAX_PLATFORMS"
 _XLA_THREAD = "tf_XLAEigen"  # as XLA calls each of those that run parts of a program

@@ -22,6 +22,10 @@ def worker_environment(
     return environment
 
 
-def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int]) -> tuple[int, ...]:
-    """The core of worker `index`, one each round and round; all of them where there is a GPU."""
-    return () if gpus else (cpus[index % len(cpus)],)
+def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int], most: int) -> tuple[int, ...]:
+    """The core of worker `index`, of which they take turns; empty if it may use any.
+
+    That is so beside a GPU, and if a quota grants fewer cores, at `most` these: other containers
+    with such a quota would be bound to the same first cores.
+    """
+    return () if gpus or most < len(cpus) else (cpus[index % len(cpus)],)

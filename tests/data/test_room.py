@@ -12,11 +12,11 @@ import pytest
 from sweeper.config import StudyConfig
 from sweeper.data import blocks, sources
 from sweeper.data.features import categories_of
-from sweeper.data.memory import physical_bytes
 from sweeper.data.preparation import prepare
 from sweeper.data.room import peak_bytes
 from sweeper.data.split import split
 from sweeper.errors import DataError
+from sweeper.resources import physical_bytes
 from tests.data.conftest import MakeStudy
 
 DATA = 'source = "parquet"\npath = "rows.parquet"\ntarget = "kind"\n'

@@ -10,7 +10,6 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
-from sweeper.data.memory import physical_bytes
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError, SetupError
 from sweeper.executors import claims
@@ -25,6 +24,7 @@ from sweeper.executors.claims import (
     shares_of,
 )
 from sweeper.executors.fleet import fleet
+from sweeper.resources import physical_bytes
 from sweeper.rundir import RunDir
 from tests.executors.test_executors import work
 from tests.round_machine import STUDY

@@ -58,8 +58,9 @@ def test_workers_on_one_gpu_share_it() -> None:
 
 
 def test_workers_without_a_gpu_get_a_core_each() -> None:
-    assert [worker_cpus(i, (), (0, 4, 6)) for i in range(4)] == [(0,), (4,), (6,), (0,)]
-    assert worker_cpus(1, ("0",), (0, 4, 6)) == ()
+    assert [worker_cpus(i, (), (0, 4, 6), 3) for i in range(4)] == [(0,), (4,), (6,), (0,)]
+    assert worker_cpus(1, ("0",), (0, 4, 6), 3) == ()
+    assert worker_cpus(1, (), (0, 4, 6), 2) == ()  # a quota, which binds to no core
 
 
 def test_the_service_for_several_processes_is_found_by_its_pipes(tmp_path: Path) -> None:

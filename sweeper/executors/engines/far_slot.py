@@ -25,7 +25,8 @@ from sweeper.executors.memory import shares
 from sweeper.executors.retry import WorkerDiedError
 from sweeper.executors.slot import ClosedError, Slot
 from sweeper.executors.worker_shares import worker_environment
-from sweeper.worker import WorkerSetup, usable_cpus
+from sweeper.resources import usable_cpus
+from sweeper.worker import WorkerSetup
 
 # how often it is looked whether anybody still wants the slot
 _LOOK_S = 0.2

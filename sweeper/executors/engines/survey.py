@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.data.memory import CONTAINER
 from sweeper.executors.devices import DRIVER
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.memory import shares
@@ -28,7 +27,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
     where sweeper may be absent or another.
     """
     libraries, flags, files = _LIBRARIES, FLAGS, [str(path) for path in _files(config, run_dir)]
-    container, gpus = str(CONTAINER), str(driver)
+    gpus = str(driver)
 
     def survey() -> dict[str, Any]:
         import hashlib
@@ -81,13 +80,10 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
 
         def memory_bytes() -> int | None:
             try:
-                installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-            except (AttributeError, ValueError, OSError):
+                from sweeper.resources import physical_bytes
+            except ImportError:  # absent or another version, which is refused
                 return None
-            try:  # what a container may use; "max" where that is all
-                return min(installed, int(Path(container).read_text(encoding="utf-8")))
-            except (ValueError, OSError):
-                return installed
+            return physical_bytes()
 
         return {
             "python": ".".join(platform.python_version_tuple()[:2]),

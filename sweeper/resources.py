@@ -1,0 +1,115 @@
+"""The cores and the memory that this process may use, by the limits of its control groups."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+# of version 2, which slows a process down beyond `high`, and of version 1
+_MEMORY_FILES = ("memory.max", "memory.high", "memory.limit_in_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the control groups grant: a share of cores and bytes of memory; None for no limit."""
+
+    cores: float | None = None
+    memory_bytes: int | None = None
+
+
+def limits(proc: Path = PROC, root: Path = CONTROL_GROUPS) -> Limits:
+    """The least that a control group of this process, or one around it, grants; v1 or v2.
+
+    Files that are missing or cannot be understood limit nothing.
+    """
+    return Limits(
+        min(_cores(proc, root), default=None),
+        min(_memory(proc, root), default=None),
+    )
+
+
+def usable_cpus() -> Sequence[int]:
+    """The numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return range(os.cpu_count() or 1)
+
+
+def usable_cores(granted: Limits | None = None) -> int:
+    """How many cores this process can keep busy: a quota of one and a half counts as two."""
+    cores, quota = len(usable_cpus()), (granted or limits()).cores
+    return cores if quota is None else min(cores, max(1, math.ceil(quota)))
+
+
+def installed_bytes() -> int | None:
+    """The memory of this machine; None if the system does not say."""
+    with suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
+
+
+def physical_bytes(granted: Limits | None = None) -> int | None:
+    """The memory that this process may use; None if the system does not say."""
+    known = (installed_bytes(), (granted or limits()).memory_bytes)
+    return min((size for size in known if size is not None), default=None)
+
+
+def _cores(proc: Path, root: Path) -> Iterator[float]:
+    for group in _groups(proc, root, "cpu"):
+        with suppress(OSError, ValueError):
+            yield _quotient(*(group / "cpu.max").read_text(encoding="utf-8").split())
+        with suppress(OSError, ValueError):
+            files = (group / "cpu.cfs_quota_us", group / "cpu.cfs_period_us")
+            yield _quotient(*(file.read_text(encoding="utf-8") for file in files))
+
+
+def _memory(proc: Path, root: Path) -> Iterator[int]:
+    for group in _groups(proc, root, "memory"):
+        for name in _MEMORY_FILES:
+            with suppress(OSError, ValueError):
+                yield _positive((group / name).read_text(encoding="utf-8"))
+
+
+def _quotient(quota: str, period: str = "100000") -> float:
+    return _positive(quota) / _positive(period)
+
+
+def _positive(text: str) -> int:
+    """The number that a file holds; ValueError for `max`, or -1, which limit nothing."""
+    if (number := int(text)) > 0:
+        return number
+    raise ValueError(text)
+
+
+def _groups(proc: Path, root: Path, controller: str) -> Iterator[Path]:
+    """The directories of the control groups of this process and of all groups around them.
+
+    In a container the path may be one of the host that is not visible; then the root is its own.
+    """
+    paths = _paths(proc)
+    mounts = [(root, ""), (root / "unified", "")]
+    if not (root / "cgroup.controllers").exists():  # else these are groups of version 2
+        with suppress(OSError):
+            names = [path.name for path in root.iterdir()]
+            version_1 = [name for name in names if controller in name.split(",")]
+            mounts += [(root / name, controller) for name in version_1]
+    for mount, key in mounts:
+        path = paths.get(key, Path())
+        yield from (mount / group for group in (path, *path.parents))
+
+
+def _paths(proc: Path) -> dict[str, Path]:
+    """The group of this process by controller; that of version 2 has no name."""
+    paths: dict[str, Path] = {}
+    with suppress(OSError, ValueError):
+        for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            inside = Path(*(part for part in path.split("/") if part not in ("", "..")))
+            paths |= dict.fromkeys(controllers.split(","), inside)
+    return paths
