@@ -59,7 +59,8 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         if not fresh:
             backup.read(run_dir)
         return
-    ours = {*(path.name for path in _directories(run_dir)), run_dir.lock.name, run_dir.stop.name}
+    files = run_dir.lock, run_dir.owner, run_dir.stop, *_directories(run_dir)
+    ours = {path.name for path in files}
     strange = sorted(path.name for path in run_dir.root.iterdir() if path.name not in ours)
     if strange:
         raise StudyError(
@@ -119,7 +120,14 @@ def _obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
 
 def _files(run_dir: RunDir) -> Iterator[Path]:
     yield from (run_dir.lock, run_dir.ledger, run_dir.backup, run_dir.study_file, run_dir.status)
-    yield from (run_dir.stop, run_dir.trials, run_dir.buckets, run_dir.importance, run_dir.schema)
+    yield from (
+        run_dir.owner,
+        run_dir.stop,
+        run_dir.trials,
+        run_dir.buckets,
+        run_dir.importance,
+        run_dir.schema,
+    )
     yield from (run_dir.spans, run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
     yield from run_dir.metrics.glob("part-*.parquet")
     yield from run_dir.models.glob("trial-*")

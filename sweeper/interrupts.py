@@ -32,6 +32,7 @@ _SAME_REQUEST_S = 0.1
 _LAST_WORDS_S = 1.0
 
 _wakeup: int | None = None
+_left_by: int | None = None
 _forking = threading.local()
 
 
@@ -223,8 +224,20 @@ def not_ignored(numbers: Sequence[int]) -> tuple[int, ...]:
 
 
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    global _left_by
+    _left_by = number
     signal.signal(number, signal.SIG_DFL)  # a second one ends the program at once
     raise Left(number)
+
+
+def check_left() -> None:
+    """Raise `Left` again if a signal has raised it already: Python drops it in a callback.
+
+    Raises:
+        Left: a signal arrived since `leave_on_signals`.
+    """
+    if _left_by is not None:
+        raise Left(_left_by)
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

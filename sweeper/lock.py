@@ -2,16 +2,21 @@
 
 Its owner writes its number into the lock's file. That may be removed while the study runs, and a
 new one can be locked by anybody; the ledger stays locked then.
+
+On a file system without `flock` a second file names the process that holds the lock. It outlives a
+process that was killed: the next start on the same host removes it if that process is gone, which
+its start time and the boot of the machine tell from a later process of the same number.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from filelock import FileLock, Timeout
+from filelock import FileLock, SoftFileLock, Timeout
 
 from sweeper.errors import Problem, SetupError, StudyHeldError
 from sweeper.ledger import is_held
@@ -19,6 +24,8 @@ from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 
 _MOST_LETTERS = 300  # of a number and a host's name
+# what file systems without `flock` answer
+_UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
 @contextmanager
@@ -30,7 +37,7 @@ def held(run_dir: RunDir) -> Iterator[None]:
     """
     owner = _noted(run_dir)  # before it is asked for: some versions of filelock empty the file then
     try:
-        with FileLock(run_dir.lock, timeout=0):
+        with _locked(run_dir):
             if is_held(run_dir.ledger):
                 raise _held_by(run_dir, _of_status(run_dir))
             _note(run_dir, f"{os.getpid()} {socket.gethostname()}")
@@ -40,6 +47,45 @@ def held(run_dir: RunDir) -> Iterator[None]:
                 _note(run_dir, "")
     except Timeout:
         raise _held_by(run_dir, owner or _of_status(run_dir)) from None
+
+
+@contextmanager
+def _locked(run_dir: RunDir) -> Iterator[None]:
+    """The lock itself.
+
+    Raises:
+        Timeout: another process has it.
+        StudyHeldError: another process has it, on a file system without locks.
+    """
+    lock = FileLock(run_dir.lock, timeout=0, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except OSError as error:
+        if isinstance(error, Timeout) or error.errno not in _UNSUPPORTED:
+            raise
+        with _owned(run_dir):
+            yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _owned(run_dir: RunDir) -> Iterator[None]:
+    lock = SoftFileLock(run_dir.owner, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        owner = _noted(run_dir)
+        found = f"another process runs this study{owner}, or was killed while it did"
+        mend = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
+        raise StudyHeldError(Problem(str(run_dir.root), "", found, mend)) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

@@ -38,6 +38,11 @@ class RunDir:
         return self.root / "ledger.lock"
 
     @property
+    def owner(self) -> Path:
+        """Which process runs the study, where the file system has no locks."""
+        return self.root / "ledger.lock.owner"
+
+    @property
     def status(self) -> Path:
         """What `status` reads; rewritten atomically."""
         return self.root / "status.json"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import socket
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +17,7 @@ import pytest
 
 import sweeper
 from sweeper import api, session
+from sweeper.directory import move_aside
 from sweeper.errors import StudyHeldError
 from sweeper.ledger import Ledger, is_held
 from sweeper.lock import held
@@ -98,3 +103,84 @@ def test_to_ask_leaves_nothing_beside_the_ledger(run_dir: RunDir) -> None:
     assert not is_held(run_dir.ledger)
     run_dir.ledger.unlink()
     assert not is_held(run_dir.ledger)
+
+
+@pytest.fixture(params=[errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def without_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without `flock`."""
+
+    def flock(_descriptor: int, _operation: int) -> None:
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_without_locks_a_live_process_keeps_others_out(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path)
+    for _ in range(2):
+        with held(run_dir):
+            with pytest.raises(StudyHeldError) as refused, held(run_dir):
+                pass
+            gone = f"if it is gone, remove {run_dir.owner}"
+            assert str(refused.value) == (
+                f"{tmp_path}: another process runs this study {WHO}, or was killed while it did; "
+                f"wait for it, or end it; {gone}"
+            )
+    assert not run_dir.owner.exists()
+
+
+HOLDING = """\
+import fcntl, os, signal, sys
+from pathlib import Path
+
+def flock(*_):
+    raise OSError(38, "no flock")
+
+fcntl.flock = flock
+from sweeper.lock import held
+from sweeper.rundir import RunDir
+
+with held(RunDir(Path(sys.argv[1]))):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def left_owner(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a process that was killed has left; it names its number, its host and its start."""
+    run_dir = RunDir(tmp_path_factory.mktemp("killed"))
+    subprocess.run([sys.executable, "-c", HOLDING, str(run_dir.root)], check=False)
+    return run_dir.owner.read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_the_lock_of_a_process_that_was_killed_is_taken_over(
+    left_owner: str, tmp_path: Path
+) -> None:
+    run_dir = RunDir(tmp_path)
+    _, host, start = left_owner.splitlines()
+    # the number may be in use again, here by this process, which began at another time
+    for left in (left_owner, f"{os.getpid()}\n{host}\n{start}\n"):
+        run_dir.owner.write_text(left, encoding="utf-8")
+        with held(run_dir):
+            assert run_dir.owner.read_text(encoding="utf-8") != left
+        assert not run_dir.owner.exists()
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_the_lock_of_another_host_is_never_taken_over(left_owner: str, tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path)
+    pid, host, start = left_owner.splitlines()
+    for left in (f"{pid}\nno-{host}\n{start}\n", ""):
+        run_dir.owner.write_text(left, encoding="utf-8")
+        with pytest.raises(StudyHeldError, match=f"remove {run_dir.owner}"), held(run_dir):
+            pass
+        assert run_dir.owner.read_text(encoding="utf-8") == left
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_without_locks_a_study_can_start_over(run_dir: RunDir) -> None:
+    move_aside(run_dir)
+    with held(run_dir):
+        assert [path.name for path in run_dir.root.iterdir() if path == run_dir.ledger] == []

@@ -213,3 +213,28 @@ def test_the_stop_event_of_a_caller_is_set() -> None:
         assert stop.wait(10)
     assert isinstance(stopping, Stopping)
     assert stopping.number == signal.SIGTERM
+
+
+# Python drops what a signal handler raises in a callback, such as of a weak reference
+DROPPED = """\
+import os, signal, sys, weakref
+
+class Kept:
+    pass
+
+kept = Kept()
+watch = weakref.ref(kept, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+from sweeper.interrupts import Left, check_left, leave_on_signals
+leave_on_signals()
+sys.unraisablehook = lambda _: None
+del kept
+try:
+    check_left()
+except Left as left:
+    sys.exit(left.exit_code)
+"""
+
+
+def test_a_signal_whose_exception_is_dropped_still_ends_the_command() -> None:
+    done = subprocess.run([sys.executable, "-c", DROPPED], cwd=ROOT, check=False)
+    assert done.returncode == 143
