@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 
-import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sweeper.dashboard.connections import BoundedServer
 from sweeper.dashboard.files import STATIC
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.page import Known, Page
@@ -28,6 +30,10 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# a name or an address, the latter of version 6 in brackets, and a port
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::([0-9]{1,5}))?", re.ASCII)
+_LARGEST_PORT = 65535
+_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class OwnHostOnly:
@@ -40,8 +46,8 @@ class OwnHostOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            if not is_own_name(headers.get(b"host", b"").decode("latin-1"), self._host):
+            names = [value for name, value in scope["headers"] if name == b"host"]
+            if len(names) != 1 or not is_own_name(names[0].decode("latin-1"), self._host):
                 refusal = PlainTextResponse("this is not a name of this server\n", 400)
                 await refusal(scope, receive, send)
                 return
@@ -53,23 +59,43 @@ def is_own_name(header: str, host: str) -> bool:
 
     Beyond loopback an address is as good as a name: only names can be made to point elsewhere.
     """
-    name = header.rpartition(":")[0] if not header.endswith("]") and ":" in header else header
-    name = name.strip("[]").lower()
+    found = _HOST.fullmatch(header.lower())
+    if found is None or int(found[3] or 0) > _LARGEST_PORT:
+        return False
+    if found[1] is not None and not _is_address(found[1], 6):
+        return False
+    name = found[1] or found[2]
     if host in _LOOPBACK:
         return name in _LOOPBACK
     return name in (*_LOOPBACK, host.lower(), socket.gethostname().lower()) or _is_address(name)
 
 
-def _is_address(name: str) -> bool:
+def _is_address(name: str, version: int | None = None) -> bool:
     try:
-        ipaddress.ip_address(name)
+        found = ipaddress.ip_address(name)
     except ValueError:
         return False
-    return True
+    return version in (None, found.version)
+
+
+def _number(text: str, otherwise: int) -> int:
+    """The number in a path or a query.
+
+    Raises:
+        HTTPException: it has more digits than any study needs, or `otherwise` is not a number.
+    """
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    status = 400 if text.isdigit() else otherwise
+    raise HTTPException(status, "not a number of at most 15 digits\n", HEADERS)
 
 
 def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
     """The application; its paths are relative, so it may stand behind another server's path."""
+
+    def through(request: Request, name: str) -> int:
+        text = request.query_params.get(name, "-1")
+        return -1 if text == "-1" else _number(text, 400)
 
     async def index(request: Request) -> Response:
         return Response(page.html(), media_type="text/html", headers=HEADERS)
@@ -85,19 +111,15 @@ def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
         )
 
     async def study(request: Request) -> Response:
-        index = request.path_params["index"]
+        index = _number(request.path_params["index"], 404)
         if index >= len(page.studies):
             return PlainTextResponse("no such study\n", 404, HEADERS)
-        asked = request.query_params
-        try:
-            known = Known(
-                int(asked.get("trials", -1)),
-                int(asked.get("buckets", -1)),
-                int(asked.get("spans", -1)),
-                frozenset(asked.get("views", "").split(",")),
-            )
-        except ValueError:
-            return PlainTextResponse("trials, buckets and spans are integers\n", 400, HEADERS)
+        known = Known(
+            through(request, "trials"),
+            through(request, "buckets"),
+            through(request, "spans"),
+            frozenset(request.query_params.get("views", "").split(",")),
+        )
         try:
             payload = page.payload(index, known)
         except SetupError as error:  # a run directory that went away meanwhile
@@ -105,7 +127,7 @@ def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
         return _json(payload)
 
     async def curves(request: Request) -> Response:
-        index, number = request.path_params["index"], request.path_params["number"]
+        index, number = (_number(request.path_params[name], 404) for name in ("index", "number"))
         if index >= len(page.studies):
             return PlainTextResponse("no such study\n", 404, HEADERS)
         return _json(page.curves(index, number))
@@ -114,8 +136,8 @@ def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
         routes=[
             Route("/", index),
             Route("/static/{name}", static),
-            Route("/studies/{index:int}", study),
-            Route("/studies/{index:int}/curves/{number:int}", curves),
+            Route("/studies/{index}", study),
+            Route("/studies/{index}/curves/{number}", curves),
         ],
         middleware=[Middleware(OwnHostOnly, host=host)],
     )
@@ -142,10 +164,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(page: Page, host: str, listening: socket.socket) -> None:
     """Serve the page until Ctrl-C."""
-    settings = uvicorn.Config(
-        app_of(page, host), log_level="warning", access_log=False, ws="none", lifespan="off"
-    )
-    uvicorn.Server(settings).run(sockets=[listening])
+    BoundedServer(app_of(page, host)).run(sockets=[listening])
 
 
 def address_of(listening: socket.socket) -> str:

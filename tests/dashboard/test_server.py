@@ -75,7 +75,39 @@ def test_a_page_asks_for_what_is_new(client: TestClient) -> None:
     views = ",".join(view["digest"] for view in first["views"])
     second = client.get("/studies/0", params={**through, "views": views})
     assert len(second.content) < 2000
-    assert client.get("/studies/0?trials=x").status_code == 400
+
+
+NINES = "9" * 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"/studies/0?{name}={NINES}" for name in ("trials", "buckets", "spans")),
+        f"/studies/0?trials=-{NINES}",
+        f"/studies/0?trials={'9' * 5000}",
+        "/studies/0?trials=1_0",
+        "/studies/0?trials=x",
+        "/studies/0?trials=",
+        "/studies/0?trials=%D9%A1",
+        "/studies/0?trials=-2",
+        f"/studies/{NINES}",
+        f"/studies/0/curves/{NINES}",
+        f"/studies/{'9' * 5000}/curves/0",
+    ],
+)
+def test_a_number_that_no_study_has_is_a_bad_request(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, len(answer.text) < 50) == (400, True)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_largest_numbers_are_answered(client: TestClient) -> None:
+    largest = "9" * 15
+    query = "&".join(f"{name}={largest}" for name in ("trials", "buckets", "spans"))
+    assert client.get(f"/studies/0?{query}&views={'x' * 9000}").status_code == 200
+    assert client.get(f"/studies/0/curves/{largest}").json() == []
+    assert client.get(f"/studies/{largest}").status_code == 404
 
 
 def test_curves_come_by_trial(client: TestClient) -> None:
@@ -110,6 +142,23 @@ def test_a_run_directory_that_went_away_is_told(study: Study, tmp_path: Path) ->
         ("192.168.1.5:8321", "0.0.0.0", True),
         ("lab:8321", "lab", True),
         ("evil.example:8321", "0.0.0.0", False),
+        ("127.0.0.1:8321:8321", "127.0.0.1", False),
+        ("127.0.0.1:x", "127.0.0.1", False),
+        ("127.0.0.1:", "127.0.0.1", False),
+        ("127.0.0.1:65536", "127.0.0.1", False),
+        ("127.0.0.1:٨٠", "127.0.0.1", False),
+        ("[127.0.0.1]:8321", "127.0.0.1", False),
+        ("[::1:8321", "127.0.0.1", False),
+        ("::1", "127.0.0.1", False),
+        ("[localhost]", "127.0.0.1", False),
+        ("evil@127.0.0.1", "127.0.0.1", False),
+        ("evil:x@127.0.0.1:8321", "127.0.0.1", False),
+        (" 127.0.0.1", "127.0.0.1", False),
+        ("127.0.0.1/", "127.0.0.1", False),
+        ("127.0.0.1,evil.example", "127.0.0.1", False),
+        ("localhost.", "127.0.0.1", False),
+        ("2130706433", "0.0.0.0", False),
+        ("[fe80::1]:8321", "::", True),
     ],
 )
 def test_the_host_header_must_name_this_server(name: str, host: str, own: bool) -> None:
