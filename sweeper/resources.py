@@ -60,6 +60,16 @@ def physical_bytes(granted: Limits | None = None) -> int | None:
     return min((size for size in known if size is not None), default=None)
 
 
+def available_bytes(proc: Path = PROC) -> int | None:
+    """The memory that this process may use and that is free now, if the system says."""
+    known = [physical_bytes()]
+    with suppress(OSError, ValueError, KeyError):
+        lines = (proc / "meminfo").read_text(encoding="utf-8").splitlines()
+        found = dict(line.split(":", 1) for line in lines)
+        known.append(int(found["MemAvailable"].removesuffix("kB")) * 1024)
+    return min((size for size in known if size is not None), default=None)
+
+
 def _cores(proc: Path, root: Path) -> Iterator[float]:
     for group in _groups(proc, root, "cpu"):
         with suppress(OSError, ValueError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, is_string_dtype
 
 from sweeper.config import StudyConfig
@@ -18,7 +20,9 @@ from sweeper.data.files import find_files, folders_of
 from sweeper.data.identity import EXACT, number_of
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
-from sweeper.naming import listed
+from sweeper.naming import listed, size_text
+from sweeper.resources import available_bytes
+from sweeper.results.decoded import decoded_bytes
 
 # how Arrow begins to say that it cannot tell columns apart
 _TWICE = re.compile(r"Multiple matches for FieldRef\.Name\((.*?)\) in ")
@@ -96,6 +100,7 @@ def parquet_table(
     Raises:
         UnfitParquetError: a file cannot be read, or they do not have the same columns.
     """
+    _check_size(paths)
     frames = [with_index(_read(path), wanted) for path in paths]
     for path, frame in zip(paths, frames, strict=True):
         _check_columns(paths[0], frames[0], path, frame)
@@ -137,6 +142,20 @@ def with_index(frame: pd.DataFrame, wanted: Collection[str | None]) -> pd.DataFr
     if not kept:
         return frame.reset_index(drop=True)
     return (frame.droplevel(others) if others else frame).reset_index()
+
+
+def _check_size(paths: Sequence[Path]) -> None:
+    """Refuse files that become larger than the memory that is free."""
+    if (free := available_bytes()) is None:
+        return
+    needed = 0
+    with suppress(pa.ArrowException, OSError, ValueError):  # reading says what is wrong with one
+        needed = decoded_bytes(paths, free)
+    if needed > free:
+        name = paths[0].name if len(paths) == 1 else f"the {len(paths)} files"
+        found = f"{name} would take {size_text(needed)} of memory, and {size_text(free)} are free"
+        mend = "write fewer rows or columns, or use a machine with more memory"
+        raise UnfitParquetError(found, mend)
 
 
 def _read(path: Path) -> pd.DataFrame:

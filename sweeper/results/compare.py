@@ -8,6 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+from sweeper.errors import SetupError
+from sweeper.results.decoded import check_published
+
 # what it says follows from which files are there, not from the ledger
 _APART = frozenset({"model_path"})
 
@@ -31,8 +34,9 @@ def differences(published: Path, told: Path) -> Difference | None:
     if not published.exists():
         return Difference.MISSING if expected.num_rows else Difference.BEHIND
     try:
+        check_published(published)
         found = _read(published)
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError, SetupError):
         return Difference.UNREADABLE
     if found.schema.names != expected.schema.names or found.schema.types != expected.schema.types:
         return Difference.COLUMNS

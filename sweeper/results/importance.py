@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from sweeper.errors import SetupError
 from sweeper.results.columns import IMPORTANCE
+from sweeper.results.decoded import check_published
 from sweeper.results.replace import swapped
 from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir
@@ -22,9 +24,10 @@ _LEAST_COLUMNS = 6  # of the first version
 def is_importance(path: Path) -> bool:
     """Whether the file at `path` can be read, and has its columns."""
     try:
+        check_published(path)
         table = parquet.read_table(path)
         table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError, SetupError):
         return False
     names = table.schema.names
     return names == _SCHEMA.names[: len(names)] and len(names) >= _LEAST_COLUMNS

@@ -19,6 +19,7 @@ from pyarrow import parquet
 from sweeper.errors import SetupError
 from sweeper.results.columns import METADATA_KEY
 from sweeper.results.damaged import refusing_damage
+from sweeper.results.decoded import check_light
 
 _TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
@@ -34,6 +35,8 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
     # pyarrow.dataset, by which read_table goes, imports pandas, too
     if not path.is_file():
         return None
+    with refusing_damage(path):
+        check_light(path, columns)
     content = pa.BufferReader(path.read_bytes())  # one version, even where it is replaced meanwhile
     with refusing_damage(path):
         schema = parquet.read_schema(content)

@@ -16,6 +16,7 @@ from sweeper.errors import Problem, SetupError
 from sweeper.ranking import best_first, value_columns
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.damaged import refusing_damage
+from sweeper.results.decoded import check_published
 from sweeper.results.schema import study_metadata
 from sweeper.rundir import RunDir
 
@@ -120,6 +121,7 @@ def _frame(path: Path) -> pd.DataFrame:
 
 def _table(path: Path, **chosen: Any) -> pa.Table:
     with refusing_damage(path):
+        check_published(path)
         return parquet.read_table(path, **chosen)
 
 
