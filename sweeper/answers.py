@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from sweeper import wording
+from sweeper.errors import printable
 from sweeper.naming import counted
 from sweeper.ranking import value_columns
 from sweeper.results.status import Status, ended_by
@@ -19,19 +20,20 @@ _FRONT_SHOWN = 10
 _ENDINGS_SHOWN = 3
 
 
-def pairs(facts: Mapping[str, object]) -> Table:
-    """One line a fact."""
+def pairs(facts: Mapping[str, object], kept: str = "") -> Table:
+    """One line a fact; characters that are `kept` are not escaped."""
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), wording.number(value))
+        table.add_row(printable(name.replace("_", " ")), printable(wording.number(value), kept))
     return table
 
 
 def checked(facts: Mapping[str, Any]) -> Table:
     """A study that can start; a line a warning, a hint and what is unchecked, if there are any."""
-    lists = {name: "\n".join(facts[name]) for name in ("warnings", "hints", "unchecked")}
+    names = ("warnings", "hints", "unchecked")
+    lists = {name: "\n".join(map(printable, facts[name])) for name in names}
     told = {name: value for name, value in {**facts, **lists}.items() if value not in ("", None)}
-    return pairs(told)
+    return pairs(told, kept="\n")
 
 
 def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]]) -> Table:
@@ -41,7 +43,7 @@ def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]
         is_text = any(isinstance(value, str) for value in values)
         table.add_column(heading, justify="left" if is_text else "right")
     for record in records:
-        table.add_row(*map(wording.number, record))
+        table.add_row(*(printable(wording.number(value)) for value in record))
     return table
 
 

@@ -4,18 +4,40 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from sweeper.errors import printable
 
 _STDERR = 2  # its descriptor, the last of the three
 _T = TypeVar("_T")
 
 
+# line breaks and tabs lay out text
+_LAYOUT = "\n\t"
+
+
 class _Console(Console):
-    """Says no more once nobody reads it; the study goes on."""
+    """Says no more once nobody reads it; the study goes on.
+
+    Control characters within text are escaped: they may come from anybody's table.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text as it is laid out."""
+        return super().render_str(printable(text, _LAYOUT), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments to write; those that control the terminal are the console's own."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text, _LAYOUT), style, control)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -53,19 +53,30 @@ class Problem:
     mend: str
 
     def __str__(self) -> str:
-        where, key, found, mend = map(_shown, (self.where, self.key, self.found, self.mend))
+        parts = (self.where, self.key, self.found, self.mend)
+        where, key, found, mend = (printable(_shortened(part)) for part in parts)
         place = ": ".join(part for part in (where, key) if part)
         return f"{place}: {found}; {mend}" if mend else f"{place}: {found}"
 
 
-def _shown(text: str) -> str:
-    """The text without what would not be seen on a terminal, or would write elsewhere on it."""
-    if len(text) > _MOST_LETTERS:
-        half = _MOST_LETTERS // 2
-        text = f"{text[:half]} ... {text[-half:]}"
+def _shortened(text: str) -> str:
+    if len(text) <= _MOST_LETTERS:
+        return text
+    half = _MOST_LETTERS // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
+def printable(text: str, kept: str = "") -> str:
+    """The text with every character escaped that a terminal would obey or not show.
+
+    These are control characters, line breaks and marks that turn the direction of text, unless they
+    are `kept`. Text from tables and results of others may hold any.
+    """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return "".join(
+        letter if letter.isprintable() or letter in kept else ascii(letter)[1:-1] for letter in text
+    )
 
 
 class SweeperError(Exception):

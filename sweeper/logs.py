@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from sweeper import wording
+from sweeper.errors import printable
 from sweeper.progress import (
     BucketFinished,
     BucketStarted,
@@ -43,6 +44,7 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
         _begin(keeper, file)
     told = logging.StreamHandler()
     told.setLevel(logging.WARNING)
+    told.setFormatter(_Printable())
 
     def observed(event: Event) -> None:
         if isinstance(event, StudyOpened) and keeper.target is None:
@@ -76,10 +78,17 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
             keeper.target.close()
 
 
+class _Printable(logging.Formatter):
+    """Escapes control characters: names and errors may come from anybody's table or code."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), kept="\n\t")
+
+
 def _begin(keeper: MemoryHandler, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_Printable(_FORMAT))
     keeper.setTarget(handler)
     keeper.flush()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -20,10 +18,16 @@ from sweeper.errors import DataError, Problem, StudyError
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.programs.saved_file import read_saved
 from sweeper.saved_model import SavedModel, UnknownCategoryWarning, load
+from sweeper.text_files import csv_text
 
 
 def predicted(
-    model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str] = ()
+    model: Path,
+    rows: Path,
+    warn: Callable[[str], None],
+    keep: Sequence[str] = (),
+    *,
+    quote_formulas: bool = False,
 ) -> tuple[str, int]:
     """The predictions of `model`, a directory that `export` wrote, for the table `rows`.
 
@@ -31,18 +35,20 @@ def predicted(
 
     `warn` is told of values that no training row had. `keep` are columns of the table that stand
     before the predictions, `all` is all of them; a prediction is then called `predicted NAME` where
-    a column is called NAME.
+    a column is called NAME. With `quote_formulas` a spreadsheet runs no text of the table.
 
     Raises:
         SweeperError: the model is damaged, or the table does not fit it.
     """
     with jax_restored():
-        return _predicted(model, rows, warn, keep)
+        columns, n_rows = _predicted(model, rows, warn, keep)
+    cells = zip(*columns.values(), strict=True)
+    return csv_text([*columns], cells, quote_formulas=quote_formulas, kept="\n\t"), n_rows
 
 
 def _predicted(
     model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str]
-) -> tuple[str, int]:
+) -> tuple[dict[str, Any], int]:
     record = read_saved(model).record
     data = record.get("data", {})
     configure_jax(data.get("spec", {}).get("dtype", "float32"))
@@ -64,12 +70,7 @@ def _predicted(
         warn(f"{rows.name}: {doubt.message}")
     columns = dict(_columns(saved, outputs, data["targets"]))
     named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
-    columns = {**found.kept, **named}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue(), len(frame)
+    return {**found.kept, **named}, len(frame)
 
 
 def _aside(record: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
-from sweeper.errors import SetupError, not_written
+from sweeper.errors import SetupError, not_written, printable
 from sweeper.executors.claims import devices_of, n_workers
 from sweeper.executors.executor import Executor
 from sweeper.executors.shortages import shortages
@@ -73,7 +73,7 @@ class StudyRun:
         if session.deaths:
             observer(Warned(_died(config, state.rounds + 1, session.deaths)))
         for doubt in (*doubts(config), *data_doubts(config, data)):
-            observer(Warned(doubt))
+            observer(Warned(printable(doubt)))
 
     def to_the_end(self, stop: threading.Event) -> Status:
         """Round by round until every trial has ended, or until `stop` is set.

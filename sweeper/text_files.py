@@ -1,11 +1,51 @@
-"""Text files that commands write where the user says: whole, or not at all."""
+"""Text files that commands write where the user says: whole, or not at all; and text in CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.errors import Problem, SetupError, StudyError, printable
+
+# what spreadsheets take for the beginning of a formula
+_FORMULA = ("=", "+", "-", "@")
+
+
+def csv_text(
+    names: Sequence[str],
+    rows: Iterable[Iterable[object]],
+    *,
+    quote_formulas: bool = False,
+    kept: str = "",
+) -> str:
+    """A table in CSV, with control characters escaped, except those that are `kept`.
+
+    With `quote_formulas`, text that a spreadsheet would run begins with an apostrophe.
+    """
+
+    def cell(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        text = printable(value, kept)
+        is_formula = text.lstrip().startswith(_FORMULA) and not _is_number(text)
+        return f"'{text}" if quote_formulas and is_formula else text
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(cell, names))
+    writer.writerows(map(cell, row) for row in rows)
+    return text.getvalue()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def write_new(path: Path, text: str) -> None:

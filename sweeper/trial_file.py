@@ -14,7 +14,7 @@ from sweeper.config.recorded import study_of
 from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.writing import toml_text
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, StudyError, printable
 from sweeper.results.read import Results, open_results
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
@@ -214,9 +214,10 @@ def _heading(config: StudyConfig, row: Mapping[str, Any], run: str) -> str:
     """What the file begins with; `run` is what to run it by."""
     ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
     train_s = row["train_s"] or 0.0
-    return (
-        f"# Trial {row['trial_number']} of the study {config.study.name}, to be run again.\n"
-        f"# Run: python -m sweeper run {run}\n"
-        f"# It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.\n"
-        f"# Expect: a value of {row['value']}, bit for bit on the same machine and versions.\n"
+    lines = (
+        f"Trial {row['trial_number']} of the study {config.study.name}, to be run again.",
+        f"Run: python -m sweeper run {run}",
+        f"It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.",
+        f"Expect: a value of {row['value']}, bit for bit on the same machine and versions.",
     )
+    return "".join(f"# {printable(line)}\n" for line in lines)

@@ -34,6 +34,12 @@ Fresh = Annotated[
     bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+QuoteFormulas = Annotated[
+    bool,
+    typer.Option(
+        "--quote-formulas", help="Put ' before text in CSV that a spreadsheet takes for a formula."
+    ),
+]
 AnswerAlone = Annotated[bool, typer.Option("--quiet", help="Print the answer alone, and errors.")]
 ModelDirectory = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="The directory to write; none may be there yet.")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,6 +12,7 @@ from sweeper.commands.arguments import (
     AsJson,
     MaybeDirectory,
     MaybeTrial,
+    QuoteFormulas,
     run_asked,
     trial_asked,
 )
@@ -21,6 +20,7 @@ from sweeper.commands.printing import print_json, print_shown
 from sweeper.errors import Problem, StudyError
 from sweeper.ranking import repeats
 from sweeper.rundir import RunDir
+from sweeper.text_files import csv_text
 
 _SHOWN = 100
 
@@ -44,6 +44,7 @@ def trials(
         int | None, typer.Option("--head", metavar="N", min=0, help="The first N of them alone.")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Answer in CSV, with all columns.")] = False,
+    quote_formulas: QuoteFormulas = False,
     as_json: AsJson = False,
 ) -> None:
     """List the trials that have ended; live, too.
@@ -60,7 +61,12 @@ def trials(
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     wanted = None if names is None else found.named(names)
     if as_csv or as_json:
-        _print_all(found.rows(wanted, count), wanted or found.names, as_csv)
+        rows, names = found.rows(wanted, count), wanted or found.names
+        if as_csv:
+            cells = ([row[name] for name in names] for row in rows)
+            print(csv_text(names, cells, quote_formulas=quote_formulas), end="")
+        else:
+            print(json.dumps(rows, indent=1, default=str))
         return
     shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
     if shown:
@@ -70,15 +76,6 @@ def trials(
         print_shown(f"and {left} more: --head {len(found)} shows all, --csv and --json do")
     elif not shown:
         print_shown("no trial has ended" if where is None else "no trial is so")
-
-
-def _print_all(rows: list[dict[str, Any]], names: list[str], as_csv: bool) -> None:
-    if not as_csv:
-        print(json.dumps(rows, indent=1, default=str))
-        return
-    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
 
 
 def show(

@@ -15,12 +15,13 @@ from sweeper.commands.arguments import (
     MaybeTrial,
     ModelDirectory,
     Overrides,
+    QuoteFormulas,
     loaded,
     trial_asked,
 )
 from sweeper.commands.printing import print_exported, print_json, print_shown, print_written
 from sweeper.console import console_on
-from sweeper.errors import StudyError
+from sweeper.errors import StudyError, printable
 from sweeper.naming import counted
 
 
@@ -59,6 +60,7 @@ def predict(
             help="Columns of ROWS to write, too, as they stand; or all.",
         ),
     ] = None,
+    quote_formulas: QuoteFormulas = False,
 ) -> None:
     """Predict the rows of a table, as CSV: one line a row, in its order.
 
@@ -70,7 +72,13 @@ def predict(
 
     warn = console_on(sys.stderr)
     names = [] if keep is None else [name.strip() for name in keep.split(",")]
-    text, n_rows = predicted(model, rows, lambda told: warn.print(told, soft_wrap=True), names)
+    text, n_rows = predicted(
+        model,
+        rows,
+        lambda told: warn.print(printable(told), soft_wrap=True),
+        names,
+        quote_formulas=quote_formulas,
+    )
     if output is None:
         print(text, end="")
     else:

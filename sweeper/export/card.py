@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
+from sweeper.errors import printable
 from sweeper.ranking import value_columns
 
 Record = Mapping[str, Any]
@@ -23,7 +24,7 @@ def model_card(
     """
     data = record["data"]
     parts = [
-        f"# Trial {record['trial']} of the study {record['study']}",
+        f"# Trial {record['trial']} of the study {_cell(record['study'])}",
         _summary(config, row, record),
         "## Measures",
         _of_all(config),
@@ -146,4 +147,4 @@ def _cell(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     for found, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " ")):
         text = text.replace(found, instead)
-    return text
+    return printable(text)

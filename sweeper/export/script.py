@@ -6,8 +6,11 @@ The lines are those that this very model needs: its parts, its columns, what it 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from keyword import iskeyword
+from math import isfinite
 from typing import Any, cast
 
 from sweeper.config import Settings
@@ -20,6 +23,8 @@ from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
 from sweeper.models.user import takes_key
 from sweeper.models.user_network import UserNetwork
+
+_PLAIN = re.compile(r"\w[\w-]*")  # as names of studies are, if nobody changed them in the file
 
 
 def preprocess(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,8 +79,10 @@ def _heading(record: Mapping[str, Any], settings: Settings) -> str:
         use = "MODELS  # by name; each maps one example"
         if settings.train.generates:
             use = "generate(1000)  # rows in the units of the data"
+    study = str(record["study"])
+    shown = study if _PLAIN.fullmatch(study) else _text(study)
     return (
-        f'"""Trial {record["trial"]} of the study {record["study"]}: needs equinox and numpy alone.'
+        f'"""Trial {int(record["trial"])} of the study {shown}: needs equinox and numpy alone.'
         f'\n\n    import load\n    load.{use}\n"""'
     )
 
@@ -137,7 +144,7 @@ def _made(network: Network) -> str:
     if isinstance(network, UserNetwork):
         sizes = {"in_size": network.in_size, "out_size": network.out_size}
         given = {**sizes, **dict(network.arguments)}
-        told = "".join(f"{name}={_value(value)}, " for name, value in given.items())
+        told = "".join(keyword_argument(name, value) for name, value in given.items())
         return f"{network.function.replace(':', '.')}({told}key=jax.random.key(0))"
     assert isinstance(network, MlpNetwork)
     shape = network.shape
@@ -145,7 +152,16 @@ def _made(network: Network) -> str:
     return f"MLP({sizes}, {_text(network.activations[0])}, layer_norm={shape.layer_norm})"
 
 
+def keyword_argument(name: str, value: object) -> str:
+    """The text of an argument in a call; a name that is not an identifier is quoted."""
+    if name.isidentifier() and not iskeyword(name):
+        return f"{name}={_value(value)}, "
+    return f"**{{{_text(name)}: {_value(value)}}}, "
+
+
 def _value(value: object) -> str:
+    if isinstance(value, float) and not isfinite(value):
+        return f'float("{value}")'
     return _text(value) if isinstance(value, str) else repr(value)
 
 
