@@ -159,6 +159,9 @@ def _cache() -> Iterator[Finding]:
     """Where compiled programs are kept."""
     root = cache_root()
     mend = f"let {CACHE_VARIABLE} name a directory that you may write to"
+    if root is None:
+        yield Finding("compile cache", "this user has no home directory", mend)
+        return
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root):

@@ -7,8 +7,10 @@ cache directory, by everything that they depend on, so that a later start import
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -23,9 +25,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
-from sweeper.cachedir import cache_root
+from sweeper.cachedir import own_directory
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable
 from sweeper.data.dataset import Dataset
@@ -43,6 +44,9 @@ _MOST_KEPT = 32
 _MOST_BYTES = 8 << 30
 # nobody takes as long to write them
 _STALE_S = 24 * 3600.0
+_BEGUN = ".part"
+_OWN_NAME = re.compile(r"sweeper-[0-9a-f]{32}(\.npz|-[^.]+\.part)")
+_log = logging.getLogger("sweeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Prepared:
 def preparing(config: StudyConfig) -> Iterator[Prepared]:
     """Begin to prepare the dataset of a study."""
     kept = _kept_at(config)
-    if kept is not None and kept.exists():
+    if kept is not None and kept.is_file():
         yield Prepared(config, True, lambda: _load(kept, config))
     elif not _may_fork() or (scratch := _scratch()) is None:
         yield Prepared(config, False, lambda: _prepared_here(config, kept))
@@ -158,20 +162,24 @@ def _load(kept: Path, config: StudyConfig) -> Dataset:
     try:
         with kept.open("rb") as file:
             data = Dataset.load(file)
-        os.utime(kept)
-        return data
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # damaged, or just removed
+    except Exception as error:  # damaged in whatever way, or just removed
+        _log.info("prepared again, the kept data cannot be used: %s", error)
         return _prepared_here(config, kept)
+    with suppress(OSError):  # of a read-only cache
+        os.utime(kept, follow_symlinks=False)
+    return data
 
 
 def _keep(data: Dataset, kept: Path | None) -> None:
     """Keep `data` for the next start, if the cache can be written; nothing depends on it."""
     if kept is None:
         return
-    staged = kept.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
+        # a file that was not there before, of this user alone
+        descriptor, name = tempfile.mkstemp(_BEGUN, f"{kept.stem}-", kept.parent)
+        os.close(descriptor)
+        staged = Path(name)
         try:
-            kept.parent.mkdir(parents=True, exist_ok=True)
             data.save(staged)
             staged.replace(kept)
         finally:
@@ -180,8 +188,12 @@ def _keep(data: Dataset, kept: Path | None) -> None:
 
 
 def _tidy(directory: Path) -> None:
-    """Remove prepared arrays unused the longest, and what a process that was killed has begun."""
-    stats = {path: path.stat() for path in directory.iterdir()}
+    """Remove prepared arrays unused the longest, and what a process that was killed has begun.
+
+    Of the files there only those that have names as this module gives them.
+    """
+    own = [path for path in directory.iterdir() if _OWN_NAME.fullmatch(path.name)]
+    stats = {path: path.lstat() for path in own}
     all_bytes = count = 0
     for path in sorted(stats, key=lambda path: -stats[path].st_mtime_ns):
         if path.suffix == ".npz":
@@ -217,7 +229,8 @@ def _kept_at(config: StudyConfig) -> Path | None:
         _versions(),
     ]
     name = blake2b(json.dumps(depends_on).encode(), digest_size=16).hexdigest()
-    return cache_root() / "data" / f"{name}.npz"
+    directory = own_directory("data")
+    return None if directory is None else directory / f"sweeper-{name}.npz"
 
 
 def _files(config: StudyConfig) -> list[Path]:

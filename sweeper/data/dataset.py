@@ -16,6 +16,8 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+_DIGEST = "content_digest"  # among what `save` writes
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -133,24 +135,36 @@ class Dataset:
             digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
+    def _content_digest(self) -> str:
+        """The digest of all that `save` writes."""
+        return blake2b(f"{self.digest} {_json({'notes': self.notes})}".encode()).hexdigest()
+
     def save(self, path: Path) -> None:
         """Write everything to `path` as an .npz file that holds no pickled objects."""
-        meta = _json({**self._meta(), "notes": self.notes})
+        meta = _json({**self._meta(), "notes": self.notes, _DIGEST: self._content_digest()})
         # an open file keeps NumPy from adding a suffix of its own to the path
         with path.open("wb") as file:
             np.savez(file, allow_pickle=False, meta=np.array(meta), **self._arrays())
 
     @classmethod
     def load(cls, source: Path | BinaryIO) -> Dataset:
-        """The dataset that `save` wrote to a path, or to this open file."""
+        """The dataset that `save` wrote to a path, or to this open file.
+
+        Raises:
+            Exception: of whatever class, it is damaged.
+        """
         with np.load(source, allow_pickle=False) as file:
             meta: dict[str, Any] = json.loads(file["meta"].item())
             arrays = {name: file[name] for name in file.files if name != "meta"}
+        written = meta.pop(_DIGEST)
         columns = tuple(Column(**column) for column in meta.pop("columns"))
         others: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in meta.items()
         }
-        return cls(**arrays, **others, columns=columns)
+        data = cls(**arrays, **others, columns=columns)
+        if data._content_digest() != written:
+            raise ValueError("the prepared data are not what was written")
+        return data
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

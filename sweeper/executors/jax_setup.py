@@ -1,32 +1,21 @@
-"""JAX's settings for a study, and where it keeps compiled programs."""
+"""JAX's settings for a study."""
 
 from __future__ import annotations
 
-import logging
-import platform
-import re
 import threading
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
-from jax.experimental.compilation_cache import compilation_cache
 
-from sweeper.cachedir import cache_root
 from sweeper.config import StudyConfig
 from sweeper.config.study import EDITION
 from sweeper.errors import Problem, SetupError
+from sweeper.executors.compile_cache import cache_directory, leave_cache, use_cache
 from sweeper.jax_pins import pins
 from sweeper.naming import listed
-from sweeper.scheduler.signature import short_hash
 
-_DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
-_NOT_KEPT = re.compile(r"Error writing persistent compilation cache entry for '[^']+': (.*)", re.S)
-_log = logging.getLogger("sweeper")
 # what `configure_jax` sets
 _SETTINGS = (
     *pins(EDITION),
@@ -36,6 +25,7 @@ _SETTINGS = (
     "jax_persistent_cache_min_compile_time_secs",
     "jax_persistent_cache_min_entry_size_bytes",
     "jax_persistent_cache_enable_xla_caches",
+    "jax_raise_persistent_cache_errors",
 )
 
 _lock = threading.Lock()
@@ -44,7 +34,6 @@ _studies = 0
 _asked: tuple[str, str] | None = None
 _edition = EDITION
 _callers: dict[str, Any] = {}
-_shows: Callable[..., None] = warnings.showwarning
 
 
 def configure_jax(
@@ -100,23 +89,21 @@ def check_kept() -> None:
 
 
 def _configure(precision: str, matmul_precision: str) -> None:
-    settings = _settings(precision, matmul_precision)
-    if jax.config.jax_compilation_cache_dir != settings["jax_compilation_cache_dir"]:  # type: ignore[attr-defined]
-        compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
-    _update(settings)
-    if not isinstance(warnings.showwarning, _MindsCache):
-        warnings.showwarning = _MindsCache(warnings.showwarning)
+    _update(_settings(precision, matmul_precision))
+    use_cache(cache_directory())
 
 
 def _settings(precision: str, matmul_precision: str) -> dict[str, Any]:
+    directory = cache_directory()
     return {
         **pins(_edition),
         "jax_enable_x64": precision == "float64",
         "jax_default_matmul_precision": None if matmul_precision == "default" else matmul_precision,
-        "jax_compilation_cache_dir": str(cache_directory()),
+        "jax_compilation_cache_dir": None if directory is None else str(directory),
         "jax_persistent_cache_min_compile_time_secs": 0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
         "jax_persistent_cache_enable_xla_caches": "none",
+        "jax_raise_persistent_cache_errors": False,
     }
 
 
@@ -140,11 +127,10 @@ def jax_restored() -> Iterator[None]:
 
     Of studies in several threads the last one does so.
     """
-    global _studies, _asked, _callers, _shows
+    global _studies, _asked, _callers
     with _lock:
         if not _studies:
             _callers = _global_settings()
-            _shows = warnings.showwarning
         _studies += 1
     try:
         yield
@@ -157,9 +143,7 @@ def jax_restored() -> Iterator[None]:
 
 
 def _restore() -> None:
-    warnings.showwarning = _shows
-    if jax.config.jax_compilation_cache_dir != _callers["jax_compilation_cache_dir"]:  # type: ignore[attr-defined]
-        compilation_cache.reset_cache()
+    leave_cache()
     for name, value in _callers.items():
         jax.config.update(name, value)
 
@@ -185,47 +169,3 @@ def with_pins() -> Iterator[None]:
     finally:
         for name, _ in differing:
             jax.config.update(name, before[name])
-
-
-def cache_directory() -> Path:
-    """Where compiled programs are kept, in the cache directory.
-
-    One directory a kind of machine, for a home directory may be shared by several, and a program
-    compiled for one processor may use instructions that another has not.
-    """
-    return cache_root() / f"xla-{short_hash(platform.machine(), processor())}"
-
-
-def processor() -> str:
-    """What tells this processor from another kind, as far as the system says."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
-
-
-@dataclass(slots=True)
-class _MindsCache:
-    """Shows warnings; of the cache only that it cannot be written, and that once.
-
-    JAX warns of an entry that it cannot read, compiles, and leaves it as it is, to warn at every
-    start: it is removed. Of one that it cannot write it warns for each program.
-    """
-
-    shown: Callable[..., None]
-    _has_told: bool = False
-
-    def __call__(self, message: Warning | str, *where: Any, **more: Any) -> None:
-        text = str(message)
-        if damaged := _DAMAGED.match(text):
-            _log.info("compiled again: %s", text)
-            for entry in cache_directory().glob(f"{damaged[1]}-*"):
-                entry.unlink(missing_ok=True)
-        elif failed := _NOT_KEPT.match(text):
-            if not self._has_told:
-                told = "compiled programs are not kept in %s: %s; the study goes on without"
-                _log.warning(told, cache_directory(), failed[1])
-            self._has_told = True
-        else:
-            self.shown(message, *where, **more)

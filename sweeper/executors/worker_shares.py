@@ -15,8 +15,9 @@ def worker_environment(
     environment = {
         fraction_variable(parent): f"{memory_fraction:.4f}",
         PREALLOCATE: "true",
-        CACHE_VARIABLE: str(cache_root()),
     }
+    if (root := cache_root()) is not None:
+        environment[CACHE_VARIABLE] = str(root)
     if len(gpus) > 1:
         environment["CUDA_VISIBLE_DEVICES"] = gpus[index % len(gpus)]
     return environment

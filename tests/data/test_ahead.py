@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,6 +21,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.data import ahead
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
+from sweeper.data.dataset import Dataset
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError
 from sweeper.resources import physical_bytes
@@ -118,15 +121,49 @@ def test_a_process_with_threads_or_jax_is_not_forked(change: str, tmp_path: Path
     assert there["digest"] == prepare(config).digest
 
 
-def test_a_damaged_kept_file_is_prepared_again(tmp_path: Path) -> None:
-    config = csv_study(tmp_path)
+def test_a_damaged_kept_file_is_prepared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever bit is flipped, and wherever it is cut; what nobody reads may stay as it is."""
+    config, chance = csv_study(tmp_path), random.Random(0)
     with preparing(config) as prepared:
         first = prepared()
     (kept,) = (tmp_path / "cache" / "data").glob("*.npz")
-    kept.write_bytes(kept.read_bytes()[:100])
+    content = kept.read_bytes()
+    prepared_again: list[Path | None] = []
 
-    with preparing(config) as again:
-        assert again().digest == first.digest
+    def again(_: StudyConfig, kept: Path | None) -> Dataset:
+        prepared_again.append(kept)
+        return first
+
+    monkeypatch.setattr(ahead, "_prepared_here", again)
+    for _ in range(200):
+        changed = bytearray(content)
+        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+        kept.write_bytes(changed if chance.random() < 0.5 else content[: chance.randrange(3000)])
+        with preparing(config) as prepared:
+            found = prepared()
+        assert (found.digest, found.notes) == (first.digest, first.notes)
+    assert len(prepared_again) > 150
+    assert {*prepared_again} == {kept}
+
+
+@pytest.mark.parametrize("call", ["mkdir", "replace", "open"])
+def test_an_error_of_the_cache_is_none_of_the_study(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, of_path = csv_study(tmp_path), getattr(Path, call)
+
+    def refusing(path: Path, *args: Any, **named: Any) -> Any:
+        if path.is_relative_to(tmp_path / "cache"):
+            raise PermissionError(13, "Permission denied")
+        return of_path(path, *args, **named)
+
+    expected = prepare(config).digest
+    monkeypatch.setattr(Path, call, refusing)
+    for _ in range(2):
+        with preparing(config) as prepared:
+            assert prepared().digest == expected
 
 
 def test_of_much_that_is_kept_what_was_used_last_stays(
@@ -135,11 +172,14 @@ def test_of_much_that_is_kept_what_was_used_last_stays(
     kept = tmp_path / "cache" / "data"
     kept.mkdir(parents=True)
     yesterday = time.time() - 24 * 3600
+    long_ago, lately, begun, other = (f"sweeper-{digit * 32}" for digit in "0123")
+    theirs = {"mine.npz", "mine.71", f"{'4' * 32}.npz", f"{long_ago}.csv"}
     for name, age_s in {
-        "long ago.npz": 90,
-        "lately.npz": 60,
-        "begun.71": 90,
-        "other.72": -90,
+        f"{long_ago}.npz": 90,
+        f"{lately}.npz": 60,
+        f"{begun}-a_1.part": 90,
+        f"{other}-b_2.part": -90,
+        **dict.fromkeys(theirs, 1e6),
     }.items():
         (kept / name).write_bytes(bytes(50_000))
         os.utime(kept / name, (yesterday - age_s, yesterday - age_s))
@@ -148,13 +188,15 @@ def test_of_much_that_is_kept_what_was_used_last_stays(
     with preparing(csv_study(tmp_path)) as prepared:
         prepared()
 
-    (new,) = {path.name for path in kept.iterdir()} - {"lately.npz", "other.72"}
-    assert new.endswith(".npz") and new != "long ago.npz"
+    there = {path.name for path in kept.iterdir()} - theirs
+    (new,) = there - {f"{lately}.npz", f"{other}-b_2.part"}
+    assert new.endswith(".npz") and new != f"{long_ago}.npz"
     monkeypatch.setattr(ahead, "_MOST_BYTES", 10)
     with preparing(csv_study(tmp_path, ROWS + "1,1,1\n")) as prepared:
         prepared()
-    (only,) = kept.glob("*.npz")
-    assert only.name != new  # one is kept, however large
+    (only,) = {path.name for path in kept.glob("*.npz")} - theirs
+    assert only != new  # one is kept, however large
+    assert theirs <= {path.name for path in kept.iterdir()}
 
 
 @pytest.mark.parametrize("name", ["digits", "iris", "wine", "breast_cancer"])

@@ -1,0 +1,117 @@
+"""Compiled programs on disk, each behind a digest: a damaged one is compiled again.
+
+JAX runs what its cache holds unchecked, and never replaces an entry that it cannot read. This
+module wraps JAX's own cache of files, so that JAX_COMPILATION_CACHE_MAX_SIZE still holds. It is the
+only one that uses this private part of JAX.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+import jax
+from jax._src import compilation_cache
+from jax._src.compilation_cache_interface import CacheInterface
+from jax._src.lru_cache import LRUCache
+
+from sweeper.cachedir import own_directory
+from sweeper.scheduler.signature import short_hash
+
+_DIGEST_BYTES = 16
+_SUFFIXES = ("-cache", "-atime")  # of the files of an entry
+_log = logging.getLogger("sweeper")
+
+
+class CheckedCache(CacheInterface):
+    """JAX's cache in a directory, which returns an entry only as it was written.
+
+    No error of the disk is one of the program that is compiled: the entry is missing then, or is
+    not kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        size: int = jax.config.values.get("jax_compilation_cache_max_size", -1)
+        self._files = LRUCache(str(path), max_size=size)
+        self._path = self._files._path
+        self._place = path
+        self._has_warned = False
+
+    # JAX's own base class declares no result
+    def get(self, key: str) -> bytes | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The entry of `key`; None if there is none, or it is not what was written."""
+        try:
+            found = self._files.get(key)
+        except Exception as error:  # what a broken disk raises, or a lock that is held too long
+            _log.info("compiled again, its entry cannot be read: %s", error)
+            return None
+        if found is None:
+            return None
+        digest, content = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
+        if digest == _digest(key, content):
+            return content
+        _log.info("compiled again, its entry is damaged: %s", key)
+        self._remove(key)
+        return None
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep an entry, if the disk takes it, instead of one that could not be used."""
+        try:
+            self._remove(key)
+            self._files.put(key, _digest(key, value) + value)
+        except Exception as error:
+            if not self._has_warned:
+                told = "compiled programs are not kept in %s: %s; the study goes on without"
+                _log.warning(told, self._place, error)
+            self._has_warned = True
+
+    def _remove(self, key: str) -> None:
+        for path in self._paths(key):
+            with suppress(OSError):  # of a read-only cache: it stays, and is not believed
+                path.unlink()
+
+    def _paths(self, key: str) -> list[Path]:
+        return [self._place / f"{key}{suffix}" for suffix in _SUFFIXES]
+
+
+def _digest(key: str, content: bytes) -> bytes:
+    digest = blake2b(key.encode(), digest_size=_DIGEST_BYTES)
+    digest.update(content)
+    return digest.digest()
+
+
+def cache_directory() -> Path | None:
+    """Where compiled programs are kept, in the cache directory; None to go on without.
+
+    One directory a kind of machine, for a home directory may be shared by several, and a program
+    compiled for one processor may use instructions that another has not.
+    """
+    return own_directory(f"xla-{short_hash(platform.machine(), processor())}")
+
+
+def processor() -> str:
+    """What tells this processor from another kind, as far as the system says."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
+
+
+def use_cache(path: Path | None) -> None:
+    """Have JAX keep compiled programs in `path`, as its settings say too; in none if it is None."""
+    current = compilation_cache._cache
+    if path is not None and isinstance(current, CheckedCache) and current._place == path:
+        return
+    compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
+    if path is not None:
+        with suppress(OSError):  # it was removed meanwhile
+            compilation_cache._cache = CheckedCache(path)
+
+
+def leave_cache() -> None:
+    """Have JAX use the cache that its own settings name, from the next compilation on."""
+    compilation_cache.reset_cache()

@@ -1,0 +1,112 @@
+"""The cache is private, keeps to names of its own, and is done without if it cannot be used."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper import cachedir
+from sweeper.cachedir import cache_root, own_directory
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    cachedir._own_directory.cache_clear()
+    monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path / "cache"))
+    yield tmp_path / "cache"
+    cachedir._own_directory.cache_clear()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_directories_are_private(root: Path) -> None:
+    (root / "data").mkdir(parents=True, mode=0o755)
+    (root / "data").chmod(0o777)
+    (root / "theirs").mkdir(mode=0o755)
+    for name in ("data", "xla-1"):
+        assert own_directory(name) == root / name
+        assert mode(root / name) == 0o700
+    assert mode(root / "theirs") == 0o755
+
+
+def test_the_root_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SWEEPER_CACHE_DIR", "here")
+    assert cache_root() == tmp_path / "here"
+
+
+def told(caplog: pytest.LogCaptureFixture) -> str:
+    """The one warning about a cache that cannot be used, however often it is asked for."""
+    with caplog.at_level(logging.WARNING, "sweeper"):
+        assert [own_directory("data") for _ in range(3)] == [None] * 3
+    (record,) = caplog.records
+    return record.getMessage()
+
+
+@pytest.mark.parametrize("name", ["", "data"])
+def test_a_file_in_its_place_is_no_error(
+    name: str, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = root / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text("mine", encoding="utf-8")
+    assert "the study goes on without" in told(caplog)
+    assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_link_inside_is_not_followed(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root.mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o755)
+    (root / "data").symlink_to(outside)
+    assert "it is a link" in told(caplog)
+    assert mode(outside) == 0o755
+
+
+@pytest.mark.parametrize("owner", ["theirs", "root's"])
+def test_a_directory_of_another_user_is_not_trusted(
+    owner: str, root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who can write there could have a program run; what root has put there only root can write."""
+    found = os.stat_result(
+        (stat.S_IFDIR | 0o755, 0, 0, 2, 0 if owner == "root's" else 54321, *[0] * 5)
+    )
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    monkeypatch.setattr(Path, "lstat", lambda _: found)
+    monkeypatch.setattr(Path, "chmod", refused)
+    if owner == "root's":
+        assert own_directory("data") == root / "data"
+    else:
+        assert "it belongs to another user" in told(caplog)
+
+
+def refused(*_: object, **__: object) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.mark.parametrize("call", ["mkdir", "lstat", "chmod"])
+def test_a_refusing_disk_is_no_error(
+    call: str, root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "data").mkdir(parents=True)
+    (root / "data").chmod(0o777)
+    monkeypatch.setattr(Path, call, refused)
+    assert "the study goes on without" in told(caplog)
+
+
+def test_without_a_home_directory_there_is_no_cache(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("SWEEPER_CACHE_DIR")
+    monkeypatch.setattr(cachedir, "user_cache_path", lambda _: Path("~/.cache/sweeper"))
+    assert cache_root() is None
+    assert "this user has no home directory" in told(caplog)
