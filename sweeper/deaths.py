@@ -12,10 +12,12 @@ import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from sweeper.faults import Fault
 from sweeper.ledger import Ledger
+from sweeper.links import open_inside, remove_inside
 from sweeper.rundir import RunDir
 
 # after so many, the buckets of the round are trained in workers, where the culprit fails alone
@@ -52,8 +54,9 @@ def leaving_in_order(run_dir: RunDir) -> Generator[None]:
 def note_left(run_dir: RunDir) -> None:
     """That this process leaves in good order, whatever it was doing."""
     who = {"pid": os.getpid(), "host": socket.gethostname()}
-    with suppress(OSError):  # then it counts as a death, which does no harm
-        run_dir.left.write_text(json.dumps(who), encoding="utf-8")
+    left = partial(open_inside, run_dir.root, run_dir.left, "w", encoding="utf-8")
+    with suppress(OSError), left() as file:  # else it counts as a death, which does no harm
+        file.write(json.dumps(who))
 
 
 def _who_left(run_dir: RunDir) -> Any:
@@ -63,4 +66,4 @@ def _who_left(run_dir: RunDir) -> Any:
     except (OSError, ValueError):
         return None
     finally:
-        run_dir.left.unlink(missing_ok=True)
+        remove_inside(run_dir.root, run_dir.left)

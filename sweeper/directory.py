@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,12 +17,20 @@ from sweeper import backup
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
+from sweeper.links import MEND, links_in, remove_inside, remove_tree_inside
 from sweeper.lock import held
+from sweeper.results.replace import STAGED
 from sweeper.rundir import RunDir
 
 # of what stands in the way of a new directory, what another name would not mend
 _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-_MEND = "remove or rename it, then go on"
+# of .staging: what sweeper writes there, also as earlier versions did
+_STAGED_FILES = re.compile(
+    r"data\.npz|meeting|ledger(\.backup)?\.db(-journal)?|study\.toml|status\.json|SCHEMA\.md"
+    r"|(trials|buckets|spans|importance|part-.*)\.parquet|preparation\.json"
+    r"|continued_from\.safetensors|trial-\d+.*\.(eqx|safetensors)"
+)
+_STAGED_DIRECTORIES = re.compile(rf"{STAGED}\w+|data")
 
 
 def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> None:
@@ -98,7 +106,7 @@ def check_obstacles(run_dir: RunDir, files: Sequence[Path] | None = None) -> Non
         SetupError: with each of them.
     """
     if found := [one for one in obstacles(run_dir) if files is None or one[0] in files]:
-        raise SetupError(Problem(str(path), "", what, _MEND) for path, what in found)
+        raise SetupError(Problem(str(path), "", what, MEND) for path, what in found)
 
 
 def obstacles(run_dir: RunDir) -> list[tuple[Path, str]]:
@@ -107,15 +115,18 @@ def obstacles(run_dir: RunDir) -> list[tuple[Path, str]]:
 
 
 def _obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
-    for path in _files(run_dir):
+    links = [*links_in(run_dir)]
+    yield from links
+    # what is behind a link is not looked at
+    linked = {path for path, _ in links}
+    for path in [path for path in _files(run_dir) if linked.isdisjoint((path, path.parent))]:
         if path.is_dir():
             yield path, "it is a directory, and a file of the study has to be there"
         elif path.exists() and not path.is_file():
             yield path, "it is a pipe or a device, and a file of the study has to be there"
     for path in _directories(run_dir):
-        if os.path.lexists(path) and not path.is_dir():
-            kind = "file" if path.exists() else "link to nothing"
-            yield path, f"it is a {kind}, and a directory of the study has to be there"
+        if path.exists() and not (path.is_dir() or path in linked):
+            yield path, "it is a file, and a directory of the study has to be there"
 
 
 def _files(run_dir: RunDir) -> Iterator[Path]:
@@ -129,9 +140,8 @@ def _files(run_dir: RunDir) -> Iterator[Path]:
         run_dir.schema,
     )
     yield from (run_dir.spans, run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
-    yield from run_dir.metrics.glob("part-*.parquet")
-    yield from run_dir.models.glob("trial-*")
-    yield from run_dir.checkpoints.glob("*.safetensors")
+    for own in (run_dir.own_parts, run_dir.own_models, run_dir.own_checkpoints):
+        yield from own()
 
 
 def _directories(run_dir: RunDir) -> tuple[Path, ...]:
@@ -157,9 +167,14 @@ def make(config: StudyConfig, run_dir: RunDir) -> None:
 
 
 def clear_staging(run_dir: RunDir) -> None:
-    """Remove what a crash left half-written."""
+    """Remove what a crash left half-written; what has other names stays."""
     for path in run_dir.staging.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        is_of_directory = bool(_STAGED_DIRECTORIES.fullmatch(path.name))
+        if path.is_dir() and not path.is_symlink():
+            if is_of_directory:
+                remove_tree_inside(run_dir.root, path)
+        elif is_of_directory or _STAGED_FILES.fullmatch(path.name):
+            remove_inside(run_dir.root, path)
 
 
 def move_aside(run_dir: RunDir) -> None:

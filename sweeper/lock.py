@@ -20,6 +20,7 @@ from filelock import FileLock, SoftFileLock, Timeout
 
 from sweeper.errors import Problem, SetupError, StudyHeldError
 from sweeper.ledger import is_held
+from sweeper.links import open_inside
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 
@@ -111,7 +112,8 @@ def _held_by(run_dir: RunDir, owner: str) -> StudyHeldError:
 
 def _note(run_dir: RunDir, text: str) -> None:
     """Write into the lock's file, if it is still there."""
-    with suppress(OSError), run_dir.lock.open("r+", encoding="utf-8") as file:
+    path = run_dir.lock
+    with suppress(OSError), open_inside(run_dir.root, path, "r+", encoding="utf-8") as file:
         file.write(text)
         file.truncate()
 

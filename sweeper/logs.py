@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sweeper import wording
 from sweeper.errors import printable
+from sweeper.links import make_directory, open_inside
 from sweeper.progress import (
     BucketFinished,
     BucketStarted,
@@ -41,14 +42,15 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
     keeper = MemoryHandler(_KEPT, flushLevel=logging.CRITICAL + 1)
     keeper.setLevel(level.upper())
     if file is not None:
-        _begin(keeper, file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _begin(keeper, logging.FileHandler(file, encoding="utf-8"))
     told = logging.StreamHandler()
     told.setLevel(logging.WARNING)
     told.setFormatter(_Printable())
 
     def observed(event: Event) -> None:
         if isinstance(event, StudyOpened) and keeper.target is None:
-            _begin(keeper, RunDir(event.run_dir).log)
+            _begin(keeper, _LogHandler(RunDir(event.run_dir)))
         _log(event)
         if keeper.target is not None:
             keeper.flush()
@@ -85,9 +87,19 @@ class _Printable(logging.Formatter):
         return printable(super().format(record), kept="\n\t")
 
 
-def _begin(keeper: MemoryHandler, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+class _LogHandler(logging.FileHandler):
+    """Appends to the log of a run directory, and follows no link there."""
+
+    def __init__(self, run_dir: RunDir) -> None:
+        self._run_dir = run_dir
+        make_directory(run_dir.logs)
+        super().__init__(run_dir.log, encoding="utf-8")
+
+    def _open(self) -> Any:
+        return open_inside(self._run_dir.root, self._run_dir.log, "a", encoding="utf-8")
+
+
+def _begin(keeper: MemoryHandler, handler: logging.FileHandler) -> None:
     handler.setFormatter(_Printable(_FORMAT))
     keeper.setTarget(handler)
     keeper.flush()

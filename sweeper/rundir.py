@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+_CHECKPOINT = re.compile(r"r\d+-b\d+.*\.safetensors")
+_MODEL = re.compile(r"trial-\d+(-\d+)?\.(eqx|safetensors)")
+_PART = re.compile(r"part-.*\.parquet")
+_LOGS_OF_LEDGERS = ("", "-wal", "-shm", "-journal")  # as SQLite names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +162,37 @@ class RunDir:
         """Which process left the study in good order, in the middle of a round."""
         return self.logs / "left.json"
 
+    def own_checkpoints(self) -> list[Path]:
+        """The checkpoints that are there; other files stay whatever happens."""
+        return _named(self.checkpoints, _CHECKPOINT)
+
+    def own_models(self) -> list[Path]:
+        """The files of models that are there."""
+        return _named(self.models, _MODEL)
+
+    def own_parts(self) -> list[Path]:
+        """The parts of metrics/ that are there."""
+        return _named(self.metrics, _PART)
+
+    def names(self) -> Iterator[Path]:
+        """Every path directly in the run directory that the study may use, there or not."""
+        ledgers = (self.ledger, self.backup, self.damaged)
+        yield from (Path(f"{path}{end}") for path in ledgers for end in _LOGS_OF_LEDGERS)
+        yield from (self.lock, self.status, self.stop, self.study_file, self.schema)
+        yield from (self.trials, self.buckets, self.spans, self.importance)
+        yield from (self.preparation, self.started_from, self.confirm, self.staging)
+        yield from self.directories()
+
+    def directories(self) -> Iterator[Path]:
+        """The directories of the study that nobody else has files in."""
+        yield from (self.metrics, self.checkpoints, self.models, self.logs, self.refit)
+
     def make(self) -> None:
         """Create every directory of the run."""
         for path in (self.metrics, self.checkpoints, self.models, self.logs, self.staging):
             path.mkdir(parents=True, exist_ok=True)
+
+
+def _named(directory: Path, names: re.Pattern[str]) -> list[Path]:
+    """The files in a directory with such names, in their order."""
+    return sorted(path for path in directory.glob("*") if names.fullmatch(path.name))

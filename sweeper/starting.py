@@ -12,6 +12,7 @@ from sweeper.config.undrawn import general
 from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
+from sweeper.links import refuse_links
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import Start, check_leaves, optimizers_of, read_start
 from sweeper.programs.data_spec import data_spec
@@ -29,10 +30,12 @@ def started_from(
 
     Raises:
         StudyError: trials of the study have another structure than it.
-        SetupError: it is damaged, or no saved model.
+        SetupError: it is damaged, or no saved model; there is a link in the run directory.
     """
     goes_on = not fresh and run_dir.ledger.exists()
     path = given
+    if goes_on:
+        refuse_links(run_dir)
     if path is None and goes_on and run_dir.started_from.exists():
         path = run_dir.started_from
     if path is None:

@@ -14,6 +14,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
+from sweeper.links import remove_inside
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import DataSpec
@@ -87,8 +88,13 @@ class RunStore:
             for member in self._members
             for path in (self.run_dir.model, self.run_dir.saved)
         }
-        _keep_only(self.run_dir.checkpoints.glob("*.safetensors"), checkpoints)
-        _keep_only(self.run_dir.models.glob("trial-*"), kept)
+        self._keep_only(self.run_dir.own_checkpoints(), checkpoints)
+        self._keep_only(self.run_dir.own_models(), kept)
+
+    def _keep_only(self, files: Iterable[Path], names: set[str]) -> None:
+        for path in files:
+            if path.name not in names:
+                remove_inside(self.run_dir.root, path)
 
     @property
     def _members(self) -> range:
@@ -137,9 +143,3 @@ def _is_written(path: Path, text: str) -> bool:
         return path.read_bytes() == text.encode()
     except OSError:
         return False
-
-
-def _keep_only(files: Iterable[Path], names: set[str]) -> None:
-    for path in files:
-        if path.name not in names:
-            path.unlink(missing_ok=True)  # who cleans up there, too, may have been sooner

@@ -33,7 +33,7 @@ LAYERS = (
         "resources",
         "user_code",
     },
-    {"config"},
+    {"config", "links"},
     {"keywords"},
     {"scheduler", "study", "ledger", "results"},
     {"progress", "trial_file", "saved_code", "ended", "lock"},

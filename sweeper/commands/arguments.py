@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweeper.errors import Problem, StudyError
+from sweeper.links import refuse_links
 from sweeper.results.status import newest_run
 from sweeper.rundir import RunDir
 
@@ -52,9 +53,11 @@ def run_asked(directory: str | Path | None) -> RunDir:
 
     Raises:
         StudyError: it is a file, or there is none.
+        SetupError: there is a link inside.
     """
     path = newest_run(Path("runs")) if directory is None else Path(directory)
     refuse_a_file(path)
+    refuse_links(RunDir(path))
     return RunDir(path)
 
 

@@ -233,8 +233,5 @@ def _process(
 
 def _send(data: Dataset, run_dir: RunDir) -> None:
     """Write the data where workers read them."""
-    with (
-        fault_points(Step.SEND_DATA),
-        replacing(run_dir.data, run_dir.staging / "data") as staged,
-    ):
+    with fault_points(Step.SEND_DATA), replacing(run_dir.data, run_dir.staging) as staged:
         data.save(staged)

@@ -15,6 +15,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from sweeper.links import move_inside, open_inside
+
 # of the file; one more as large holds what was written before
 MOST_BYTES = 1 << 20
 # kept to tell of; where a worker was is told from the innermost call on, in many lines
@@ -62,10 +64,11 @@ class WorkerLog:
         if not self._is_written:
             return
         try:
-            with self.path.open("ab") as file:
+            root = self.path.parent.parent
+            with open_inside(root, self.path, "ab") as file:
                 size = file.tell() + file.write(written)
             if size > MOST_BYTES:
-                self.path.replace(self.path.with_suffix(".before.log"))
+                move_inside(root, self.path, self.path.with_suffix(".before.log"))
         except OSError as error:  # a worker must not wait for room on the disk
             self._is_written = False
             _log.warning("%s is not written any more: %s", self.path, error.strerror)

@@ -8,8 +8,8 @@ again, and `README.md` tells all that to people.
 from __future__ import annotations
 
 import json
-import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
@@ -58,9 +58,11 @@ def export(directory: Path, number: int | None, member: int, output: Path) -> in
     told = {name: value for name, value in kept.record.items() if name != WHOSE}
     record = {**told, **_record(config, row, member), "data": data}
     content = content_of(kept.tensors, record, kept.record["versions"])
-    staged = output.with_name(f".{output.name}.{os.getpid()}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    staged = place / output.name
     try:
-        staged.mkdir(parents=True)
+        staged.mkdir()
         (staged / MODEL_FILE).write_bytes(content)
         shutil.copyfile(run_dir.model(number, member), staged / "model.eqx")
         for name, text in _texts(config, run_dir, row, record, output).items():
@@ -68,7 +70,7 @@ def export(directory: Path, number: int | None, member: int, output: Path) -> in
             (staged / name).write_text(text, encoding="utf-8", newline="")
         staged.replace(output)
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
     return number
 
 
@@ -168,7 +170,8 @@ def _not_kept(config: StudyConfig, run_dir: RunDir, number: int, member: int) ->
     if not 0 <= member < len(config.members):
         found = f"trial {number} has {len(config.members)} members, and no member {member}"
         return Problem("", "--member", found, f"write 0 to {len(config.members) - 1}")
-    kept = sorted({int(path.stem.split("-")[1]) for path in run_dir.models.glob("*.safetensors")})
+    saved = [path for path in run_dir.own_models() if path.suffix == ".safetensors"]
+    kept = sorted({int(path.stem.split("-")[1]) for path in saved})
     mend = f"name one of {', '.join(map(str, kept))}" if kept else "set results.keep_models"
     found = f"the weights of trial {number} are not kept"
     again = f"sweeper trial {quote(str(run_dir.root))} {number} -o trial.toml"

@@ -159,6 +159,9 @@ def remains(path: Path) -> Remains:
 @contextmanager
 def _refusing(path: Path, name: str) -> Generator[None]:
     """Say what is wrong with a ledger that is opened."""
+    if path.is_symlink():
+        found = "it is a link, and sweeper follows no link inside a run directory"
+        raise LedgerError(Problem(name, "", found, "put a copy of the file in its place"))
     if not path.exists():
         raise damaged(name, "it is gone")
     if path.stat().st_size == 0:

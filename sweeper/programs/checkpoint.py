@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sweeper.errors import SetupError, not_written
 from sweeper.faults import Step, fault_points
+from sweeper.links import open_inside, remove_inside
 from sweeper.programs.tensors import (
     CheckpointError,
     fitted,
@@ -44,7 +45,7 @@ def write_lanes(
         tensors |= named(state, _lane_name(*lane))
     content = packed(tensors, versions())
     try:
-        with path.open("wb") as file:
+        with open_inside(path.parent.parent, path, "wb") as file:
             with fault_points(Step.WRITE_CHECKPOINT):
                 file.write(content)
             if synced:
@@ -53,7 +54,7 @@ def write_lanes(
                     os.fsync(file.fileno())
     except OSError as error:
         with suppress(OSError):
-            path.unlink(missing_ok=True)  # a disk that is full is not to stay so
+            remove_inside(path.parent.parent, path)  # a disk that is full is not to stay so
         raise SetupError(not_written(path, error)) from error
     return _digest(content)
 

@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 from sweeper.config import StudyConfig
 from sweeper.faults import Step, fault_points
+from sweeper.links import remove_inside
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.phases import phase_of
 from sweeper.results.replace import replacing
@@ -141,12 +142,12 @@ class Publisher:
         So do all where one of them is damaged, or has the columns of another version.
         Part 0 holds no round: it gives readers the columns before the first round is closed.
         """
-        parts = sorted(self._run_dir.metrics.glob("part-*.parquet"))
+        parts = self._run_dir.own_parts()
         published = last_round(parts)
         if published is not None and published <= closed and all(map(self._is_own, parts)):
             return published
         for part in parts:
-            part.unlink()
+            remove_inside(self._run_dir.root, part)
         self._write_once(rows_table([], self._metrics_schema), self._part(0, 0))
         return 0
 

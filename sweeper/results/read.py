@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.errors import Problem, SetupError
+from sweeper.links import refuse_links
 from sweeper.ranking import best_first, value_columns
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.damaged import refusing_damage
@@ -89,6 +90,7 @@ def open_results(path: Path | str) -> Results:
         SetupError: nothing was published there, or by a later version, or it is damaged.
     """
     run_dir = RunDir(Path(path))
+    refuse_links(run_dir)
     if not run_dir.trials.is_file():
         found = f"no {run_dir.trials.name} there"
         mend = "name the run directory of a study that was started, such as runs/digits"

@@ -20,6 +20,7 @@ from sweeper.config.recorded import study_of
 from sweeper.directory import check_obstacles, holds_study, obstacles
 from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
+from sweeper.links import remove_inside
 from sweeper.lock import held, held_to_look
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.tensors import CheckpointError
@@ -85,9 +86,8 @@ def repair(run_dir: RunDir) -> tuple[str, ...]:
     check_obstacles(run_dir)
     with held(run_dir), closing(backup.read(run_dir)) as ledger:
         config, run_id = _study(run_dir, ledger)
-        parts = run_dir.metrics.glob("part-*.parquet")
-        for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *parts):
-            path.unlink(missing_ok=True)
+        for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *run_dir.own_parts()):
+            remove_inside(run_dir.root, path)
         Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
         state, n_trials = restore(ledger, config).state, n_proposals(config)
         threads = xla_threads(ledger.sessions())
