@@ -1,12 +1,26 @@
 """`python -m sweeper`."""
 
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
-from sweeper.teardown import as_program
+
+def _search_current_directory_last() -> None:
+    """Keep files in the current directory from hiding modules of the same name.
+
+    `python -m` searches it first, so that a file json.py or numpy.py there would be imported. If
+    sweeper itself is imported from there, as in a checkout, nothing changes.
+    """
+    with suppress(OSError):  # it may be gone
+        here = Path.cwd()
+        is_checkout = Path(__file__).parents[1] == here
+        if sys.path[:1] == [str(here)] and not (sys.flags.safe_path or is_checkout):
+            sys.path.append(sys.path.pop(0))
 
 
 def _main() -> NoReturn:
+    _search_current_directory_last()
     from sweeper.cli import main
 
     main()
@@ -14,6 +28,9 @@ def _main() -> NoReturn:
 
 def program() -> NoReturn:
     """The command line, as all that a process is for."""
+    _search_current_directory_last()
+    from sweeper.teardown import as_program
+
     as_program(_main)
 
 

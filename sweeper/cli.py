@@ -18,10 +18,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from sweeper.commands.printing import print_shown
-from sweeper.console import console_on, drop_unwritten, open_streams, silence
+from sweeper.console import console_on, drop_unwritten, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.interrupts import Left, ignore_interrupts, leave_on_signals
+from sweeper.streams import open_streams
 
 # Objects made since the last look for garbage among them, and how many looks at the youngest, and
 # then at the next older ones, precede one at those that are older still. Nearly all that imports

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from sweeper.errors import printable
 
-_STDERR = 2  # its descriptor, the last of the three
 _T = TypeVar("_T")
 
 
@@ -70,20 +69,6 @@ class _Aside:
         except OSError:
             silence(self._file)
             return unheard
-
-
-def open_streams() -> None:
-    """Let what is said go nowhere where the program was started without standard streams.
-
-    Their descriptors are taken, too: else a ledger would be opened as one of them, and whatever
-    native code says would be written into it.
-    """
-    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
-        pass
-    os.close(nowhere)
-    for descriptor, name in enumerate(("stdout", "stderr"), 1):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8"))
 
 
 def silence(file: Any) -> None:

@@ -31,6 +31,7 @@ _MENDS = {
     errno.ENOTDIR: _GONE,
     errno.ESTALE: _GONE,
     errno.EISDIR: _IN_THE_WAY,
+    errno.ELOOP: _IN_THE_WAY,
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTEMPTY: _IN_THE_WAY,
     # SQLite says so of disks that are read-only, too, and of limits on the size of files

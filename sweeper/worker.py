@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 WHERE_ARE_YOU = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
+# with it Python does not put the current directory first on the import path
+SAFE_PATH = "PYTHONSAFEPATH"
+BY_SWEEPER = "set by sweeper"
+
 # XLA reads it as it opens a CPU
 XLA_THREADS = "PJRT_NPROC"
 
@@ -67,14 +71,16 @@ def begin(setup: WorkerSetup, output: Connection) -> None:
     from joblib.externals.loky import process_executor as loky
 
     write_to(output)
+    if os.environ.get(SAFE_PATH) == BY_SWEEPER:
+        del os.environ[SAFE_PATH]  # programs that user code starts are searched as ever
     loky._USE_PSUTIL = False  # with it, loky ends a worker whose memory grows
     start(setup)
 
 
 def write_to(output: Connection) -> None:
     """Write to `output` from here on, also how this process crashes, or where it is when asked."""
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(output.fileno(), stream.fileno())
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        os.dup2(output.fileno(), descriptor)
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # what is kept back dies with a crash
     output.close()

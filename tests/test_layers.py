@@ -26,6 +26,7 @@ LAYERS = (
         "rundir",
         "timeline",
         "randomness",
+        "streams",
         "cachedir",
         "jax_pins",
         "lifeline",

@@ -9,17 +9,21 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from multiprocessing import resource_tracker as python_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
 from sweeper import worker
 from sweeper.errors import SweeperError
+from sweeper.executors.interrupts import safe_import_path, safe_path
 from sweeper.executors.worker_log import WorkerLog
 from sweeper.faults import Fault
+from sweeper.streams import open_streams
 
 Given = TypeVar("Given")
 Setup = TypeVar("Setup")
@@ -61,11 +65,15 @@ class WorkerProcess:
         environment: Mapping[str, str],
         log: Path,
     ) -> None:
+        open_streams()  # loky flushes them
+        with safe_import_path():
+            loky_tracker.ensure_running()
+            python_tracker.ensure_running()
         self._log = WorkerLog(log)
         # loky shows neither the process nor the pipe of its results, and lets go of both at the end
         self._pool: Any = ProcessPoolExecutor(
             max_workers=1,
-            env=dict(environment),
+            env={**environment, **safe_path()},
             initializer=begin,
             initargs=(setup, self._log.writer),
         )
