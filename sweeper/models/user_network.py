@@ -65,7 +65,7 @@ class UserNetwork:
     @property
     def has_fixed_start(self) -> bool:
         """Whether the initial parameters are the same for every key."""
-        return not draws_parameters(trace(lambda key: self._built(key)[0], KEY))
+        return not draws_parameters(trace(lambda key: self.built(key)[0], KEY))
 
     @property
     def needs_keys(self) -> bool:
