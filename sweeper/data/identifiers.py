@@ -19,11 +19,19 @@ _ROW_NUMBER = re.compile(
     r"(#|no|nr|num|number|names?|id|idx|index)s?\.?|row|obs|x\.?\d*|\.\.\.\d+|rn|rank_?id"
 )
 _IDENTIFIER = re.compile(
-    r"(.*[^A-Za-z])?(id|ids|uuid|guid|key|code|number|no|nr|num|pk|sku|isbn|ssn|ean|hash|ticket)"
-    r"|.*[a-z0-9](Id|ID|Uuid|UUID|Guid|GUID|Key|Code|Number|No|Nr|Num)"
+    r"(.*[^A-Za-z])?(id|ids|uuid|guid|key|code|number|no|nr|num|pk|sku|isbn|ssn|ean|hash|ticket"
+    r"|phone|iban|vin|imei|account)"
+    r"|.*[a-z0-9](Id|ID|Uuid|UUID|Guid|GUID|Key|Code|Number|No|Nr|Num|Phone|Account)"
+)
+# what tells which customer, patient or the like several rows are about
+_ID = re.compile(
+    r"(.*[^A-Za-z])?(id|ids|ID|IDs|Id|uuid|guid|UUID|GUID)|.*[a-z0-9](Id|ID|Uuid|UUID|Guid|GUID)"
+    r"|(?i:user|customer|client|patient|subject|student|employee|order|product|item|account|session"
+    r"|device|member|person|participant)id"
 )
 _ENDS_IN_ID = re.compile(
-    r"(?i).*(?<!\bpa)(?<!\bb)(?<!\bgr)(?<!\bm)(?<!ac)(?<!flu)(?<!sol)(?<!val)id"
+    r"(?i).*(?<!\bpa)(?<!\bb)(?<!\bgr)(?<!\bm)(?<!ac)(?<!flu)(?<!sol)(?<!val)(?<!lip)(?<!hum)"
+    r"(?<!ro)(?<!vo)(?<!cov)(?<!br)(?<!liqu)(?<!rap)id"
 )
 # columns in which whole numbers are expected to differ from row to row
 _TIME = re.compile(
@@ -33,6 +41,8 @@ _TIME = re.compile(
 _LEAST_TEXTS = 20
 _LEAST_NUMBERS = 100
 _NEARLY_ALL = 0.98
+# a column named like an identifier with no more values than these may be a category
+_MOST_CATEGORIES = 20
 # how many pairs of equal values to expect among so many numbers, before none at all is no chance
 _EXPECTED_PAIRS = 20.0
 
@@ -43,13 +53,18 @@ def row_id_reason(name: str, column: pd.Series[Any]) -> str:
     if not len(known) or is_bool_dtype(known.dtype):
         return ""
     if is_integer_dtype(known.dtype):
-        if is_integer_dtype(column.dtype) and _counts(known):
+        if len(known) == len(column) and _counts(known):
             return "counts the rows"
-        return _reason_by_name(name.strip(), known) or _reason_by_values(name, column)
+        return (
+            _reason_by_name(name.strip(), known)
+            or _reason_by_values(name, known if len(known) == len(column) else column)
+            or _reason_of_repeated(name.strip(), known)
+        )
     if is_numeric_dtype(known.dtype) or not isinstance(known.dtype, pd.StringDtype):
         return ""
-    is_id = len(known) >= _LEAST_TEXTS and known.is_unique
-    return "has a different text in every row, as an identifier has" if is_id else ""
+    if len(known) >= _LEAST_TEXTS and known.is_unique:
+        return "has a different text in every row, as an identifier has"
+    return _reason_of_repeated(name.strip(), known)
 
 
 def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
@@ -62,6 +77,12 @@ def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
     if is_identifier and share >= _NEARLY_ALL and len(known) >= _LEAST_TEXTS:
         return "has a different number in every row, as an identifier has"
     return ""
+
+
+def _reason_of_repeated(name: str, known: pd.Series[Any]) -> str:
+    """For identifiers of what several rows are about, such as a customer."""
+    is_id = _ID.fullmatch(name) and known.nunique() > _MOST_CATEGORIES
+    return "is named like an identifier" if is_id else ""
 
 
 def _reason_by_values(name: str, column: pd.Series[Any]) -> str:

@@ -20,6 +20,7 @@ SHUFFLED = CHANCE.permutation(300)
 SAMPLED = np.sort(CHANCE.choice(1000, 300, replace=False))
 INDEX = "looks like an old index"
 NUMBER = "has a different number in every row, as an identifier has"
+NAMED = "is named like an identifier"
 TEXT = "has a different text in every row, as an identifier has"
 
 
@@ -68,6 +69,12 @@ def test_an_index_that_was_written_twice_repeats() -> None:
         ("userid", 10**9 + SHUFFLED * 7919, NUMBER),
         ("order_key", [*SHUFFLED * 7919, 0], NUMBER),
         ("shuffled", 1000 + SHUFFLED, NUMBER),
+        ("anything", np.arange(50.0), "counts the rows"),
+        ("shuffled", 1000.0 + SHUFFLED, NUMBER),
+        ("phone", 600_000_000 + SHUFFLED * 7919, NUMBER),
+        ("customer_id", SHUFFLED // 5, NAMED),
+        ("userid", SHUFFLED // 5, NAMED),
+        ("patientID", [f"P{i // 4}" for i in range(300)], NAMED),
         ("note", [f"text {i}" for i in range(20)], TEXT),
         ("uuid", [f"{i:032x}" for i in range(99)] + [None], TEXT),
     ],
@@ -86,6 +93,10 @@ def test_identifiers_are_recognised(name: str, values: Any, expected: str) -> No
         ("year", range(1900, 2020)),
         ("store_id", SHUFFLED % 10),
         ("paid", 10**6 + 7919 * SHUFFLED),
+        ("bid", SHUFFLED // 5),
+        ("lipid", SHUFFLED // 2),
+        ("lipid", SHUFFLED[:60] * 7919),
+        ("dose", [0.0, 1.0, 3.0, 2.0]),
         ("x1", 3000 * SHUFFLED),
         ("name", ["Ada", "Bob", "Cleo"]),
         ("city", ["Rome", "Oslo"] * 20),
