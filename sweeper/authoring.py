@@ -115,7 +115,9 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     if guessed.stray:
         yield f"the target is to be mended before the study can run: {guessed.stray}"
     for name, what in list(guessed.as_text.items())[:_MOST_TOLD]:
-        values = "classes" if name == guessed.target else "categories"
+        values = "categories"
+        if name == guessed.target:
+            values = "classes" if is_classes else "numbers"
         yield f"'{name}' is taken as {values}, but it {what}"
     if len(guessed.as_text) > _MOST_TOLD:
         yield f"{len(guessed.as_text) - _MOST_TOLD} more columns hold numbers written as text"

@@ -69,11 +69,12 @@ def _as_text(raw: RawData, name: str) -> str:
         return ""
     values = "classes" if name in raw.targets else "categories"
     count = f"{raw.frame[name].nunique()} {values}"
-    return f"column '{name}' holds {numbers}, and is read as {count}: {_fix(raw, numbers)}"
+    return f"column '{name}' holds {numbers}, and is read as {count}: {_fix(raw, name, numbers)}"
 
 
-def _fix(raw: RawData, numbers: TextNumbers) -> str:
-    return numbers.fix(None if raw.path is None else raw.dialect.separator)
+def _fix(raw: RawData, name: str, numbers: TextNumbers) -> str:
+    missing = (*raw.words_of_numbers, *raw.words.get(name, ()))
+    return numbers.fix(None if raw.path is None else raw.dialect.separator, missing)
 
 
 def _first(told: Sequence[str], others: str) -> Iterator[str]:
@@ -130,7 +131,7 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         found = f"column '{name}' of {raw.name} is text with {values}"
         mend = f"add '{name}' to data.drop" if drop else mend
         if numbers:
-            found, mend = f"{found}; it holds {numbers}", f"{_fix(raw, numbers)}; or {mend}"
+            found, mend = f"{found}; it holds {numbers}", f"{_fix(raw, name, numbers)}; or {mend}"
         yield config.problem(raw.key, found, mend)
 
 
@@ -167,6 +168,8 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             rows = _rows(strays(raw.frame[name]))
             what = f"text, and {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
+            if numbers := text_numbers(raw.frame[name]):
+                instead = f"{_fix(raw, name, numbers)}; or {instead}"
             yield from _cell_problem(config, raw, name, rows, what, instead)
     if config.train.target == "classes":
         yield from _class_problems(config, raw, mend)
@@ -212,7 +215,7 @@ def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> 
     if len(rows) < raw.frame[name].count() / 2:
         # else the column is meant as text
         numbers = text_numbers(raw.frame[name])
-        mend = mend if numbers is None else f"{_fix(raw, numbers)}; or {mend}"
+        mend = mend if numbers is None else f"{_fix(raw, name, numbers)}; or {mend}"
         yield from _cell_problem(config, raw, name, rows, "text among numbers", mend)
 
 

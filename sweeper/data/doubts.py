@@ -17,6 +17,7 @@ from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import number_of
 from sweeper.data.metric_checks import undefined_on
+from sweeper.data.text_numbers import means_missing
 from sweeper.naming import counted, listed
 
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
@@ -29,6 +30,8 @@ DATE = (
 # of fewer rows a class is more likely a slip of the pen, and is hardly learnt in any case
 _FEW_ROWS = 5
 _CLASSES_SHOWN = 5
+# words for nothing that are good names of a class
+_WORDS_OF_CLASSES = ("none", "null", "void", "empty", "tbd")
 
 
 def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
@@ -36,6 +39,7 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     return (
         *data.notes,
         *_missing_words(config, data),
+        *_missing_classes(config, data),
         *_alike(data),
         *_rare_classes(data),
         *_absent_classes(data),
@@ -71,6 +75,40 @@ def _missing_words(config: StudyConfig, data: Dataset) -> Iterator[str]:
             yield from filter(None, [missing_words_told(column.name, column.words, in_numbers)])
 
 
+def missing_classes(rows_of: Mapping[str, int], words: Iterable[str], *, is_text_file: bool) -> str:
+    """Which classes look like missing values, and how to leave out their rows; empty if none do.
+
+    `rows_of` counts the rows of each class, `words` already mean a missing value.
+    """
+    found = {name: rows for name, rows in rows_of.items() if _is_gap(name)}
+    if not found or len(found) == len(rows_of):
+        return ""
+    named = listed([f"{name!r} in {counted(rows, 'row')}" for name, rows in found.items()])
+    listed_words = toml_value([*dict.fromkeys(["", *words, *found])])
+    fix = f'missing_values = {listed_words} and missing_target = "drop" in [data] leave them out'
+    return (
+        f"has {named}, which may mean a missing value: "
+        f"{fix if is_text_file else 'remove these rows if so'}"
+    )
+
+
+def _is_gap(name: str) -> bool:
+    return means_missing(name) and name.strip().lower() not in _WORDS_OF_CLASSES
+
+
+def _missing_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Classes that may be missing values, unless the study lists the words for those."""
+    table = config.data
+    if isinstance(table, CsvTable) and table.missing_values is not None:
+        return
+    kept = {
+        w for one in data.columns if one.kind == "number" or one.role == "target" for w in one.words
+    }
+    is_text_file = isinstance(table, CsvTable)
+    if found := missing_classes(_rows_of_classes(data), sorted(kept), is_text_file=is_text_file):
+        yield f"the target {found}"
+
+
 def _alike(data: Dataset) -> Iterator[str]:
     """Classes and categories whose texts differ only in what is easily overlooked."""
     rows_of = _rows_of_classes(data)
@@ -98,9 +136,15 @@ def _same_but_for_looks(names: Iterable[Any]) -> str:
     alike = [group for bare, group in groups.items() if bare and len(group) > 1]
     if not alike:
         return ""
-    shown = [listed([repr(name) for name in group]) for group in alike[:_CLASSES_SHOWN]]
+    shown = [listed(_in_quotes(group)) for group in alike[:_CLASSES_SHOWN]]
     more = f" and {len(alike) - _CLASSES_SHOWN} more" if len(alike) > _CLASSES_SHOWN else ""
     return f"{'; '.join(shown)}{more} differ only in case, blanks or punctuation"
+
+
+def _in_quotes(names: list[str]) -> list[str]:
+    """The texts in quotes, with escapes if they would look the same."""
+    composed = {unicodedata.normalize("NFC", name) for name in names}
+    return [repr(name) if len(composed) == len(names) else ascii(name) for name in names]
 
 
 def _rare_classes(data: Dataset) -> Iterator[str]:
@@ -193,7 +237,8 @@ def _bare(name: str) -> str:
     number = number_of(name)
     if number is not None:
         return str(number.normalize())
-    folded = unicodedata.normalize("NFKC", name).casefold()
+    seen = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
+    folded = unicodedata.normalize("NFKC", seen).casefold()
     without = re.sub(r"[.,;:!?'\"`](?!\d)", "", folded)
     return " ".join(re.sub(r"(?<=\w)[-_/](?=\w)|_", " ", without).split())
 

@@ -25,12 +25,12 @@ from sweeper.data.columns import (
 )
 from sweeper.data.csv_table import UnfitCsvError, missing_words, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
-from sweeper.data.doubts import DATE, missing_words_told
+from sweeper.data.doubts import DATE, missing_classes, missing_words_told
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
-from sweeper.data.text_numbers import text_numbers
+from sweeper.data.text_numbers import TextNumbers, text_numbers
 from sweeper.errors import DataError, Problem
 from sweeper.naming import counted, did_you_mean, listed
 
@@ -100,7 +100,8 @@ def guess(path: Path, target: str | None = None) -> Guess:
     frame = frame.assign(**{target: without_fractions(frame[target])})
     if source == "csv":
         frame = frame.assign(**{n: without_strays(frame[n], table[n]) for n in frame.columns})
-    lines = _Lines(path, source, dialect)
+    found = missing_words(path, dialect, table, None, rows=_ROWS) if source == "csv" else {}
+    lines = _Lines(path, source, dialect, found)
     features = plain(frame.drop(columns=target))[0]
     drop = _dropped(features, lines)
     kept = features.drop(columns=[*drop])
@@ -122,20 +123,22 @@ def guess(path: Path, target: str | None = None) -> Guess:
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         gaps=len(table) - len(frame),
-        as_text=_as_text(plain(frame[[target, *kept]])[0], target, lines),
+        as_text={
+            **_gap_classes(frame[target], lines),
+            **_as_text(plain(frame[[target, *kept]])[0], target, lines),
+        },
         stray=stray,
         is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
         settings=dialect.instead_of(USUAL),
-        words=_words(path, source, dialect, table[[target, *kept]]),
+        words=_words(found, table[[target, *kept]]),
     )
 
 
-def _words(path: Path, source: str, dialect: Dialect, table: pd.DataFrame) -> dict[str, str]:
+def _words(found: Mapping[str, Mapping[str, int]], table: pd.DataFrame) -> dict[str, str]:
     """What to say of words for missing values that may be meant as text, by column."""
-    found = missing_words(path, dialect, table, None, rows=_ROWS) if source == "csv" else {}
-    is_number = {name: is_numeric_dtype(table[name].dtype) for name in found}
-    in_numbers = {word for name, words in found.items() if is_number[name] for word in words}
-    texts = {name: words for name, words in found.items() if not is_number[name]}
+    is_number = {name: is_numeric_dtype(table[name].dtype) for name in found if name in table}
+    in_numbers = {word for name in is_number if is_number[name] for word in found[name]}
+    texts = {name: found[name] for name in is_number if not is_number[name]}
     told = {name: missing_words_told(name, words, in_numbers) for name, words in texts.items()}
     return {name: one for name, one in told.items() if one}
 
@@ -212,6 +215,16 @@ class _Lines:
     path: Path
     source: str
     dialect: Dialect
+    words: Mapping[str, Mapping[str, int]]
+
+    def fix(self, numbers: TextNumbers) -> str:
+        """How to read numbers that are written as text."""
+        return numbers.fix(self.separator, self.missing_words)
+
+    @property
+    def missing_words(self) -> list[str]:
+        """The words that are read as missing values in some column."""
+        return sorted({word for of in self.words.values() for word in of})
 
     @property
     def separator(self) -> str | None:
@@ -249,10 +262,20 @@ def _as_text(columns: pd.DataFrame, target: str, lines: _Lines) -> dict[str, str
     """
     found = {str(name): text_numbers(columns[name]) for name in columns}
     return {
-        name: f"holds {numbers}: {numbers.fix(lines.separator)}"
+        name: f"holds {numbers}: {lines.fix(numbers)}"
         for name, numbers in found.items()
         if numbers is not None and not (numbers.is_boolean and name == target)
     }
+
+
+def _gap_classes(target: pd.Series[Any], lines: _Lines) -> dict[str, str]:
+    """What to say of a target with classes that may be missing values, by its name."""
+    if not isinstance(target.dtype, pd.StringDtype) or lines.stray(target):
+        return {}
+    rows_of = {str(name): int(rows) for name, rows in target.value_counts().items()}
+    is_text_file = lines.source == "csv"
+    found = missing_classes(rows_of, lines.missing_words, is_text_file=is_text_file)
+    return {str(target.name): found} if found else {}
 
 
 def _uselessness(column: pd.Series[Any], lines: _Lines) -> str:
@@ -269,7 +292,8 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
         stray = lines.stray(column)
         if numbers := text_numbers(column):
             if stray or has_too_many_values(column):
-                yield f"holds {numbers}; {numbers.fix(lines.separator)}"
+                keep = f", and remove '{column.name}' from data.drop" if numbers.words else ""
+                yield f"holds {numbers}; {lines.fix(numbers)}{keep}"
             return
         if stray:
             mend = f"mend that, and take '{column.name}' out of data.drop"

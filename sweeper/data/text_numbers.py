@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from sweeper.config.writing import toml_value
+from sweeper.naming import listed
+
 # so many different values are looked at, of so many rows
 _MOST_VALUES = 2_000
 _MOST_ROWS = 100_000
 _LEAST_SHARE = 0.95
+# such words, and signs without a letter or digit, stand for missing numbers
+_GAP_WORDS = frozenset(
+    (
+        *("unknown", "missing", "na", "n.a.", "n.a", "n/a", "nan", "none", "null", "nil", "void"),
+        *("nd", "n.d.", "n/d", "nat", "undefined", "empty", "blank", "tbd", "not available"),
+        *("not applicable", "not known", "no data", "(null)", "(blank)", "(none)", "(missing)"),
+        *("\\n", "#n/a", "#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?"),
+    )
+)
+_MOST_GAP_WORDS = 3
 # of fewer different values units may as well be names: 2D and 3D
 _LEAST_VALUES = 3
 _WORDS = "booleans in words"
 
+_CODE = re.compile(r"\s*0\d")
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _CURRENCY = (
     r"(?:(?:US|AU|CA|NZ|HK|A|C|R|S)?\$|[€£¥₹₩₽₺₪฿₫]|(?:USD|EUR|GBP|CHF|JPY|INR|CNY|AUD|CAD|SEK|NOK|"
@@ -47,13 +61,14 @@ class TextNumbers:
     """Numbers (or booleans, as `what` says) in a text column, with an `example`.
 
     `code` is the line of pandas that reads them. `needs_decimal` is true if they are only written
-    with a decimal comma.
+    with a decimal comma. `words` stand for missing values, if nothing else in the column is text.
     """
 
     what: str
     example: str
     code: str
     needs_decimal: bool = False
+    words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.what}, such as '{self.example}'"
@@ -63,8 +78,14 @@ class TextNumbers:
         """Whether it holds two words for true and false."""
         return self.what == _WORDS
 
-    def fix(self, separator: str | None) -> str:
-        """What to do about it; `separator` is that of a CSV file, None of other tables."""
+    def fix(self, separator: str | None, missing: Iterable[str] = ()) -> str:
+        """What to do about it; `separator` is that of a CSV file, None of other tables.
+
+        `missing` are the words that already mean a missing value.
+        """
+        if self.words and separator is not None:
+            words = [*dict.fromkeys(["", *missing, *self.words])]
+            return f"write missing_values = {toml_value(words)} in [data]"
         if self.needs_decimal and separator not in (None, ","):
             return 'write decimal = "," in [data]'
         return f"read them with pandas: {self.code}"
@@ -74,12 +95,39 @@ def text_numbers(column: pd.Series[Any]) -> TextNumbers | None:
     """What numbers or booleans the text in a column means; None if it is just text."""
     if not isinstance(column.dtype, pd.StringDtype):
         return None
-    texts = [*map(str.strip, map(str, column.iloc[:_MOST_ROWS].dropna().unique()[:_MOST_VALUES]))]
-    texts = [*dict.fromkeys(text for text in texts if text)]
+    values = [*map(str, column.iloc[:_MOST_ROWS].dropna().unique()[:_MOST_VALUES])]
+    texts = [*dict.fromkeys(text for value in values if (text := value.strip()))]
     if len(texts) < 2:
         return None
     read = f"df[{str(column.name)!r}]"
-    return _booleans(texts, read) or _fractions(texts, read) or _numbers(texts, read)
+    return (
+        _booleans(texts, read)
+        or _fractions(texts, read)
+        or _numbers(texts, read)
+        or _with_gaps(values, read)
+    )
+
+
+def means_missing(text: str) -> bool:
+    """Whether a text is blank, a sign such as ? or -, or a word such as unknown."""
+    bare = text.strip().lower()
+    return bare in _GAP_WORDS or not any(letter.isalnum() for letter in bare)
+
+
+def _with_gaps(values: Sequence[str], read: str) -> TextNumbers | None:
+    """Numbers as they should be, among a few words for missing ones."""
+    others = [value for value in values if not _PLAIN.fullmatch(value.strip())]
+    numbers = [value for value in values if _PLAIN.fullmatch(value.strip())]
+    if not 0 < len(others) <= _MOST_GAP_WORDS or len(numbers) < 2:
+        return None
+    if not all(map(means_missing, others)) or any(map(_CODE.match, numbers)):
+        return None
+    return TextNumbers(
+        f"numbers, and {listed([repr(word) for word in others])} that may mean missing ones",
+        numbers[0],
+        f'{read} = pd.to_numeric({read}, errors="coerce")',
+        words=tuple(others),
+    )
 
 
 def _booleans(texts: Sequence[str], read: str) -> TextNumbers | None:

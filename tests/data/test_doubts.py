@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.api import check, run
+from sweeper.authoring import begin
 from sweeper.config import StudyConfig, parse
 from sweeper.data.doubts import data_doubts
 from sweeper.data.identity import MISSING_WORDS
@@ -28,12 +29,15 @@ def told_of(config: StudyConfig) -> tuple[str, ...]:
     return data_doubts(config, prepare(config))
 
 
-def test_classes_of_a_few_rows_are_told_in_quotes(make_study) -> None:
+def test_classes_of_a_few_rows_are_told_in_quotes(
+    make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert told_of(make_study(CSV, GOOD)) == ()
     assert told_of(make_study(CSV, GOOD + "1,Stays \n")) == (
         "a class of fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 "
         "(did you mean 'Stays'?); mend the labels, or add rows",
     )
+    monkeypatch.chdir(tmp_path)
     others = make_study(CSV, GOOD + "1,stays\n2,Lost\n3,Lost\n")
     (told,) = check(others).warnings
     assert told == (
@@ -52,6 +56,8 @@ def test_classes_of_a_few_rows_are_told_in_quotes(make_study) -> None:
         (("<=50K", "<=50K.", ">50K"), "'<=50K' and '<=50K.'"),
         (("not sure", "not-sure", "not_sure"), "'not sure', 'not-sure' and 'not_sure'"),
         (("U.S.", "US", "UK"), "'U.S.' and 'US'"),
+        (("Ja", "Ja\u200b", "Nein"), r"'Ja' and 'Ja\u200b'"),
+        (("caf\u00e9", "cafe\u0301", "bar"), r"'cafe\u0301' and 'caf\xe9'"),
         (("1", "1.0", "K1A", "K1B"), "'1' and '1.0'"),
         (("A+", "A-", "A"), None),
         (("v1.0", "v10", "v1"), None),
@@ -75,6 +81,25 @@ def test_texts_that_differ_only_in_looks_are_named(
     for of, table in (("classes", classes), ("codes", codes)):
         found = [told for told in told_of(make_study(CSV, table)) if "differ only in" in told]
         assert found == ([] if alike is None else [named[of]])
+
+
+def test_classes_that_may_be_missing_values_are_named(make_study, tmp_path: Path) -> None:
+    table = "size,kind\n" + "".join(f"{i % 7},{('a', 'NA', 'b', ' ')[i % 4]}\n" for i in range(48))
+    drop = 'missing_target = "drop"\n'
+    fix = 'missing_values = ["", "NA", " "]'
+    note = (
+        f"has ' ' in 12 rows, which may mean a missing value: {fix} and "
+        'missing_target = "drop" in [data] leave them out'
+    )
+    assert f"the target {note}" in told_of(make_study(CSV + drop, table))
+    told = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv", "kind")
+    assert f"rows.csv: 'kind' is taken as classes, but it {note}" in told
+
+    fixed = make_study(f"{CSV}{drop}{fix}\n")
+    assert told_of(fixed) == ("24 of 48 rows have no value of the target 'kind': left out",)
+    assert prepare(fixed).class_names == ("a", "b")
+    for kinds in ("+-", ("none", "some")):
+        assert told_of(make_study(CSV, "size,kind\n" + f"1,{kinds[0]}\n2,{kinds[1]}\n" * 9)) == ()
 
 
 def test_words_read_as_missing_values_are_named_unless_they_are_listed(make_study) -> None:

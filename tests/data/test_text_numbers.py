@@ -12,6 +12,7 @@ from sweeper.config import load
 from sweeper.data.preparation import prepare
 from sweeper.data.text_numbers import text_numbers
 from sweeper.errors import DataError
+from tests.data.conftest import MakeStudy
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
 
@@ -111,6 +112,31 @@ def test_booleans_in_words_are_good_classes(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("size,kind\n" + rows)
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
     assert not any("booleans" in line for line in told)
+
+
+@pytest.mark.parametrize("word", ["?", "-", " ", "unknown", "n.a.", "#DIV/0!"])
+@pytest.mark.parametrize("every", [2, 9], ids=["in most rows", "in some rows"])
+def test_words_among_numbers_have_a_setting(
+    make_study: MakeStudy, tmp_path: Path, word: str, every: int
+) -> None:
+    sizes = [word if every == 2 or i % every == 1 else f"{i % 7}" for i in range(60)]
+    sizes[:7] = map(str, range(7))
+    rows = "".join(f"{size},{'NA' if i % 8 else 1},{i % 2}\n" for i, size in enumerate(sizes))
+    config = make_study(CSV + 'impute = "median"\n', "size,other,kind\n" + rows)
+    fix = f'missing_values = ["", "NA", "{word}"]'
+    if every == 2:
+        (found,) = prepare(config).notes
+    else:
+        with pytest.raises(DataError) as caught:
+            prepare(config)
+        found = str(caught.value)
+    assert f"write {fix} in [data]" in found
+    told = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv", "kind")
+    assert any(f"write {fix} in [data]" in line for line in told)
+
+    fixed = prepare(make_study(f'{CSV}impute = "median"\n{fix}\n'))
+    assert [(one.kind, one.missing) for one in fixed.columns[:1]] == [("number", sizes.count(word))]
+    assert fixed.notes == ()
 
 
 def test_init_says_so(tmp_path: Path) -> None:
