@@ -331,6 +331,13 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             "'day' (holds dates as text, such as '2026-01-01'); "
             "name a table with numbers or categories\n",
         ),
+        (
+            ("--data", "blank.csv"),
+            3,
+            "blank.csv: the target 'kind' has no value in any row; "
+            "fill it in, or name another with --target\n",
+        ),
+        (("--data", "o*.csv"), 3, "o*.csv: no such file; did you mean 'one.csv'?\n"),
         (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; write its path\n"),
         (("--data", "ones.csv"), 3, "ones.csv: no such file; did you mean 'one.csv'?\n"),
         (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
@@ -344,6 +351,7 @@ def test_what_cannot_be_begun_is_refused(
     (command.directory / "one.csv").write_text("a\n1\n2\n", encoding="utf-8")
     (command.directory / "few.csv").write_text("a,kind\n1,x\n2,y\n", encoding="utf-8")
     (command.directory / "nameless.csv").write_text("a,,kind\n1,1,x\n2,2,y\n", encoding="utf-8")
+    (command.directory / "blank.csv").write_text("a,kind\n1,\n2,NA\n", encoding="utf-8")
     dates = "day,kind\n2026-01-01,x\n2026-01-02,y\n"
     (command.directory / "names.csv").write_text(dates, encoding="utf-8")
     done = command("init", *arguments)

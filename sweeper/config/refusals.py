@@ -76,6 +76,8 @@ _WORDS = {
     "scalar": ("{value} is no choice", "write true or false, a number or text"),
 }
 
+# settings of other tables, and what they are called where arrays have names
+_OTHER_NAMES = {"target": "y", "features": "x"}
 # settings whose own name is not what one of their values is called
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
@@ -156,6 +158,8 @@ def _nearest(setting: str, known: Sequence[str]) -> str | None:
     """The setting that was probably meant, first within the table, then elsewhere."""
     table, _, name = setting.rpartition(".")
     siblings = {_last(one): one for one in known if one.rpartition(".")[0] == table}
+    if (other := _OTHER_NAMES.get(name)) in siblings:
+        return siblings[other]
     for close in get_close_matches(name, siblings, n=1):
         return siblings[close]
     namesakes = [one for one in known if _last(one) == name]

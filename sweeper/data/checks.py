@@ -73,8 +73,10 @@ def _as_text(raw: RawData, name: str) -> str:
 
 
 def _fix(raw: RawData, name: str, numbers: TextNumbers) -> str:
-    missing = (*raw.words_of_numbers, *raw.words.get(name, ()))
-    return numbers.fix(None if raw.path is None else raw.dialect.separator, missing)
+    if raw.path is None:
+        return numbers.fix(None)
+    missing = (*raw.words.get(name, ()), *raw.gap_words) if numbers.words else ()
+    return numbers.fix(raw.dialect.separator, missing)
 
 
 def _first(told: Sequence[str], others: str) -> Iterator[str]:

@@ -53,7 +53,10 @@ def plain(
 def as_pandas(table: Any) -> Any:
     """A table of Polars or Arrow as a DataFrame of the same types; others as they are."""
     if hasattr(table, "to_arrow"):  # Polars
-        table = table.to_arrow()
+        try:
+            table = table.to_arrow()
+        except ValueError:  # a type that Arrow does not have, such as Int128
+            return pd.DataFrame({name: _objects(table[name].to_list()) for name in table.columns})
     if hasattr(table, "column_names") and hasattr(table, "to_pandas"):
         return table.to_pandas(types_mapper=pd.ArrowDtype)
     return table

@@ -66,6 +66,8 @@ def read_csv_table(
         header = read_fields(
             path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False
         ).iloc[0]
+        if any("\0" in name for name in header):
+            raise _undecodable(path, dialect)
         _check_separator(path, list(header), dialect)
         _check_first_line(path, list(header), dialect)
         kinds: Any = {name: "str" for name in texts if name in set(header)}
@@ -211,8 +213,8 @@ def _unreadable(path: Path, error: Exception, dialect: Dialect) -> UnfitCsvError
 def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:
     """What keeps a file from being text in this encoding, and what it is probably written in."""
     likely = likely_dialect(path)
-    if likely.encoding == "utf-16":
-        return UnfitCsvError("is text in UTF-16", likely=likely)
+    if likely.encoding.startswith("utf-") and likely.encoding != "utf-8":
+        return UnfitCsvError(f"is text in {likely.encoding.upper()}", likely=likely)
     with open_unpacked(path) as file:
         content, where = file.read(), ""
     try:

@@ -22,6 +22,7 @@ SEPARATORS = (",", ";", "\t", "|")
 # how files of such text end
 SUFFIXES = (".csv", ".tsv", ".txt")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 # read to see in which way more columns are numbers
 _ROWS = 100
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
@@ -168,8 +169,12 @@ def _is_title(record: Sequence[str], following: Sequence[str]) -> bool:
 def _likely_encoding(path: Path) -> str:
     with open_unpacked(path) as file:
         for place, line in enumerate(file):
+            if not place and line.startswith(_UTF_32):
+                return "utf-32"
             if not place and line.startswith(_UTF_16):
                 return "utf-16"
+            if not place and b"\0" in line:  # without a mark at its start
+                return "utf-16-be" if line.startswith(b"\0") else "utf-16-le"
             try:
                 line.decode()
             except UnicodeDecodeError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
-from sweeper.data.text_numbers import TextNumbers, text_numbers
+from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import DataError, Problem
 from sweeper.naming import counted, did_you_mean, listed
 
@@ -41,9 +41,9 @@ _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "pri
 # whole numbers of so many values are classes, of more they are counted
 _MOST_CLASSES = 20
 
-_READERS: dict[str, Callable[[Path, Dialect], pd.DataFrame]] = {
-    "csv": lambda path, dialect: read_csv_table(path, dialect, rows=_ROWS),
-    "parquet": lambda path, _: _parquet(path),
+_READERS: dict[str, Callable[[Path, Dialect, str | None], pd.DataFrame]] = {
+    "csv": lambda path, dialect, _: read_csv_table(path, dialect, rows=_ROWS),
+    "parquet": lambda path, _, target: _parquet(path, target),
 }
 # the kind of file by what its name ends with
 _SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
@@ -94,14 +94,18 @@ def guess(path: Path, target: str | None = None) -> Guess:
     Raises:
         DataError: there is no such file, it is no table, or has no such column.
     """
-    source, table, dialect = _read(path)
+    source, table, dialect = _read(path, target)
     target, because = _target(path, list(map(str, table.columns)), target)
-    frame = table.dropna(subset=target) if table[target].count() else table
+    if not table[target].count():
+        found = f"the target '{target}' has no value in any row"
+        raise DataError(Problem(str(path), "", found, "fill it in, or name another with --target"))
+    frame = table.dropna(subset=target)
     frame = frame.assign(**{target: without_fractions(frame[target])})
     if source == "csv":
         frame = frame.assign(**{n: without_strays(frame[n], table[n]) for n in frame.columns})
     found = missing_words(path, dialect, table, None, rows=_ROWS) if source == "csv" else {}
-    lines = _Lines(path, source, dialect, found)
+    words = {word for of in found.values() for word in of}
+    lines = _Lines(path, source, dialect, [*sorted(words), *gap_words(frame)])
     features = plain(frame.drop(columns=target))[0]
     drop = _dropped(features, lines)
     kept = features.drop(columns=[*drop])
@@ -143,11 +147,12 @@ def _words(found: Mapping[str, Mapping[str, int]], table: pd.DataFrame) -> dict[
     return {name: one for name, one in told.items() if one}
 
 
-def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
+def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
     """The kind of a file, its rows, and how it is written."""
     suffix = suffix_of(path)
     source = _SOURCES.get(suffix)
-    if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
+    is_pattern = not path.is_file() and source in (None, "parquet")
+    if is_pattern and matching_files(Path(), str(path), ".parquet"):
         source = "parquet"
     elif path.is_dir():
         found = "a directory without .parquet files"
@@ -161,7 +166,7 @@ def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
         near = did_you_mean(path.name, [other.name for other in path.parent.glob(f"*{suffix}")])
         raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
     try:
-        frame, dialect = _as_written(path, _READERS[source])
+        frame, dialect = _as_written(path, _READERS[source], target)
     except (UnfitCsvError, UnfitParquetError) as error:
         raise DataError(Problem(str(path), "", error.found, error.mend)) from error
     except (OSError, ValueError, ImportError) as error:
@@ -176,22 +181,25 @@ def _read(path: Path) -> tuple[str, pd.DataFrame, Dialect]:
     return source, frame, dialect
 
 
-def _parquet(path: Path) -> pd.DataFrame:
-    """The rows of a Parquet file, of those in a directory, or of those that a pattern matches."""
+def _parquet(path: Path, target: str | None) -> pd.DataFrame:
+    """The rows of a Parquet file, of those in a directory, or of those that a pattern matches.
+
+    The `target` may be a level of its index.
+    """
     paths = matching_files(Path(), str(path), ".parquet")
     varying = {name: of for name, of in partitions_of(paths).items() if len({*of}) > 1}
-    return parquet_table(paths, partitions=varying)
+    return parquet_table(paths, [target] if target else (), partitions=varying)
 
 
 def _as_written(
-    path: Path, read: Callable[[Path, Dialect], pd.DataFrame]
+    path: Path, read: Callable[[Path, Dialect, str | None], pd.DataFrame], target: str | None
 ) -> tuple[pd.DataFrame, Dialect]:
     try:
-        return read(path, USUAL), USUAL
+        return read(path, USUAL, target), USUAL
     except UnfitCsvError as error:
         if error.likely is None:
             raise
-        return read(path, error.likely), error.likely
+        return read(path, error.likely, target), error.likely
 
 
 def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, str]:
@@ -215,16 +223,11 @@ class _Lines:
     path: Path
     source: str
     dialect: Dialect
-    words: Mapping[str, Mapping[str, int]]
+    missing_words: Sequence[str]  # those that are read as missing values, and that may mean one
 
     def fix(self, numbers: TextNumbers) -> str:
         """How to read numbers that are written as text."""
         return numbers.fix(self.separator, self.missing_words)
-
-    @property
-    def missing_words(self) -> list[str]:
-        """The words that are read as missing values in some column."""
-        return sorted({word for of in self.words.values() for word in of})
 
     @property
     def separator(self) -> str | None:

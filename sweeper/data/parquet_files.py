@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, is_string_dtype
+from pyarrow.parquet import read_schema
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
@@ -73,7 +74,20 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         for name, values in partitions.items()
         if name not in frame
     )
+    notes += tuple(
+        f"the index '{level}' of {paths[0].name} is not read as a column: "
+        "write the table after df.reset_index() if the model should learn from it"
+        for level in _named_index(paths[0])
+        if level not in frame and config.edition > 1
+    )
     return RawData(name, "data.path", frame, data.target, drop=data.drop, notes=notes)
+
+
+def _named_index(path: Path) -> list[str]:
+    """The levels of the index of pandas in a file that have a name of their own."""
+    described = read_schema(path).pandas_metadata or {}
+    levels = [level for level in described.get("index_columns", ()) if isinstance(level, str)]
+    return [level for level in levels if not level.startswith("__index_level_")]
 
 
 def _codes(config: StudyConfig, data: ParquetTable, partitions: Partitions) -> list[str]:

@@ -14,6 +14,7 @@ from pandas.api.types import is_numeric_dtype
 
 from sweeper.data.csv_table import row_lines
 from sweeper.data.dialect import USUAL, Dialect
+from sweeper.data.text_numbers import gap_words
 
 _PLACES_SHOWN = 5
 
@@ -77,6 +78,12 @@ class RawData:
         """The texts that mean a missing number in some column."""
         found = {word for name in self._numeric for word in self.words.get(name, ())}
         return ["", *sorted(found)]
+
+    @cached_property
+    def gap_words(self) -> list[str]:
+        """The texts that mean a missing number in some column, or may mean one."""
+        read = self.frame[[*self.features, *self.targets]]
+        return [*dict.fromkeys([*self.words_of_numbers, *gap_words(read)])]
 
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""

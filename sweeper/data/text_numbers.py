@@ -108,6 +108,12 @@ def text_numbers(column: pd.Series[Any]) -> TextNumbers | None:
     )
 
 
+def gap_words(frame: pd.DataFrame) -> list[str]:
+    """The words that may mean missing numbers in some column of a table."""
+    found = (text_numbers(frame[name]) for name in frame)
+    return sorted({word for numbers in found if numbers is not None for word in numbers.words})
+
+
 def means_missing(text: str) -> bool:
     """Whether a text is blank, a sign such as ? or -, or a word such as unknown."""
     bare = text.strip().lower()
@@ -182,6 +188,9 @@ def _are_names(texts: Sequence[str], signed: Sequence[re.Match[str]]) -> bool:
     )
     if len(texts) < (2 if has_sign else _LEAST_VALUES):
         return True
+    bounds = [match["digits"] for match in signed if match["about"]]
+    if any(digits in texts or bounds.count(digits) > 1 for digits in bounds):
+        return True  # <5 and 5 are different ranges
     return all(" " in m["digits"] for m in signed) and len({len(text) for text in texts}) == 1
 
 

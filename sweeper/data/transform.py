@@ -142,10 +142,12 @@ class Transform:
         if isinstance(rows, str | bytes | PathLike):
             raise UnfitRowsError(f"{rows!r} is a text, not rows", "read it first: pandas.read_csv")
         rows = _of_pandas(rows)
+        _refuse_records(rows)
         if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a Series of pandas: a row
             rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):
             self._refuse_missing(rows)
+            self._refuse_repeated(rows)
             return {name: self._cells(rows[name]) for name in self.columns}
         if isinstance(rows, Mapping) or hasattr(rows, "columns"):
             self._refuse_missing(rows)
@@ -164,6 +166,13 @@ class Transform:
                 f"{len(self.columns)} columns: {', '.join(self.columns[:_SHOWN])}{more}",
             )
         return {name: table[:, place] for place, name in enumerate(self.columns)}
+
+    def _refuse_repeated(self, rows: Any) -> None:
+        """Raise an UnfitRowsError with the columns that a DataFrame has several times."""
+        twice = [name for name in self.columns if (rows.columns == name).sum() > 1]
+        if twice:
+            named = ", ".join(f"'{name}'" for name in twice)
+            raise UnfitRowsError(f"several columns {named}", "give each column its own name")
 
     def _refuse_missing(self, rows: Any) -> None:
         """Raise an UnfitRowsError with the columns that are missing, and which may be meant."""
@@ -213,6 +222,8 @@ class Transform:
         except NotNumbersError as error:
             found = f"column '{name}' holds no numbers in {counted(len(error.rows), 'row')}"
             mend = "write numbers, or leave them empty" if self.fills else "write numbers"
+            if any(f"'{word}'" in error.found for word in ("True", "False", "true", "false")):
+                mend = f"{mend}; of booleans give a column of type bool, or 1 and 0"
             raise UnfitRowsError(f"{found}: {error.found}", mend, error.rows) from error
 
     def _places(
@@ -268,11 +279,19 @@ def _listed(values: Sequence[Any]) -> str:
 
 def _of_pandas(rows: Any) -> Any:
     """A table of Polars or Arrow as a DataFrame of the same types; other rows as they are."""
+    if hasattr(rows, "collect_schema") and hasattr(rows, "collect"):  # a LazyFrame of Polars
+        rows = rows.collect()
     if not hasattr(rows, "to_arrow") and not hasattr(rows, "column_names"):
         return rows
     from sweeper.data.columns import as_pandas
 
     return as_pandas(rows)
+
+
+def _refuse_records(rows: Any) -> None:
+    """Raise an UnfitRowsError if each row is a mapping of its own."""
+    if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
+        raise UnfitRowsError("a list of dicts", "give them as a table: pandas.DataFrame(rows)")
 
 
 def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:

@@ -169,7 +169,7 @@ BROKEN = {
     ),
     "a column of an npz file": (
         ('source = "sklearn"\nname = "iris"', 'source = "npz"\npath = "a.npz"\ntarget = "y"'),
-        (12, "data.target", "no such setting", "did you mean 'data.missing_target'?"),
+        (12, "data.target", "no such setting", "did you mean 'data.y'?"),
     ),
     "wrong version": (
         ("version = 1", "version = 2"),

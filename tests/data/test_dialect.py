@@ -31,6 +31,9 @@ def written(dialect: Dialect, rows: list[list[str]] = ROWS) -> bytes:
         Dialect(";"),
         Dialect(";", ","),
         Dialect("\t", ",", "utf-16"),
+        Dialect(",", ".", "utf-16-le"),
+        Dialect(";", ",", "utf-16-be"),
+        Dialect("\t", ".", "utf-32"),
         Dialect("|", ".", "latin-1"),
         Dialect(";", ",", "latin-1"),
     ],
@@ -45,6 +48,9 @@ def test_the_way_a_file_is_written_is_found_and_read(
 
     rows.write_bytes(written(dialect))
     likely = likely_dialect(rows)
+    if dialect.encoding != "utf-8" and dialect.encoding != "latin-1":
+        with pytest.raises(DataError, match=f"is text in {dialect.encoding.upper()}"):
+            prepare(make_study(CSV))
     settings = "".join(
         f'{key} = "{value}"\n' for key, value in likely.instead_of(Dialect()).items()
     )

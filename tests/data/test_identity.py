@@ -363,6 +363,8 @@ TABLES: Mapping[str, Any] = {
     "Polars Categorical": pl.from_pandas(CLEAN).with_columns(
         pl.col("code").cast(pl.String).cast(pl.Categorical), pl.col("size").cast(pl.Decimal(9, 2))
     ),
+    "Polars LazyFrame": pl.from_pandas(CLEAN).lazy(),
+    "Polars Int128": pl.from_pandas(CLEAN).with_columns(pl.col("code").cast(pl.Int128)),
     "Arrow": pa.Table.from_pandas(CLEAN),
     "array": CLEAN.to_numpy(),
     "object": CLEAN.astype(object).to_numpy(),
@@ -406,6 +408,31 @@ def test_text_among_new_numbers_is_refused_with_its_row() -> None:
 
     assert "column 'size' holds no numbers in 1 row: '$3' is not a number" in str(refusal.value)
     assert refusal.value.rows == [2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (
+            pd.concat([CLEAN, CLEAN["size"]], axis=1),
+            "several columns 'size'; give each column its own name",
+        ),
+        (
+            CLEAN.to_dict("records"),
+            "a list of dicts; give them as a table: pandas.DataFrame(rows)",
+        ),
+        (
+            CLEAN.assign(size=["True", "1"]),
+            "column 'size' holds no numbers in 1 row: 'True' is not a number; write numbers, or "
+            "leave them empty; of booleans give a column of type bool, or 1 and 0",
+        ),
+    ],
+    ids=["repeated column", "list of dicts", "booleans as text"],
+)
+def test_rows_that_are_no_such_table_are_refused(rows: Any, expected: str) -> None:
+    with pytest.raises(UnfitRowsError) as refusal:
+        LEARNT.of(rows)
+    assert str(refusal.value) == expected
 
 
 ROWS = """

@@ -56,6 +56,18 @@ def test_directories_of_values_are_columns(path: str, make_study, partitioned: P
     assert data.digest == prepared(make_study, "flat.parquet").digest
 
 
+def test_an_index_with_a_name_is_a_note(make_study, tmp_path: Path) -> None:
+    ROWS.set_index("year").to_parquet(tmp_path / "rows.parquet")
+    data = prepared(make_study, "rows.parquet")
+    assert features(data) == [("size", "number")]
+    assert (
+        "the index 'year' of rows.parquet is not read as a column: "
+        "write the table after df.reset_index() if the model should learn from it"
+    ) in data.notes
+    ROWS.set_index("price").to_parquet(tmp_path / "rows.parquet")
+    assert guess(tmp_path / "rows.parquet", "price").target == "price"
+
+
 def test_they_can_be_predicted(make_study, partitioned: Path) -> None:
     config = make_study(PARQUET.replace("PATH", "rows").replace("price", "year"))
     assert prepare(config).class_names == ("2023", "2024", "2025")

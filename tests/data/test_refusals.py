@@ -254,10 +254,11 @@ def test_text_among_numbers_is_refused(make_study) -> None:
 
     assert refusal(make_study(CSV, table)) == [
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is text among numbers "
-        '(line 10); write missing_values = ["", "?"] in [data]; or mend the file or add '
+        '(line 10); write missing_values = ["", "?", "unknown"] in [data]; or mend the file or add '
         "'size' to data.drop, or to data.categorical_columns if 'size' is meant as text",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text among numbers "
-        "(line 11); mend the file or remove the rows",
+        '(line 11); write missing_values = ["", "?", "unknown"] in [data]; or mend the file or '
+        "remove the rows",
     ]
 
 
