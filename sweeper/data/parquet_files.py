@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, is_string_dtype
-from pyarrow.parquet import read_schema
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
@@ -85,9 +84,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
 
 def _named_index(path: Path) -> list[str]:
     """The levels of the index of pandas in a file that have a name of their own."""
-    described = read_schema(path).pandas_metadata or {}
-    levels = [level for level in described.get("index_columns", ()) if isinstance(level, str)]
-    return [level for level in levels if not level.startswith("__index_level_")]
+    return [str(name) for name in pd.read_parquet(path, columns=[]).index.names if name is not None]
 
 
 def _codes(config: StudyConfig, data: ParquetTable, partitions: Partitions) -> list[str]:
