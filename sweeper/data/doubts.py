@@ -15,9 +15,8 @@ from sweeper.config.data import CsvTable
 from sweeper.config.search import ends
 from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
-from sweeper.data.identity import number_of
+from sweeper.data.identity import means_missing, number_of
 from sweeper.data.metric_checks import undefined_on
-from sweeper.data.text_numbers import means_missing
 from sweeper.naming import counted, listed
 
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"

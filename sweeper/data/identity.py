@@ -25,6 +25,16 @@ MISSING_WORDS = (
 )
 """The texts of a CSV file that mean a missing value, unless data.missing_values lists others."""
 
+# such words, and signs without a letter or digit, stand for missing numbers
+_GAP_WORDS = frozenset(
+    (
+        *("unknown", "missing", "na", "n.a.", "n.a", "n/a", "nan", "none", "null", "nil", "void"),
+        *("nd", "n.d.", "n/d", "nat", "undefined", "empty", "blank", "tbd", "not available"),
+        *("not applicable", "not known", "no data", "(null)", "(blank)", "(none)", "(missing)"),
+        *("\\n", "#n/a", "#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?"),
+    )
+)
+
 UNKNOWN = -1
 """The place of a value that is none of the known ones."""
 
@@ -39,6 +49,12 @@ EXACT = 2**53
 def is_missing(value: Any) -> bool:
     """Whether a value stands for none: None, NaN, NaT, or the NA of pandas."""
     return value is None or repr(value) == "<NA>" or bool(value != value)
+
+
+def means_missing(text: str) -> bool:
+    """Whether a text is blank, a sign such as ? or -, or a word such as unknown."""
+    bare = text.strip().lower()
+    return bare in _GAP_WORDS or not any(letter.isalnum() for letter in bare)
 
 
 def written(value: Any) -> str:

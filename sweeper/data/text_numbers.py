@@ -10,21 +10,13 @@ from typing import Any
 import pandas as pd
 
 from sweeper.config.writing import toml_value
+from sweeper.data.identity import means_missing
 from sweeper.naming import listed
 
 # so many different values are looked at, of so many rows
 _MOST_VALUES = 2_000
 _MOST_ROWS = 100_000
 _LEAST_SHARE = 0.95
-# such words, and signs without a letter or digit, stand for missing numbers
-_GAP_WORDS = frozenset(
-    (
-        *("unknown", "missing", "na", "n.a.", "n.a", "n/a", "nan", "none", "null", "nil", "void"),
-        *("nd", "n.d.", "n/d", "nat", "undefined", "empty", "blank", "tbd", "not available"),
-        *("not applicable", "not known", "no data", "(null)", "(blank)", "(none)", "(missing)"),
-        *("\\n", "#n/a", "#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?"),
-    )
-)
 _MOST_GAP_WORDS = 3
 # of fewer different values units may as well be names: 2D and 3D
 _LEAST_VALUES = 3
@@ -112,12 +104,6 @@ def gap_words(frame: pd.DataFrame) -> list[str]:
     """The words that may mean missing numbers in some column of a table."""
     found = (text_numbers(frame[name]) for name in frame)
     return sorted({word for numbers in found if numbers is not None for word in numbers.words})
-
-
-def means_missing(text: str) -> bool:
-    """Whether a text is blank, a sign such as ? or -, or a word such as unknown."""
-    bare = text.strip().lower()
-    return bare in _GAP_WORDS or not any(letter.isalnum() for letter in bare)
 
 
 def _with_gaps(values: Sequence[str], read: str) -> TextNumbers | None:
