@@ -11,7 +11,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, is_string_dtype
 
 from sweeper.config import StudyConfig
@@ -29,6 +28,8 @@ _TWICE = re.compile(r"Multiple matches for FieldRef\.Name\((.*?)\) in ")
 # each column is freed as it is taken over, and the file is not held beside them: without these
 # reading takes three times what the rows take
 _IN_PLACE: Any = {"split_blocks": True, "self_destruct": True}
+# the last is what Arrow raises for a feature of Parquet that it cannot read
+_UNREADABLE = OSError, ValueError, TypeError, KeyError, RuntimeError
 # how Hive names the directory of the rows without a value
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"[-+]?(\d{1,15}(\.\d*)?|\.\d+)(e[-+]?\d{1,2})?", re.IGNORECASE)
@@ -160,7 +161,7 @@ def _check_size(paths: Sequence[Path]) -> None:
     if (free := available_bytes()) is None:
         return
     needed = 0
-    with suppress(pa.ArrowException, OSError, ValueError):  # reading says what is wrong with one
+    with suppress(*_UNREADABLE):  # reading says what is wrong with a file
         needed = decoded_bytes(paths, free)
     if needed > free:
         name = paths[0].name if len(paths) == 1 else f"the {len(paths)} files"
@@ -173,8 +174,7 @@ def _read(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
         return _with_integers(path, with_text_labels(frame))
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
-        # the last is what Arrow raises of a feature of Parquet that it cannot read
+    except _UNREADABLE as error:
         reason = " ".join(str(error).split()).rstrip(".")
         if twice := _TWICE.match(reason):
             found, mend = f"has several columns '{twice[1]}'", "give each column its own name"
