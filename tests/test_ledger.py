@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from sweeper.errors import LedgerError
 from sweeper.faults import plan_faults
 from sweeper.ledger import Closing, Ledger
 from sweeper.trial import Memory, TrialSpec
+from tests.command_line import contents
 
 CLOSING = Closing(("val_loss",), 1, {}, {})
 
@@ -77,3 +79,51 @@ def test_nothing_of_a_round_is_written_where_its_commit_fails(error: str, tmp_pa
     write_rounds(ledger, 1)
     assert ledger.closed_rounds() == 1
     ledger.close()
+
+
+def opened(directory: Path) -> Ledger:
+    """A ledger of three rounds, the last of them in its log."""
+    directory.mkdir()
+    ledger = Ledger.create(directory / "ledger.db")
+    ledger.add_session({"run_id": "a"})
+    ledger.close()
+    ledger = Ledger.open(directory / "ledger.db")
+    write_rounds(ledger, 3)
+    return ledger
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """That ledger after it was closed."""
+    opened(tmp_path / "closed").close()
+    return tmp_path / "closed" / "ledger.db"
+
+
+@pytest.fixture
+def with_log(tmp_path: Path) -> Path:
+    """That ledger as a crash leaves it."""
+    ledger = opened(tmp_path / "open")
+    shutil.copytree(tmp_path / "open", tmp_path / "log")
+    ledger.close()
+    assert (tmp_path / "log" / "ledger.db-wal").stat().st_size
+    return tmp_path / "log" / "ledger.db"
+
+
+@pytest.mark.parametrize("kind", ["closed", "with_log"])
+def test_reading_changes_nothing(kind: str, request: pytest.FixtureRequest) -> None:
+    path: Path = request.getfixturevalue(kind)
+    before = contents(path.parent)
+    ledger = Ledger.read(path)
+    assert contents(path.parent) == before
+    assert ledger.closed_rounds() == 3
+    ledger.close()
+    assert contents(path.parent) == before
+
+
+@pytest.mark.parametrize("linked", ["ledger.db", "ledger.db-wal"])
+def test_no_link_is_read(linked: str, with_log: Path, tmp_path: Path) -> None:
+    link = with_log.parent / linked
+    link.rename(tmp_path / "elsewhere")
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LedgerError, match=r"it is a link, and .* put a copy of the file"):
+        Ledger.read(with_log)

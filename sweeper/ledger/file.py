@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -44,24 +43,40 @@ def opened(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
 
 
 def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
-    """The same, of a ledger that need not be written.
+    """The same ledger to be read only: neither the file nor anything next to it changes.
 
-    SQLite opens no ledger with a log where it may not write beside it: a read-only disk, or a
-    directory of somebody else's. Of such a one a copy is read.
+    SQLite reads a log only where it may write next to it. So if there is one, a copy is read.
 
     Raises:
         LedgerError: as `opened`; another process is writing to it.
     """
-    if os.access(path.parent, os.W_OK) or not path.exists():
-        return opened(path)
-    if is_held(path):
-        raise LedgerError(Problem(str(path), "", "another program writes to it", "wait for it"))
+    for file in (path, _log_of(path)):
+        if file.is_symlink():
+            found = "it is a link, and no link inside a run directory is followed"
+            raise LedgerError(Problem(str(file), "", found, "put a copy of the file in its place"))
+    with _refusing(path, str(path)):
+        if is_held(path):
+            raise LedgerError(Problem(str(path), "", "another program writes to it", "wait for it"))
+        if not _has_log(path):
+            address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+            connection = sqlite3.connect(
+                address, uri=True, isolation_level=None, check_same_thread=False
+            )
+            with closed_on_error(connection):
+                return connection, check(connection, str(path))
     with tempfile.TemporaryDirectory() as directory:
         for file in (path, _log_of(path)):
-            if file.exists():
-                shutil.copyfile(file, Path(directory) / file.name)
+            shutil.copyfile(file, Path(directory) / file.name)
         connection, version = opened(Path(directory) / path.name, str(path))
         return in_memory(connection), version
+
+
+def _has_log(path: Path) -> bool:
+    """Whether some of the ledger is in its log, as after a crash."""
+    try:
+        return _log_of(path).stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _log_of(path: Path) -> Path:

@@ -5,7 +5,7 @@ A file of some megabytes may become gigabytes: values that repeat take next to n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,13 @@ def check_light(path: Path, columns: Sequence[str] | None) -> None:
     """
     most = min(MOST_AT_ONCE, available_bytes() or MOST_AT_ONCE)
     _check(path, path.stat().st_size, most)
-    with parquet.ParquetFile(path) as file:
-        metadata = file.metadata
-    wanted = [c for c in _columns(metadata) if columns is None or c.path in columns]
-    _check(path, sum(column.bytes_as_codes for column in wanted), most)
+    said = _said(path)
+    widths = [
+        _CODE_BYTES if width is None else width
+        for name, width in said.widths.items()
+        if columns is None or name in columns
+    ]
+    _check(path, said.rows * sum(widths), most)
 
 
 def _check(path: Path, needed: int, most: int) -> None:
@@ -63,72 +66,62 @@ def decoded_bytes(paths: Iterable[Path], most: int) -> int:
     """What the columns of all these files take in memory together, to be compared with `most`."""
     total = 0
     for path in paths:
-        with parquet.ParquetFile(path) as file:
-            metadata = file.metadata
-        total += sum(_decoded(path, column, most) for column in _columns(metadata))
+        said = _said(path)
+        widths = said.widths.values()
+        total += said.rows * sum(_TEXT_BYTES if width is None else width for width in widths)
+        texts = [name for name, width in said.widths.items() if width is None]
+        if total <= most < total + said.rows * said.stored:  # many rows may have one long text
+            total += sum(_letters(path, name) for name in texts)
     return total
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """What the metadata of a file say of a column: `width` is of a value, None for texts.
+class _Said:
+    """What a file says of itself: its rows, the bytes of its pages, and the width of each column.
 
-    `stored` is the size of its pages, uncompressed, `at_most` what its texts may take.
+    Texts have no width. Whoever asks Arrow for more, about a part of a column, may have a damaged
+    file end the program.
     """
 
-    path: str
-    width: int | None
-    values: int
+    rows: int
     stored: int
-    at_most: int
-    is_repeated: bool
-
-    @property
-    def bytes_as_codes(self) -> int:
-        if self.width is not None:
-            return self.values * self.width
-        return self.values * _CODE_BYTES + self.stored
+    widths: Mapping[str, int | None]
 
 
-def _columns(metadata: Any) -> Iterator[_Column]:
-    for index in range(metadata.num_columns):
-        column = metadata.schema.column(index)
-        groups = range(metadata.num_row_groups)
-        chunks = [metadata.row_group(group).column(index) for group in groups]
-        width = _WIDTHS.get(column.physical_type)
-        if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-            width = max(column.length, _TEXT_BYTES)
-        yield _Column(
-            column.path,
-            width,
-            sum(max(chunk.num_values, 0) for chunk in chunks),
-            sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks),
-            sum(max(chunk.num_values * chunk.total_uncompressed_size, 0) for chunk in chunks),
-            any("DICTIONARY" in name for chunk in chunks for name in chunk.encodings),
-        )
+def _said(path: Path) -> _Said:
+    with parquet.ParquetFile(path) as file:
+        metadata = file.metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
+    return _Said(
+        max(metadata.num_rows, sum(max(group.num_rows, 0) for group in groups)),
+        sum(max(group.total_byte_size, 0) for group in groups),
+        {column.path: _width(column) for column in columns},
+    )
 
 
-def _decoded(path: Path, column: _Column, most: int) -> int:
-    if column.width is not None:
-        return column.values * column.width
-    at_least = column.values * _TEXT_BYTES + column.stored
-    if at_least > most or column.at_most <= most or not column.is_repeated:
-        return at_least
-    if "." in column.path:  # texts within lists or records, which no column that is used has
-        return at_least + column.at_most
-    return at_least + _repeated_bytes(path, column.path)
+def _width(column: Any) -> int | None:
+    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        return max(column.length, _TEXT_BYTES)
+    return _WIDTHS.get(column.physical_type)
 
 
-def _repeated_bytes(path: Path, name: str) -> int:
+def _letters(path: Path, name: str) -> int:
     """The letters of all texts of a column, without writing out those that repeat."""
+    from pyarrow import compute  # slow to import
+
     total = 0
     with parquet.ParquetFile(path, read_dictionary=[name]) as file:
         for group in range(file.num_row_groups):
-            column = file.read_row_group(group, columns=[name], use_threads=False)[name]
+            column = file.read_row_group(group, columns=[name], use_threads=False)[
+                name.split(".")[0]
+            ]
             for chunk in column.chunks:
+                total += chunk.nbytes
                 if pa.types.is_dictionary(chunk.type):
-                    texts = chunk.dictionary.to_pylist()
-                    lengths = np.array([*(len(text or "") for text in texts), 0])
-                    places = chunk.indices.fill_null(len(texts))
-                    total += int(lengths[places.to_numpy()].sum())
+                    lengths = compute.call_function("binary_length", [chunk.dictionary])
+                    places = chunk.indices.drop_null().to_numpy()
+                    total += int(
+                        np.nan_to_num(lengths.to_numpy(zero_copy_only=False))[places].sum()
+                    )
     return total

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from sweeper.dashboard.curves import Curves
+from sweeper.errors import SetupError
 from sweeper.results.columns import METRICS
 from sweeper.results.tables import rows_table
 
@@ -76,3 +77,12 @@ def test_phases_have_curves_of_their_own(tmp_path: Path) -> None:
     curves.refresh(tmp_path)
     assert curves.keys() == [("m", None), ("m", "fit"), ("m", "follow")]
     assert [curve["epochs"] for curve in curves.curve(0)] == [[1, 2], [1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("trial", "epoch"), [(2**60, 1), (1, 2**31 - 1), (2**20, 2**20), (-1, 1), (1, -5), (1, 0)]
+)
+def test_a_place_that_no_study_has_is_refused(trial: int, epoch: int, tmp_path: Path) -> None:
+    write(tmp_path, 1, [row(trial, epoch, 1.0)])
+    with pytest.raises(SetupError, match="it has epochs or trials that no study has"):
+        Curves().refresh(tmp_path)
