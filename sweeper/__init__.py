@@ -16,6 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeper.address_space import check_address_space
+
 if TYPE_CHECKING:
     from sweeper.api import run
     from sweeper.config import StudyConfig
@@ -47,6 +49,7 @@ def load_study(path: Path | str, overrides: Sequence[str] = ()) -> StudyConfig:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sweeper' has no attribute {name!r}")
+    check_address_space()
     return getattr(import_module(_HOMES[name]), name)
 
 

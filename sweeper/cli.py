@@ -17,6 +17,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from sweeper.address_space import check_address_space
 from sweeper.commands.printing import print_shown
 from sweeper.console import console_on, drop_unwritten, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
@@ -28,6 +29,9 @@ from sweeper.streams import open_streams
 # then at the next older ones, precede one at those that are older still. Nearly all that imports
 # and traced programs make stays: with Python's own 700 a small study spends 6 % of its time here.
 _GARBAGE_AFTER = (50_000, 10, 10)
+
+# those that import nothing large
+_SMALL = {"status", "stop", "schema"}
 
 # Each command and the module of `commands` that has it, in the order in which they are listed.
 COMMANDS = {
@@ -106,6 +110,8 @@ def main() -> NoReturn:
         faulthandler.enable(all_threads=False)  # a crash in native code tells where it was
         plan_faults(os.environ.get(VARIABLE))
         _check_current_directory()
+        if {*sys.argv[1:2]} & (COMMANDS.keys() - _SMALL):
+            check_address_space()
         app_for(sys.argv[1:])(prog_name="sweeper")
     except SweeperError as error:
         _refuse(error)

@@ -34,7 +34,7 @@ LAYERS = (
         "resources",
         "user_code",
     },
-    {"config", "links"},
+    {"config", "links", "address_space"},
     {"keywords"},
     {"scheduler", "study", "ledger", "results"},
     {"progress", "trial_file", "saved_code", "ended", "lock"},

@@ -224,6 +224,7 @@ def _process(
             worker_environment(index, worker_fraction, mine, os.environ),
             run_dir.worker_log(index),
             config.execution.trial_timeout_s,
+            partial(_send, data, run_dir),
             timeline,
         )
         for index in range(workers)

@@ -6,6 +6,7 @@ import pickle
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ _START_S = 300.0
 _STARTS = 3
 
 
+def _nothing_to_send() -> None:
+    """The data are where the worker is."""
+
+
 class ClosedError(Exception):
     """The slot was closed while it trained."""
 
@@ -34,7 +39,8 @@ class Slot:
     """A place of workers; one thread at a time may train in it, any may close it.
 
     `place` is its name in the results, `log` the file of all that its workers write.
-    `trial_timeout_s` is what a trial may take, `timeline` records when workers start or are lost.
+    `trial_timeout_s` is what a trial may take, `send` writes the data again for a worker that did
+    not start, in case their file is damaged, and `timeline` records when workers start or are lost.
     """
 
     place: str
@@ -42,6 +48,7 @@ class Slot:
     environment: dict[str, str]
     log: Path
     trial_timeout_s: float | None = None
+    send: Callable[[], None] = _nothing_to_send
     timeline: Timeline = field(default_factory=Timeline)
     _worker: WorkerProcess | None = field(default=None, init=False)
     _compiled: set[str] = field(default_factory=set[str], init=False)
@@ -102,6 +109,7 @@ class Slot:
             except GoneError as gone:
                 self._check_open()
                 found = self._cannot_start(f"{gone.how}; {gone.log}")
+                self.send()
             except OSError as error:
                 found = self._cannot_start(f"cannot be started: {error.strerror}")
         raise found

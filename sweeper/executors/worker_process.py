@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -19,7 +20,7 @@ from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
 from sweeper import worker
-from sweeper.errors import SweeperError
+from sweeper.errors import Problem, SetupError, SweeperError
 from sweeper.executors.interrupts import safe_import_path, safe_path
 from sweeper.executors.worker_log import WorkerLog
 from sweeper.faults import Fault
@@ -71,13 +72,13 @@ class WorkerProcess:
             python_tracker.ensure_running()
         self._log = WorkerLog(log)
         # loky shows neither the process nor the pipe of its results, and lets go of both at the end
-        self._pool: Any = ProcessPoolExecutor(
-            max_workers=1,
-            env={**environment, **safe_path()},
-            initializer=begin,
-            initargs=(setup, self._log.writer),
-        )
         try:
+            self._pool: Any = _pool(
+                max_workers=1,
+                env={**environment, **safe_path()},
+                initializer=begin,
+                initargs=(setup, self._log.writer),
+            )
             self._pool._adjust_process_count()
         finally:
             self._log.writer.close()
@@ -154,6 +155,23 @@ class WorkerProcess:
         path = f"{self._log.path.parent.name}/{self._log.path.name}"
         end = self._log.end()
         return kind(how, f"the end of {path}:\n{end}" if end else f"it wrote nothing to {path}")
+
+
+def _pool(**options: Any) -> ProcessPoolExecutor:
+    """A pool of loky.
+
+    Raises:
+        SetupError: it cannot make the semaphores that its processes wait for each other with.
+        OSError: the system refuses something else.
+    """
+    try:
+        return ProcessPoolExecutor(**options)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        found = f"workers need semaphores there, which cannot be made: {error.strerror}"
+        fix = "let this user write there, or set execution.workers = 0"
+        raise SetupError(Problem("/dev/shm", "", found, fix)) from error
 
 
 def _ending(exit_code: int | None) -> str:

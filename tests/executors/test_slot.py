@@ -13,6 +13,7 @@ from sweeper.errors import StudyError
 from sweeper.executors.claims import n_threads
 from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.executors.slot import Slot, outcome_of
+from sweeper.executors.worker_process import GoneError
 from sweeper.worker import WorkerSetup
 from tests.executors.test_retry import work
 from tests.small_studies import DIGITS
@@ -49,3 +50,29 @@ def test_an_outcome_is_that_of_the_bucket_and_nothing_else() -> None:
     other = replace(outcome, bucket=work(0, 2).bucket)
     rubbish = (pickle.dumps(other), pickle.dumps("text"), b"rubbish", b"", None, outcome)
     assert [outcome_of(given, asked) for given in rubbish] == [None] * len(rubbish)
+
+
+def test_the_data_are_written_again_for_a_worker_that_did_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[None] = []
+
+    class FailsOnce:
+        """A worker that starts when the data were sent again."""
+
+        def __init__(self, *_: object) -> None:
+            self.is_alive = True
+
+        def call(self, *_: object, limit_s: float | None) -> int:
+            if sent:
+                return 1
+            raise GoneError("raised ValueError and was killed", "the data are damaged")
+
+        def end(self) -> None:
+            self.is_alive = False
+
+    monkeypatch.setattr("sweeper.executors.slot.WorkerProcess", FailsOnce)
+    place = slot(None)
+    place.send = lambda: sent.append(None)
+    assert place._running().is_alive
+    assert len(sent) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import os
 import signal
@@ -20,6 +21,7 @@ from typing import NoReturn
 import pytest
 
 from sweeper.errors import SetupError
+from sweeper.executors import worker_process
 from sweeper.executors.worker_log import MOST_BYTES
 from sweeper.executors.worker_process import GoneError, OverdueError, WorkerProcess
 from sweeper.lifeline import die_with
@@ -219,6 +221,17 @@ def test_one_that_is_stopped_is_killed_too(start: Callable[..., WorkerProcess]) 
     with pytest.raises(OverdueError):
         process.call(doubled, 1, limit_s=0.2)
     assert not is_alive(process.pid)
+
+
+def test_semaphores_that_cannot_be_made_are_named(
+    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(**_: object) -> NoReturn:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(worker_process, "ProcessPoolExecutor", read_only)
+    with pytest.raises(SetupError, match=r"/dev/shm: workers need semaphores .* Read-only"):
+        start()
 
 
 def test_one_that_cannot_begin_says_why(start: Callable[..., WorkerProcess]) -> None:
