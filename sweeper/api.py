@@ -208,6 +208,7 @@ def run(
     fresh: bool = False,
     plan_file: Path | None = None,
     continue_from: Path | None = None,
+    trust_code: bool = False,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
 ) -> Status:
@@ -216,7 +217,8 @@ def run(
     `stop` ends it after the round in training, with everything committed. `fresh` moves an old
     run directory aside, `plan_file` is one that `plan --json` wrote. All trials start from the
     saved model `continue_from`, if there is one; it is copied into the run directory, and a study
-    that goes on goes on with that. `observer` is told events, from any thread.
+    that goes on goes on with that. `trust_code` runs functions that this model names and the study
+    does not. `observer` is told events, from any thread.
 
     In the main thread, SIGTERM and SIGHUP end it like `stop` if nobody else handles them, and then
     the program: see `execution.grace`.
@@ -237,6 +239,7 @@ def run(
             fresh=fresh,
             plan_file=plan_file,
             continue_from=continue_from,
+            trust_code=trust_code,
             observer=leaving,
             stop=stopping.stop,
             timeline=timeline,
@@ -253,6 +256,7 @@ def run_prepared(
     fresh: bool = False,
     plan_file: Path | None = None,
     continue_from: Path | None = None,
+    trust_code: bool = False,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
     timeline: Timeline | None = None,
@@ -286,7 +290,9 @@ def run_prepared(
             tell(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))
-        start = starting.started_from(config, run_dir, continue_from, fresh=fresh)
+        start = starting.started_from(
+            config, run_dir, continue_from, fresh=fresh, trust_code=trust_code
+        )
         executor = None
         if not prepared.is_kept:
             is_new = not run_dir.ledger.exists()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from sweeper.errors import DamagedLedgerError, LedgerError, Problem, StudyError, not_written
 from sweeper.faults import Step, fault_points
@@ -96,6 +97,15 @@ def read(run_dir: RunDir) -> Ledger:
     """
     with _naming_copy(run_dir):
         return Ledger.read(run_dir.ledger)
+
+
+def sessions(run_dir: RunDir) -> list[dict[str, Any]]:
+    """What the sessions of a run recorded; empty if its ledger cannot be read."""
+    try:
+        with closing(read(run_dir)) as ledger:
+            return ledger.sessions()
+    except LedgerError:
+        return []
 
 
 def put_back(run_dir: RunDir) -> int:

@@ -2,6 +2,7 @@
 
 The directory that `SWEEPER_CACHE_DIR` names may hold other files. Only those in the directories
 that `own_directory` returns, with names that sweeper gives them, are ever replaced or removed.
+The state directory, for what is not made again by itself, is apart from it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import stat
 from functools import cache
 from pathlib import Path
 
-from platformdirs import user_cache_path
+from platformdirs import user_cache_path, user_state_path
 
 CACHE_VARIABLE = "SWEEPER_CACHE_DIR"
 
@@ -78,3 +79,9 @@ def _make_private(path: Path) -> None:
             if found.st_mode & _WRITABLE_BY_OTHERS:
                 raise _UnusableError("other users may write to it") from error
     os.scandir(path).close()
+
+
+def state_root() -> Path | None:
+    """The user's state directory, None without a home directory; no command clears it."""
+    path = user_state_path("sweeper")
+    return path if path.is_absolute() else None

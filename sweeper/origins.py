@@ -17,6 +17,7 @@ from sweeper.ledger import Remains, remains
 from sweeper.reconcile import reconcile, shown
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
+from sweeper.small_files import read_small
 from sweeper.study_copy import OVERRIDE
 
 
@@ -58,7 +59,7 @@ def _last(run_dir: RunDir) -> str | None:
 
 def _by_study_file(run_dir: RunDir, copy: Remains) -> str | None:
     try:
-        text = run_dir.study_file.read_text(encoding="utf-8")
+        text = read_small(run_dir.study_file)
         lines = takewhile(lambda line: line.startswith(OVERRIDE), text.splitlines())
         own = load(run_dir.study_file, [line.removeprefix(OVERRIDE) for line in lines])
         began = study_of(copy.sessions[1]["study"], run_dir.study_file)

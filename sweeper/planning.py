@@ -24,6 +24,7 @@ from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_str
 from sweeper.scheduler.given_plan import read_forecast, unfit
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures
+from sweeper.small_files import read_small
 from sweeper.study.options import n_proposals, rungs
 from sweeper.trial import Scalar, TrialSpec
 
@@ -67,7 +68,7 @@ def read_plan(path: Path) -> Forecast:
         StudyError: it is not such a file.
     """
     try:
-        return read_forecast(path.read_text(encoding="utf-8"))
+        return read_forecast(read_small(path))
     except (OSError, ValueError) as error:
         found = f"no plan that can be read ({error})"
         mend = "write it with `python -m sweeper plan STUDY --json > plan.json`"
@@ -81,7 +82,7 @@ def _costs(config: StudyConfig) -> CostModel:
         return shipped(jax.default_backend())
     path = find_file(config, name, "execution.costs", ".json")
     try:
-        return CostModel.from_dict(json.loads(path.read_text(encoding="utf-8"))["model"])
+        return CostModel.from_dict(json.loads(read_small(path))["model"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         found = f"{path.name} holds no cost model ({error})"
         mend = "write it with `python -m sweeper calibrate`"

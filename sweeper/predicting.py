@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.data.dialect import USUAL, Dialect
-from sweeper.data.new_rows import read_rows
+from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import DataError, Problem, StudyError
 from sweeper.executors.jax_setup import configure_jax, jax_restored
-from sweeper.programs.saved_file import read_saved
+from sweeper.programs.saved_file import as_written, read_saved
 from sweeper.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.text_files import csv_text
 
@@ -28,6 +28,7 @@ def predicted(
     keep: Sequence[str] = (),
     *,
     quote_formulas: bool = False,
+    trust_code: bool = False,
 ) -> tuple[str, int]:
     """The predictions of `model`, a directory that `export` wrote, for the table `rows`.
 
@@ -36,41 +37,51 @@ def predicted(
     `warn` is told of values that no training row had. `keep` are columns of the table that stand
     before the predictions, `all` is all of them; a prediction is then called `predicted NAME` where
     a column is called NAME. With `quote_formulas` a spreadsheet runs no text of the table.
+    `trust_code` is as `sweeper.load` takes it.
 
     Raises:
         SweeperError: the model is damaged, or the table does not fit it.
     """
     with jax_restored():
-        columns, n_rows = _predicted(model, rows, warn, keep)
+        columns, n_rows = _predicted(model, rows, warn, keep, trust_code)
     cells = zip(*columns.values(), strict=True)
     return csv_text([*columns], cells, quote_formulas=quote_formulas, kept="\n\t"), n_rows
 
 
 def _predicted(
-    model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str]
+    model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str], trust_code: bool
 ) -> tuple[dict[str, Any], int]:
-    record = read_saved(model).record
-    data = record.get("data", {})
-    configure_jax(data.get("spec", {}).get("dtype", "float32"))
-    saved = load(model)
-    if not data["targets"]:
+    record = read_saved(model, trusted=trust_code).record
+    with as_written(str(model)):
+        data = record.get("data", {})
+        configure_jax(data.get("spec", {}).get("dtype", "float32"))
+        saved = load(model, trust_code=trust_code)
+        targets, transform = data["targets"], Transform.of_record(record)
+        aside, dialect = {*_aside(record)}, _dialect(record)
+    if not targets:
         mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
         raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
-    transform = Transform.of_record(record)
-    found = read_rows(rows, transform, {*_aside(record)}, keep, _dialect(record))
-    frame = found.frame
+    found = read_rows(rows, transform, aside, keep, dialect)
+    with as_written(str(model)), warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", UnknownCategoryWarning)
+        columns = dict(_columns(saved, _outputs(saved, rows, found), targets))
+    for doubt in doubts:
+        warn(f"{rows.name}: {doubt.message}")
+    named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
+    return {**found.kept, **named}, len(found.frame)
+
+
+def _outputs(saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
+    """What the model gives for the rows that were found in the table `rows`.
+
+    Raises:
+        DataError: they do not fit the model.
+    """
     try:
-        with warnings.catch_warnings(record=True) as doubts:
-            warnings.simplefilter("always", UnknownCategoryWarning)
-            outputs = saved.outputs(frame)
+        return saved.outputs(found.frame)
     except UnfitRowsError as error:
         where = f" ({found.table.places(error.rows)})" if error.rows else ""
         raise DataError(Problem(rows.name, "", f"{error.found}{where}", error.mend)) from error
-    for doubt in doubts:
-        warn(f"{rows.name}: {doubt.message}")
-    columns = dict(_columns(saved, outputs, data["targets"]))
-    named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
-    return {**found.kept, **named}, len(frame)
 
 
 def _aside(record: Mapping[str, Any]) -> Iterator[str]:

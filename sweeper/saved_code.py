@@ -8,11 +8,12 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError
+from sweeper.trust import NOWHERE, TRUST, is_at_hand, is_known
 from sweeper.user_source import source_digests
 
 # the settings whose functions a model and the state of its training are built by
@@ -33,7 +34,7 @@ class Code:
     @staticmethod
     def of(config: StudyConfig) -> Code:
         """What the model and the optimizer of a study come from."""
-        functions = [name for name, key in config.functions.items() if _BUILDING.fullmatch(key)]
+        functions = [*dict(building(config))]
         digests: dict[str, str] = {}
         for function in functions:
             digests |= source_digests(function, config.base_dir)
@@ -44,46 +45,63 @@ class Code:
         """The code as a saved model has it."""
         return Code(tuple(body["functions"]), body["digests"], body["texts"])
 
-    def found(self, name: str, places: Sequence[Path], trusted: bool) -> Path:
-        """The directory in which the modules are what they were when the model was saved.
+    def place_of(
+        self,
+        name: str,
+        functions: Iterable[tuple[str, str]],
+        places: Sequence[Path],
+        trusted: bool,
+    ) -> Path:
+        """The directory to import `functions` from, each given with the key that names it.
 
-        The first of `places`, or, where the text is `trusted`, one that it is written to.
+        It is the first of `places` with the source that they had when the model was saved, or one
+        to which the text that the file `name` carries is written if that is `trusted`.
 
         Raises:
-            SetupError: they are in none of them, or are other ones there.
+            SetupError: their source is in none of them, and is not trusted.
         """
-        if not self.functions or not self.texts:
-            return places[0]
+        foreign = [(function, key) for function, key in functions if not is_known(function)]
+        if not foreign:
+            return NOWHERE
         for place in places:
-            if self._is_in(place):
+            if all(is_at_hand(function, place, self.digests) for function, _ in foreign):
                 return place
         if trusted:
-            return self._written()
-        files = ", ".join(self.texts)
+            return self._written(name) if self.texts else places[0]
+        raise SetupError(self._refused(name, *one, places) for one in foreign)
+
+    def _refused(self, name: str, function: str, key: str, places: Sequence[Path]) -> Problem:
+        where = " or ".join(str(place) for place in places)
         there = [place for place in places if any((place / file).exists() for file in self.texts)]
-        found = f"its model comes from {files}, "
-        found += f"which is another one in {there[0]}" if there else "which is not beside it"
+        if there:
+            found = f"names {function}, and {there[0]} has another source of it"
+        else:
+            found = f"names {function}, whose source is not in {where or 'a directory of yours'}"
         mend = (
-            "put the file there that it was trained with, or run the text that the model carries, "
-            "if you trust where it comes from: load(path, trust_code=True)"
+            "run this in your directory with the source that it was trained with, which must not "
+            f"be the model's own directory; or, {TRUST}"
         )
-        raise SetupError(Problem(name, "", found, mend))
+        return Problem(name, key, found, mend)
 
-    def _is_in(self, place: Path) -> bool:
-        found: dict[str, str] = {}
-        for function in self.functions:
-            found |= source_digests(function, place)
-        return all(found.get(name) == self.digests[name] for name in self.texts)
-
-    def _written(self) -> Path:
+    def _written(self, name: str) -> Path:
+        for file in self.texts:
+            path = PurePosixPath(file)
+            if path.is_absolute() or ".." in path.parts or path.suffix != ".py":
+                found = f"carries a module under the name {file!r}"
+                raise SetupError(Problem(name, "", found, "take a file that `export` wrote"))
         directory = Path(tempfile.mkdtemp(prefix="sweeper-code-"))
         # what it is imported from stays as long as this process
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        for name, text in self.texts.items():
-            target = directory / name
+        for file, text in self.texts.items():
+            target = directory / file
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8", newline="")
         return directory
+
+
+def building(config: StudyConfig) -> list[tuple[str, str]]:
+    """The functions by which a model and the state of its training are built, each with its key."""
+    return [(name, key) for name, key in config.function_keys if _BUILDING.fullmatch(key)]
 
 
 def texts_of(config: StudyConfig, functions: Iterable[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +22,10 @@ from sweeper.data.transform import Transform
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins
 from sweeper.programs.build import Programs
-from sweeper.programs.continued import alone, settings_of, spec_of
-from sweeper.programs.saved_file import read_saved
+from sweeper.programs.continued import check_sizes, settings_of, spec_of, study_of_model
+from sweeper.programs.saved_file import MODEL_FILE, SavedFile, as_written, read_saved
 from sweeper.programs.saved_state import PlainState, plain_state_of
-from sweeper.saved_code import Code
+from sweeper.saved_code import Code, building
 from sweeper.scheduler.cost import MEASURED_ROWS
 
 
@@ -240,18 +240,18 @@ def load(
 ) -> SavedModel:
     """The model that `sweeper export` wrote to the directory `path`, every leaf of it checked.
 
-    Its `model.safetensors` will do by itself. A model of your own is built by its function, of a
-    module in `base_dir`, or else beside that file, in the current directory or where its study
-    was. `trust_code` runs the text of the module that the file carries where it is in none of them:
-    only for files that you trust.
+    Its `model.safetensors` will do by itself. Functions that its settings name run if they belong
+    to Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory has
+    the source that the model was trained with; the model's own directory does not count. With
+    `trust_code` any function runs, from the source that the file carries if need be: only for
+    files that you trust.
 
     Raises:
-        SweeperError: it is damaged, or cannot be built here; the message tells the mend.
+        SweeperError: it is damaged, names code that is not trusted, or cannot be built here.
     """
-    file = read_saved(Path(path))
-    if "settings" not in file.record:
-        raise alone(file)
-    spec = spec_of(file)
+    file = read_saved(Path(path), trusted=trust_code)
+    with as_written(str(path)):
+        study, spec = study_of_model(file), spec_of(file)
     if spec.dtype == "float64" and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         mend = 'write jax.config.update("jax_enable_x64", True) before'
         raise SetupError(Problem(str(path), "", "its numbers are float64, JAX's float32", mend))
@@ -259,10 +259,32 @@ def load(
         told = f"{path}: every leaf fits, but it was written by {file.other_versions}"
         warnings.warn(told, OtherVersionsWarning, stacklevel=2)
     given = [] if base_dir is None else [Path(base_dir)]
-    places = [*given, Path(file.name).parent, Path.cwd(), Path(file.record["base_dir"])]
-    code = Code.from_dict(file.record["code"])
-    with with_pins():
-        settings = settings_of(file, code.found(str(path), places, trust_code))
-        program = Programs(spec).exact(settings)
-        state = plain_state_of(file, program, settings)
+    places = [*given, *_places_of(Path(file.name), trust_code)]
+    with with_pins(), as_written(str(path)):
+        code = Code.from_dict(file.record["code"])
+        place = code.place_of(str(path), building(study), places, trust_code)
+        if not trust_code:
+            check_sizes(file, study)
+        settings = settings_of(file, place)
+        programs = Programs(spec)
+        _check_parameters(file, programs.n_parameters(settings))
+        state = plain_state_of(file, programs.exact(settings), settings)
     return SavedModel(state, settings, file.record, file.digest)
+
+
+def _check_parameters(file: SavedFile, declared: int) -> None:
+    """Refuse a model of more parameters than the file holds, before memory is taken for it."""
+    held = sum(leaf.size for leaf in file.tensors.values())
+    if declared > held:
+        found = f"its settings declare {declared:,} parameters, and it holds {held:,}"
+        raise SetupError(Problem(file.name, "", found, "take a file that `export` wrote"))
+
+
+def _places_of(file: Path, trusted: bool) -> Iterator[Path]:
+    """Where the source of a model's functions may be: not in its own directory, unless trusted."""
+    here, its = Path.cwd().resolve(), file.parent.resolve()
+    is_within = file.name == MODEL_FILE and its in here.parents
+    if trusted or not (here == its or is_within):
+        yield here
+    if trusted:
+        yield its

@@ -21,6 +21,7 @@ from sweeper.errors import SetupError, SweeperError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
 from sweeper.lock import held
+from sweeper.ownership import signed
 from sweeper.reconcile import Change, code_of, departures, joined, mark_of
 from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
@@ -191,6 +192,7 @@ def _record(
         "study_file": str(config.source.path),
         "data_digest": data_digest,
         "code": code_of(config),
+        "signed": signed(config, None if start is None else start["digest"]),
         "continued_from": start,
         "boundaries": [asdict(change) for change in boundaries],
         "forecast": forecast.as_dict(),

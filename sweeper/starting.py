@@ -13,24 +13,40 @@ from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.links import refuse_links
+from sweeper.ownership import is_own_start
 from sweeper.programs.build import Programs
-from sweeper.programs.continued import Start, check_leaves, optimizers_of, read_start
+from sweeper.programs.continued import (
+    Start,
+    check_leaves,
+    optimizers_of,
+    settings_of,
+    study_of_model,
+)
 from sweeper.programs.data_spec import data_spec
+from sweeper.programs.saved_file import SavedFile, as_written, read_saved
 from sweeper.rundir import RunDir
+from sweeper.saved_code import Code, building
 from sweeper.trial import Scalar
+from sweeper.trust import NOWHERE
 
 # a setting of models that no array depends on
 _NUMBER = "model.dropout"
 
 
 def started_from(
-    config: StudyConfig, run_dir: RunDir, given: Path | None, *, fresh: bool
+    config: StudyConfig,
+    run_dir: RunDir,
+    given: Path | None,
+    *,
+    fresh: bool,
+    trust_code: bool = False,
 ) -> Start | None:
     """The saved model that trials start from: the given one, or that of a study to go on with.
 
     Raises:
         StudyError: trials of the study have another structure than it.
-        SetupError: it is damaged, or no saved model; there is a link in the run directory.
+        SetupError: it is damaged, is not a saved model, or names code that is not trusted; there
+            is a link in the run directory.
     """
     goes_on = not fresh and run_dir.ledger.exists()
     path = given
@@ -40,11 +56,23 @@ def started_from(
         path = run_dir.started_from
     if path is None:
         return None
-    start = read_start(path, config.base_dir)
+    file = read_saved(path, trusted=trust_code)
+    trusted = trust_code or (goes_on and is_own_start(run_dir, file.digest))
+    with as_written(file.name):
+        start = Start(file, settings_of(file, _place_of_code(config, file, trusted)))
     problems = [*_other_structures(config, start)]
     if problems:
         raise StudyError(problems)
     return start
+
+
+def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
+    """Where functions of the saved model are imported from; those of the study are the user's."""
+    named = building(study_of_model(file))
+    others = [(function, key) for function, key in named if function not in config.functions]
+    code = Code.from_dict(file.record["code"])
+    place = code.place_of(file.name, others, [config.base_dir], trusted)
+    return config.base_dir if place == NOWHERE else place
 
 
 def check_fits(config: StudyConfig, start: Start, data: Dataset) -> None:

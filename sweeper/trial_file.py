@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from sweeper.config import StudyConfig
@@ -14,7 +16,7 @@ from sweeper.config.recorded import study_of
 from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.writing import toml_text
-from sweeper.errors import Problem, StudyError, printable
+from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results.read import Results, open_results
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
@@ -48,15 +50,46 @@ def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
     return trial_text(run_dir, config, row, written_to)
 
 
-def trial_text(run_dir: Path, config: StudyConfig, row: Mapping[str, Any], written_to: Path) -> str:
-    """The same of a trial that is known, where the modules of the study will be beside it."""
-    tables = trial_tables(config, row)
-    if "path" in tables["data"]:
-        own = tables["data"]["path"]
-        tables["data"]["path"] = _found_from(own, config.source.path, written_to)
-    saved = RunDir(run_dir).started_from
-    start = f" --continue-from {saved}" if saved.exists() else ""
-    return _heading(config, row, f"{written_to}{start}") + toml_text(tables)
+def trial_text(
+    run_dir: Path,
+    config: StudyConfig,
+    row: Mapping[str, Any],
+    written_to: Path,
+    *,
+    is_portable: bool = False,
+) -> str:
+    """The same of a trial that is known, where the modules of the study will be next to it.
+
+    A text that `is_portable` has no absolute path.
+    """
+    tables, saved = trial_tables(config, row), RunDir(run_dir).started_from
+    name, start = str(written_to), f" --continue-from {saved}" if saved.exists() else ""
+    path = tables["data"].get("path")
+    if path is not None:
+        path = _found_from(path, config.source.path, written_to)
+    if is_portable:
+        tables = portable(tables)
+        name = f"{written_to.parent.name}/{written_to.name}"
+        start = f" --continue-from {saved.name}" if saved.exists() else ""
+        path = path and _relative(path, written_to.parent)
+    if path is not None:
+        tables["data"]["path"] = path
+    return _heading(config, row, f"{name}{start}") + toml_text(tables)
+
+
+def portable(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """`tables` of a trial without what is of this machine alone: its paths and its cluster."""
+    data, results, execution = (dict(tables[name]) for name in ("data", "results", "execution"))
+    results.pop("dir", None)
+    execution.pop("engine", None)
+    if "path" in data and Path(data["path"]).is_absolute():
+        data["path"] = Path(data["path"]).name
+    return {**tables, "data": data, "results": results, "execution": execution}
+
+
+def _relative(path: str, directory: Path) -> str:
+    """`path`, as it is found from `directory`."""
+    return Path(os.path.relpath(path, directory.resolve())).as_posix()
 
 
 def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[str, Any]]:
@@ -69,7 +102,14 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
     results = open_results(run_dir)
     row = _row(results, number)
     file = Path(results.study["study_file"])
-    return study_of(results.study["settings"], file), row
+    config = study_of(results.study["settings"], file)
+    if unknown := json.loads(row["params_json"]).keys() - config.columns.keys():
+        found = (
+            f"trial {row['trial_number']} has {', '.join(sorted(unknown))}, which is not searched"
+        )
+        mend = f"write it anew: python -m sweeper verify {quote(str(run_dir))} --repair"
+        raise SetupError(Problem(str(results.run_dir.trials), "", found, mend))
+    return config, row
 
 
 def _row(results: Results, number: int | None) -> Mapping[str, Any]:

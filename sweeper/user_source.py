@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -32,6 +33,13 @@ def source_digests(function: str, base_dir: Path) -> dict[str, str]:
     if files:
         return {path.relative_to(base_dir).as_posix(): _digest(path) for path in files}
     return {path.name: _digest(path) for path in _installed(module)}
+
+
+def is_beside(module: str, base_dir: Path) -> bool:
+    """Whether importing the top-level `module` from `base_dir` runs a file in it."""
+    importlib.invalidate_caches()
+    spec = PathFinder.find_spec(module, [str(base_dir)])
+    return spec is not None and spec.loader is not None
 
 
 def _digests_in_main(name: str) -> dict[str, str]:

@@ -42,6 +42,14 @@ XLA_THREADS = "PJRT_NPROC"
 
 
 @dataclass(frozen=True, slots=True)
+class StartFile:
+    """The saved model that trials start from, and where the functions that it names are found."""
+
+    path: Path
+    base_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSetup:
     """What a worker is started with: paths and plain values; data travels as a file.
 
@@ -56,7 +64,7 @@ class WorkerSetup:
     checkpoints: Path
     cpus: tuple[int, ...]
     parent: int
-    start: Path | None = None
+    start: StartFile | None = None
     directory: Path | None = None
     xla_threads: int | None = None
 
@@ -120,7 +128,8 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
     config = setup.config
     configure_for(config)
     jax.devices()  # where there is no device to open, it is the start that fails, and no trial
-    saved = None if setup.start is None else read_start(setup.start, config.base_dir)
+    start = setup.start
+    saved = None if start is None else read_start(start.path, start.base_dir)
     data = Dataset.load(setup.data)
     devices = devices_of(config)
     return Trainer(config, data, setup.checkpoints, saved, devices, timeline=_timeline)

@@ -20,10 +20,11 @@ settings.load_profile("suite")
 
 @pytest.fixture(scope="session", autouse=True)
 def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where all tests keep compiled programs, instead of in the user's own cache."""
+    """Where all tests keep compiled programs and a key, instead of in the user's directories."""
     cache = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEPER_CACHE_DIR", str(cache))
+        patch.setenv("XDG_STATE_HOME", str(cache / "state"))
         yield cache
 
 

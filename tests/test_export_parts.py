@@ -76,7 +76,7 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def saved(study: Path) -> SavedModel:
-    return sweeper.load(study / "best")
+    return sweeper.load(study / "best", base_dir=study)
 
 
 def width_of(saved: SavedModel) -> int:
@@ -196,7 +196,7 @@ def test_trials_start_from_it_where_the_parts_are_the_same(study: Path) -> None:
     assert np.ptp(values(study / "more")) < np.ptp(values(study / "run"))
 
     part = "critic" if metric.endswith("wasserstein") else "b"
-    saved_width = sweeper.load(start).settings.model.parts[part].width
+    saved_width = sweeper.load(start, base_dir=study).settings.model.parts[part].width
     wider = f"model.{part}.width={saved_width + 1}"
     for setting, expected in (
         (

@@ -79,7 +79,7 @@ _FOLLOW = 'train.losses.follow={of="c", against="b", kind="own:error"}'
 _RIVALS = ('train.objective="own:rivals"', "train.clip=0.01")
 
 # a study, how it is bent, the key under which Python is named, and the table that it leaves unread
-_PLACES: dict[str, tuple[str, tuple[str, ...], str]] = {
+PLACES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a model": (STUDY, (_PYTHON,), "model.function"),
     "rows": (STUDY, (_ROWS,), "data.function"),
     "a sampler": (STUDY, ('study.sampler={name="own:Sampler"}',), "study.sampler.name"),
@@ -108,7 +108,7 @@ def study_of(directory: Path, text: str, bends: tuple[str, ...]) -> StudyConfig:
     return sweeper.load_study(directory / "study.toml", [f"results.dir={directory / 'run'}"])
 
 
-@pytest.mark.parametrize(("text", "bends", "key"), _PLACES.values(), ids=_PLACES)
+@pytest.mark.parametrize(("text", "bends", "key"), PLACES.values(), ids=PLACES)
 def test_no_python_that_a_study_names_is_run(
     text: str, bends: tuple[str, ...], key: str, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ NEEDED = (
     "sweeper/dashboard/static/vendored/echarts.min.js",
     "sweeper/dashboard/static/vendored/VENDORED",
     "sweeper/scheduler/costs/cpu.json",
+    "sweeper/guide/security.md",
     "sweeper/templates/digits.toml",
 )
 

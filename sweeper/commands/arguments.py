@@ -45,6 +45,12 @@ AnswerAlone = Annotated[bool, typer.Option("--quiet", help="Print the answer alo
 ModelDirectory = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="The directory to write; none may be there yet.")
 ]
+TrustCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code", help="Run code that it names, also if that is not known as yours."
+    ),
+]
 BEST = "best"
 
 

@@ -14,6 +14,7 @@ from sweeper.commands.arguments import (
     AsJson,
     MaybeDirectory,
     RunDirectory,
+    TrustCode,
     refuse_a_file,
     run_asked,
 )
@@ -64,6 +65,7 @@ def verify(
         bool,
         typer.Option("--restore-ledger", help="Put the copy of a damaged ledger in its place."),
     ] = False,
+    trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a run directory: ledger, checkpoints, models and tables against each other.
@@ -75,8 +77,8 @@ def verify(
     from sweeper import verification
 
     done = verification.restore_ledger(run_dir) if restore else None
-    left = verification.repair(run_dir) if repair else ()
-    found = verification.verify(run_dir)
+    left = verification.repair(run_dir, trust_code=trust_code) if repair else ()
+    found = verification.verify(run_dir, trust_code=trust_code)
     if not as_json and (done is not None or left):
         print_shown(*(() if done is None else (done,)), *left)
     if as_json:

@@ -16,6 +16,7 @@ from sweeper.commands.arguments import (
     ModelDirectory,
     Overrides,
     QuoteFormulas,
+    TrustCode,
     loaded,
     trial_asked,
 )
@@ -33,12 +34,13 @@ def export(
         typer.Option("--member", metavar="NUMBER", help="Of its replicates and folds, from 0 on."),
     ] = 0,
     output: ModelDirectory = Path("best"),
+    trust_code: TrustCode = False,
 ) -> None:
     """Write the model of a trial, with all that it takes to use it elsewhere, to a directory."""
     run_dir, number = trial_asked(directory, trial)
     from sweeper.export import export as write
 
-    number = write(run_dir.root, number, member, output)
+    number = write(run_dir.root, number, member, output, trust_code=trust_code)
     print_exported(number, output)
 
 
@@ -61,6 +63,7 @@ def predict(
         ),
     ] = None,
     quote_formulas: QuoteFormulas = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """Predict the rows of a table, as CSV: one line a row, in its order.
 
@@ -78,6 +81,7 @@ def predict(
         lambda told: warn.print(printable(told), soft_wrap=True),
         names,
         quote_formulas=quote_formulas,
+        trust_code=trust_code,
     )
     if output is None:
         print(text, end="")

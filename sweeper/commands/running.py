@@ -16,6 +16,7 @@ from sweeper.commands.arguments import (
     Overrides,
     Quiet,
     StudyFile,
+    TrustCode,
     loaded,
     run_asked,
 )
@@ -42,6 +43,7 @@ def run(
             "--continue-from", metavar="DIR", help="Let trials start from what `export` wrote."
         ),
     ] = None,
+    trust_code: TrustCode = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     log_file: Annotated[
@@ -65,6 +67,7 @@ def run(
         quiet=quiet,
         plan_file=plan_file,
         continue_from=continue_from,
+        trust_code=trust_code,
         log_file=log_file,
         log_level=log_level,
     )

@@ -29,6 +29,7 @@ def trained(
     quiet: bool = False,
     plan_file: Path | None = None,
     continue_from: Path | None = None,
+    trust_code: bool = False,
     log_file: Path | None = None,
     log_level: Level = "info",
 ) -> tuple[Status, int]:
@@ -56,6 +57,7 @@ def trained(
                 fresh=fresh,
                 plan_file=plan_file,
                 continue_from=continue_from,
+                trust_code=trust_code,
                 observer=leaving,
                 stop=stopping.stop,
                 timeline=timeline,

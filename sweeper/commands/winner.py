@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,13 +17,19 @@ from sweeper.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
     ModelDirectory,
+    TrustCode,
     run_asked,
     trial_asked,
 )
 from sweeper.commands.printing import print_exported, print_json, print_shown
 from sweeper.commands.training import trained
 from sweeper.errors import Problem, StudyError
+from sweeper.results.status import Status
 from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.config import StudyConfig
+    from sweeper.programs.data_spec import DataSpec
 
 
 def confirm(
@@ -35,6 +41,7 @@ def confirm(
         int, typer.Option("--seeds", metavar="N", min=2, help="Trainings of each of them.")
     ] = 8,
     fresh: Fresh = False,
+    trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
     as_json: AsJson = False,
 ) -> None:
@@ -43,11 +50,16 @@ def confirm(
     They are a study of their own, in DIR/confirm, on the same parts of the data.
     """
     run_dir = run_asked(directory)
+    from sweeper.ownership import refuse_foreign
     from sweeper.winner.confirming import confirmed, finalists, lead, refuse_others
     from sweeper.winner.same_study import refuse_another
+    from sweeper.winner.sizes import refuse_oversized
 
-    refuse_another(run_dir)
+    spec = refuse_another(run_dir, trust_code=trust_code)
     found = finalists(run_dir, top, seeds)
+    if not trust_code:
+        refuse_foreign(found.config, run_dir)
+        refuse_oversized(found.config, run_dir, spec)
     if not fresh:
         refuse_others(found)
     status, code = trained(found.config, fresh=fresh, quiet=quiet)
@@ -69,6 +81,7 @@ def confirm(
 def reproduce(
     directory: MaybeDirectory = None,
     trial: MaybeTrial = None,
+    trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,10 +93,10 @@ def reproduce(
     from sweeper.winner.reproducing import alone, compared
     from sweeper.winner.same_study import refuse_another
 
-    refuse_another(run_dir)
+    spec = refuse_another(run_dir, trust_code=trust_code)
     with tempfile.TemporaryDirectory() as place:
         config, number = alone(run_dir, number, Path(place) / "again")
-        status, code = trained(config, quiet=quiet, continue_from=_started_from(run_dir))
+        status, code = _trained_again(run_dir, config, spec, trust_code, quiet=quiet)
         if status.state != "finished":
             raise typer.Exit(code)
         found = compared(run_dir, RunDir(config.run_dir), number)
@@ -102,6 +115,7 @@ def refit(
     ] = "train+val",
     output: ModelDirectory = Path("refit"),  # beside `best`, which export writes
     fresh: Fresh = False,
+    trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
 ) -> None:
     """Train a trial again on more rows, for its best number of epochs, and export it.
@@ -117,12 +131,12 @@ def refit(
     from sweeper.winner.refitting import refit_study
     from sweeper.winner.same_study import refuse_another
 
-    refuse_another(run_dir)
+    spec = refuse_another(run_dir, trust_code=trust_code)
     config, row = refit_study(run_dir, number, on)
-    _, code = trained(config, fresh=fresh, quiet=quiet, continue_from=_started_from(run_dir))
+    _, code = _trained_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
     if code:
         raise typer.Exit(code)
-    number = export(config.run_dir, int(row["trial_number"]), 0, output)
+    number = export(config.run_dir, int(row["trial_number"]), 0, output, trust_code=trust_code)
     from sweeper.results.listing import listed
 
     again = listed(RunDir(config.run_dir)).row(number)
@@ -131,6 +145,25 @@ def refit(
     print_exported(number, output)
 
 
-def _started_from(run_dir: RunDir) -> Path | None:
-    """The saved model that the trials of a study started from, if they did."""
-    return run_dir.started_from if run_dir.started_from.exists() else None
+def _trained_again(
+    run_dir: RunDir,
+    config: StudyConfig,
+    spec: DataSpec | None,
+    trust_code: bool,
+    *,
+    quiet: bool,
+    fresh: bool = False,
+) -> tuple[Status, int]:
+    """Train a trial of `run_dir` again, from the model that its study started from."""
+    from sweeper.ownership import is_own_start, refuse_foreign
+    from sweeper.programs.saved_file import read_saved
+    from sweeper.winner.sizes import refuse_oversized
+
+    start = run_dir.started_from if run_dir.started_from.exists() else None
+    if not trust_code:
+        refuse_foreign(config, run_dir)
+        refuse_oversized(config, run_dir, spec)
+    trust_start = trust_code or (
+        start is not None and is_own_start(run_dir, read_saved(start).digest)
+    )
+    return trained(config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start)

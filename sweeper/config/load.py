@@ -23,6 +23,7 @@ from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Fault
 from sweeper.errors import Problem, StudyError
+from sweeper.small_files import read_small
 
 _MOST_BYTES = 10_000_000  # whoever names a larger file has named one of data
 _LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python reads no whole number of so many digits
@@ -53,7 +54,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
 def is_toml(path: Path) -> bool:
     """Whether the file at `path` can be read, and is TOML, if no study."""
     try:
-        tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tomllib.loads(read_small(path, "utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return False
     return True

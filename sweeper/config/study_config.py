@@ -265,13 +265,17 @@ class StudyConfig(Table):
     @property
     def functions(self) -> dict[str, str]:
         """The functions of the user's own that the study calls, each with the key that names it."""
-        train = {name: f"train.{setting}" for name, setting in self.train.functions.items()}
-        return {
-            **dict(functions_of_tables({**self.each("model"), "data": self.data})),
-            **train,
-            **dict(functions_of_optimizers(self.optimizer, self.each("optimizer"))),
-            **dict(functions_of_study(self.study)),
-        }
+        return dict(self.function_keys)
+
+    @property
+    def function_keys(self) -> tuple[tuple[str, str], ...]:
+        """The same as pairs: a function that several keys name is there once for each of them."""
+        return (
+            *functions_of_tables({**self.each("model"), "data": self.data}),
+            *((name, f"train.{setting}") for name, setting in self.train.functions.items()),
+            *functions_of_optimizers(self.optimizer, self.each("optimizer")),
+            *functions_of_study(self.study),
+        )
 
     def each(self, name: Literal["model", "optimizer"]) -> dict[str, Table]:
         """The table of this name, or those of all parts, by dotted key."""

@@ -35,7 +35,7 @@ from sweeper.rundir import RunDir
 from sweeper.scheduler.buckets import ProgramClass
 from sweeper.timeline import Timeline
 from sweeper.trial import Scalar
-from sweeper.worker import WorkerSetup
+from sweeper.worker import StartFile, WorkerSetup
 
 
 class Queue(Protocol):
@@ -153,8 +153,7 @@ def _cluster(
     """The workers of an engine, which are there and fit before anything is trained."""
     from sweeper.executors.engines.connecting import connected  # of engines that may be absent
 
-    saved = None if start is None else run_dir.started_from
-    executor = connected(config, run_dir, observer, saved, data.nbytes)
+    executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
 
     def begin(data: Dataset) -> Queue:
         _send(data, run_dir)
@@ -164,6 +163,11 @@ def _cluster(
         yield Fleet(data, None, begin)
     finally:
         executor.close()
+
+
+def _start_file(run_dir: RunDir, start: Start | None) -> StartFile | None:
+    """The copy of the saved model that the trials of a study start from, if they do."""
+    return start and StartFile(run_dir.started_from, start.settings.base_dir)
 
 
 def _inline(
@@ -218,7 +222,7 @@ def _process(
                 checkpoints=run_dir.checkpoints,
                 cpus=worker_cpus(index, mine, usable_cpus(), usable_cores()),
                 parent=os.getpid(),
-                start=None if start is None else run_dir.started_from,
+                start=_start_file(run_dir, start),
                 xla_threads=own_xla_threads(),
             ),
             worker_environment(index, worker_fraction, mine, os.environ),

@@ -101,7 +101,8 @@ def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
     named = config.data.model_dump(mode="json")
     source = [
         named["source"],
-        *(named[key] for key in ("name", "path", "function") if key in named),
+        *(named[key] for key in ("name", "function") if key in named),
+        *((Path(named["path"]).name,) if "path" in named else ()),
     ]
     rows = data["rows"]
     classes = ", ".join(data["class_names"][:20]) + (

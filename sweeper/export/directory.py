@@ -22,6 +22,7 @@ from sweeper.config import StudyConfig
 from sweeper.errors import LedgerError, Problem, SetupError, StudyError
 from sweeper.export.card import model_card
 from sweeper.export.script import load_script, preprocess
+from sweeper.ownership import refuse_foreign
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.kept_model import WHOSE, data_of, misfits, whose
@@ -31,16 +32,24 @@ from sweeper.reconcile import data_digest
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
 from sweeper.saved_code import Code, texts_of
-from sweeper.trial_file import trial_of, trial_tables, trial_text
+from sweeper.trial_file import portable, trial_of, trial_tables, trial_text
 
 
-def export(directory: Path, number: int | None, member: int, output: Path) -> int:
+def export(
+    directory: Path,
+    number: int | None,
+    member: int,
+    output: Path,
+    *,
+    trust_code: bool = False,
+) -> int:
     """Write trial `number` of a run directory to the directory `output`; the best if None.
 
-    `member` counts the trainings that the trial is the mean of. Gives the trial's number.
+    `member` counts the trainings that the trial is the mean of. Returns the trial's number. The
+    functions of the study run, which must be known as this user's own unless `trust_code` is given.
 
     Raises:
-        SetupError: nothing was published there, or what is kept is damaged.
+        SetupError: nothing was published there, what is kept is damaged, or code is not trusted.
         StudyError: there is no such trial or member, or its weights are not kept.
     """
     if output.exists():
@@ -48,11 +57,13 @@ def export(directory: Path, number: int | None, member: int, output: Path) -> in
         raise StudyError(Problem(str(output), "", found, "name another with --to, or remove it"))
     run_dir = RunDir(directory)
     config, row = trial_of(directory, number)
+    if not trust_code:
+        refuse_foreign(config, run_dir)
     number = int(row["trial_number"])
     path = run_dir.saved(number, member)
     if not path.is_file():
         raise StudyError(_not_kept(config, run_dir, number, member))
-    kept = read_saved(path)
+    kept = read_saved(path, trusted=trust_code)
     data = _data(config, run_dir, kept, config.members[member].fold)
     _refuse_another(run_dir, kept, row, member, data["digest"])
     told = {name: value for name, value in kept.record.items() if name != WHOSE}
@@ -89,7 +100,9 @@ def _texts(
     versions = open_results(run_dir.root).study["versions"]
     return {
         **modules,
-        "trial.toml": trial_text(run_dir.root, config, row, output / "trial.toml"),
+        "trial.toml": trial_text(
+            run_dir.root, config, row, output / "trial.toml", is_portable=True
+        ),
         "preprocess.json": json.dumps(preprocess(record), indent=1) + "\n",
         "load.py": load_script(record, settings, networks),
         "README.md": model_card(config, row, {**record, "versions": versions}, [*modules], output),
@@ -130,8 +143,7 @@ def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[st
         "value": row["value"],
         "row": told,
         "params": json.loads(row["params_json"]),
-        "settings": _plain(trial_tables(config, row)),
-        "base_dir": str(config.base_dir),
+        "settings": _plain(portable(trial_tables(config, row))),
         "code": asdict(Code.of(config)),
     }
 

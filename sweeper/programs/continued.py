@@ -15,18 +15,21 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from sweeper.config import Settings, parse
+from sweeper.config import Settings, StudyConfig, parse
 from sweeper.config.arguments import structural_arguments
+from sweeper.config.model import PythonTable
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, SetupError
+from sweeper.naming import counted
 from sweeper.programs.blank import blank_of
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.leaves import parameters_of
 from sweeper.programs.program import Lane, Program, State
 from sweeper.programs.saved_file import SavedFile, read_saved
 from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED
+from sweeper.trust import NOWHERE, TRUST, is_known
 
 # optimizers that are one under two names
 _SAME = {"adamw": "adam"}
@@ -48,12 +51,12 @@ class Start:
 
 
 def read_start(path: Path, base_dir: Path) -> Start:
-    """The saved model at `path`, for a study in `base_dir`.
+    """The saved model at `path`, which was checked before, with its functions in `base_dir`.
 
     Raises:
         SweeperError: it is damaged, or what it says of itself cannot be read.
     """
-    file = read_saved(path)
+    file = read_saved(path, trusted=True)
     return Start(file, settings_of(file, base_dir))
 
 
@@ -63,10 +66,36 @@ def settings_of(file: SavedFile, base_dir: Path) -> Settings:
     Raises:
         SetupError: it is one of a run directory, which says nothing of its trial.
     """
+    return replace(study_of_model(file).filled({}), base_dir=base_dir)
+
+
+def study_of_model(file: SavedFile) -> StudyConfig:
+    """The study of the trial that was saved; nothing that it names is looked up.
+
+    Raises:
+        SetupError: as `settings_of`.
+    """
     if "settings" not in file.record:
         raise alone(file)
     text = toml_text({"edition": 1, **file.record["settings"]})
-    return parse(text, base_dir / Path(file.name).name).filled({})
+    return parse(text, NOWHERE / Path(file.name).name)
+
+
+def check_sizes(file: SavedFile, study: StudyConfig) -> None:
+    """Refuse a model of a known package that is larger than what the file holds.
+
+    Raises:
+        SetupError: it names the argument.
+    """
+    n_numbers, n_leaves = sum(leaf.size for leaf in file.tensors.values()), len(file.tensors)
+    for key, table in study.each("model").items():
+        if not isinstance(table, PythonTable) or not is_known(table.function):
+            continue
+        for name, value in table.arguments.items():
+            most = n_leaves if name == "depth" else n_numbers
+            if isinstance(value, int) and value > most:
+                found = f"{value}, and the file holds {counted(most, 'number')}"
+                raise SetupError(Problem(file.name, f"{key}.{name}", found, TRUST))
 
 
 def alone(file: SavedFile) -> SetupError:

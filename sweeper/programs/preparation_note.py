@@ -11,6 +11,7 @@ from typing import Any
 
 from sweeper.data.dataset import Dataset
 from sweeper.programs.data_spec import DataSpec
+from sweeper.small_files import read_small
 
 _CHECK = "check"
 # what is read of it; notes of earlier versions lack some, or have no digest of their own
@@ -55,7 +56,7 @@ def read_note(path: Path, data_digest: str | None) -> dict[str, Any]:
         NoteError: it cannot be read, was changed, or is of other data.
     """
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
+        note = json.loads(read_small(path))
     except FileNotFoundError as error:
         raise NoteError("it is not there") from error
     except (OSError, ValueError) as error:

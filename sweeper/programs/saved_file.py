@@ -7,7 +7,9 @@ be told; the digest of the file is that of its header. Nothing in it is run when
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -27,6 +29,7 @@ from sweeper.programs.tensors import (
     unpacked,
     versions,
 )
+from sweeper.trust import TRUST
 
 _Tree = TypeVar("_Tree", bound=PyTree)
 
@@ -34,6 +37,19 @@ FORMAT = 1
 # in the directory that `export` writes
 MODEL_FILE = "model.safetensors"
 _HEADER, _DIGEST = "sweeper", "digest"
+_MOST_BYTES, _MOST_HEADER_BYTES = 700_000_000, 32_000_000  # reading takes three times as much
+_MOST_LETTERS = 300
+# what reading a header raises that does not say what it should
+_UNFIT = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _WRITE_AGAIN = "write it again with `python -m sweeper export`, or take another copy"
 
 
@@ -85,14 +101,19 @@ def content_of(
     return packed(tensors, {_HEADER: text, _DIGEST: _digest(text.encode())})
 
 
-def read_saved(path: Path) -> SavedFile:
+def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     """The file at `path`, or that of the directory which `export` wrote, every leaf checked.
+
+    A link in such a directory is not followed, and one of more than 700 MB is read only if it is
+    `trusted`.
 
     Raises:
         SetupError: it cannot be read, is none of these, or is damaged; it says where.
     """
-    path = path / MODEL_FILE if path.is_dir() else path
+    path = _model_in(path) if path.is_dir() else path
     try:
+        if not trusted:
+            _check_size(path)
         tensors, metadata = unpacked(path.read_bytes())
     except (OSError, CheckpointError) as error:
         told = error.strerror if isinstance(error, OSError) else f"no saved model: {error}"
@@ -105,14 +126,50 @@ def read_saved(path: Path) -> SavedFile:
     digest = _digest(text.encode())
     if digest != metadata.get(_DIGEST):
         raise SetupError(Problem(str(path), "", "its header is damaged", _WRITE_AGAIN))
-    record = json.loads(text)
-    if record["format"] != FORMAT:
-        found = f"of format {record['format']}, this program reads {FORMAT}"
-        raise SetupError(Problem(str(path), "", found, "use the version of sweeper that wrote it"))
-    damaged = [*_damaged(tensors, record["leaves"])]
+    with as_written(str(path)):
+        record = json.loads(text)
+        if record["format"] != FORMAT:
+            found = f"of format {record['format']}, this program reads {FORMAT}"
+            mend = "use the version of sweeper that wrote it"
+            raise SetupError(Problem(str(path), "", found, mend))
+        damaged = [*_damaged(tensors, record["leaves"])]
     if damaged:
         raise SetupError([Problem(str(path), leaf, what, _WRITE_AGAIN) for leaf, what in damaged])
     return SavedFile(str(path), record, tensors, digest)
+
+
+@contextmanager
+def as_written(name: str) -> Iterator[None]:
+    """Refuse the file `name` if what its header says cannot be used in the block.
+
+    Raises:
+        SetupError: it says what was raised.
+    """
+    try:
+        yield
+    except _UNFIT as error:
+        found = f"what its header says cannot be used ({type(error).__name__}: {error})"
+        raise SetupError(Problem(name, "", found[:_MOST_LETTERS], _WRITE_AGAIN)) from error
+
+
+def _model_in(directory: Path) -> Path:
+    path = directory / MODEL_FILE
+    if path.is_symlink():
+        mend = "put the file itself there, or name it"
+        raise SetupError(Problem(str(path), "", "a link, which is not followed", mend))
+    return path
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what would take gigabytes, or could not be read to an end."""
+    there = path.stat()
+    if not stat.S_ISREG(there.st_mode):
+        raise CheckpointError("not a regular file")
+    with path.open("rb") as file:
+        header_bytes = int.from_bytes(file.read(8), "little")
+    if there.st_size > _MOST_BYTES or (header_bytes > _MOST_HEADER_BYTES <= there.st_size):
+        found = f"{there.st_size:,} bytes, of which a header of {header_bytes:,}: so large a file "
+        raise SetupError(Problem(str(path), "", f"{found}is read only if it is trusted", TRUST))
 
 
 def _damaged(tensors: Tensors, leaves: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:

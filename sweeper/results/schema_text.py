@@ -8,6 +8,7 @@ from sweeper.config import StudyConfig
 from sweeper.results.replace import swapped
 from sweeper.results.schema import columns_of_tables
 from sweeper.rundir import RunDir
+from sweeper.small_files import read_small
 
 _FIRST = "# The tables of the study "
 _HEAD = (
@@ -31,7 +32,7 @@ def write_schema_text(run_dir: RunDir, config: StudyConfig) -> None:
 def is_schema_text(path: Path) -> bool:
     """Whether the file at `path` can be read, and is such a text."""
     try:
-        return path.read_text(encoding="utf-8").startswith(_FIRST)
+        return read_small(path).startswith(_FIRST)
     except (OSError, ValueError):
         return False
 

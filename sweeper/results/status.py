@@ -14,6 +14,7 @@ from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
+from sweeper.small_files import read_small
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def read_status(run_dir: RunDir) -> Status:
         SetupError: there is no status file, or it is not one of this version.
     """
     try:
-        status = Status(**json.loads(run_dir.status.read_text(encoding="utf-8")))
+        status = Status(**json.loads(read_small(run_dir.status)))
     except FileNotFoundError:
         raise SetupError(
             Problem(
@@ -166,7 +167,7 @@ def is_published(run_dir: RunDir) -> bool:
     False where that cannot be told.
     """
     try:
-        written = json.loads(run_dir.status.read_text(encoding="utf-8"))
+        written = json.loads(read_small(run_dir.status))
         return written["state"] in ("finished", "interrupted")
     except (OSError, ValueError, TypeError, KeyError):
         return False

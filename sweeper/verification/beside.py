@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweeper.config import StudyConfig
+from sweeper.config.data import FunctionTable
 from sweeper.data.ahead import preparing
 from sweeper.errors import SweeperError
 from sweeper.importances import Importances
 from sweeper.ledger import Ledger
+from sweeper.ownership import foreign
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.preparation_note import NoteError, read_note
@@ -30,13 +32,13 @@ def beside(run_dir: RunDir) -> list[Path]:
     return [run_dir.preparation, run_dir.schema, run_dir.study_file, *start]
 
 
-def damaged_beside(run_dir: RunDir, ledger: Ledger) -> Iterator[Damage]:
+def damaged_beside(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
     """What is wrong with the files that a session writes beside the tables, or with its notes."""
     mend = written_anew(run_dir)
     if found := _preparation_fault(run_dir, ledger):
         of_data = f"{mend}, which reads the study's data again; so does its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
-    if told := _start_fault(run_dir, ledger):
+    if told := _start_fault(run_dir, ledger, trusted):
         found, path = told
         first = "remove it, and " if run_dir.started_from.exists() else ""
         again = f"go on with the study with --continue-from {path}, or with a copy of that"
@@ -51,7 +53,12 @@ def damaged_beside(run_dir: RunDir, ledger: Ledger) -> Iterator[Damage]:
 
 
 def repair_beside(
-    run_dir: RunDir, config: StudyConfig, ledger: Ledger, state: SweepState
+    run_dir: RunDir,
+    config: StudyConfig,
+    ledger: Ledger,
+    state: SweepState,
+    *,
+    trust_code: bool = False,
 ) -> tuple[str, ...]:
     """Write them anew where they are damaged; gives what stands in the way of it, in words."""
     restore_copy(run_dir, ledger.sessions()[0]["study"])
@@ -61,7 +68,7 @@ def repair_beside(
     if run_dir.importance.exists() and not is_importance(run_dir.importance):
         run_dir.importance.unlink()
         Importances(config, run_dir).finish(state.rounds, state.ended)
-    return tuple(_prepare_again(run_dir, config, ledger))
+    return tuple(_prepare_again(run_dir, config, ledger, trust_code))
 
 
 def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
@@ -73,7 +80,7 @@ def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
     return ""
 
 
-def _start_fault(run_dir: RunDir, ledger: Ledger) -> tuple[str, str] | None:
+def _start_fault(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, str] | None:
     """What is wrong with the copy of the saved model that trials start from, and of which it is."""
     start = ledger.sessions()[0].get("continued_from")
     if start is None:
@@ -81,16 +88,24 @@ def _start_fault(run_dir: RunDir, ledger: Ledger) -> tuple[str, str] | None:
     if not run_dir.started_from.exists():
         return "it is not there", start["path"]
     try:
-        digest = read_saved(run_dir.started_from).digest
+        digest = read_saved(run_dir.started_from, trusted=trusted).digest
     except SweeperError as error:
         return error.problems[0].found, start["path"]
     return None if digest == start["digest"] else ("it is another model", start["path"])
 
 
-def _prepare_again(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[str]:
+def _prepare_again(
+    run_dir: RunDir, config: StudyConfig, ledger: Ledger, trust_code: bool
+) -> Iterator[str]:
     if not _preparation_fault(run_dir, ledger):
         return
     name, wanted = run_dir.preparation.name, data_digest(ledger.sessions())
+    if not trust_code and isinstance(config.data, FunctionTable):
+        of_study = foreign(config, run_dir.root, ledger.sessions())
+        told = [one for one in of_study if one.key == "data.function"]
+        if told:
+            yield f"{name} was not written anew: {told[0]}"
+            return
     try:
         with preparing(config) as prepared:
             data = prepared()

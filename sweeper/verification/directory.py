@@ -51,8 +51,10 @@ class Verified:
     damage: tuple[Damage, ...]
 
 
-def verify(run_dir: RunDir) -> Verified:
+def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
     """What is damaged in a run directory; nothing is written.
+
+    Models of more than 700 MB are read only with `trust_code`.
 
     Raises:
         SetupError: no study has been run there.
@@ -69,13 +71,14 @@ def verify(run_dir: RunDir) -> Verified:
             problem = error.problems[0]
             return Verified((), (Damage(run_dir.ledger.name, problem.found, problem.mend),))
         with closing(ledger):
-            return _verified(run_dir, ledger)
+            return _verified(run_dir, ledger, trust_code)
 
 
-def repair(run_dir: RunDir) -> tuple[str, ...]:
+def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
     """Write every view of the ledger anew, tables, metrics and status, and what is beside them.
 
-    Gives what could not be written, and why, in words.
+    Returns what could not be written, and why, in words. A function that reads the study's data
+    must be known as this user's own, unless `trust_code` is given.
 
     Raises:
         LedgerError: it is damaged itself.
@@ -96,7 +99,7 @@ def repair(run_dir: RunDir) -> tuple[str, ...]:
         doing = "finished" if is_over else "interrupted"
         spent_s = _spent_s(ledger, run_id)
         write_status(run_dir, standing.status(state, time.time(), doing, spent_s=spent_s))
-        return repair_beside(run_dir, config, ledger, state)
+        return repair_beside(run_dir, config, ledger, state, trust_code=trust_code)
 
 
 def restore_ledger(run_dir: RunDir) -> str:
@@ -147,7 +150,7 @@ def _study_file(run_dir: RunDir, session: Mapping[str, Any]) -> Path:
         return run_dir.study_file
 
 
-def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
+def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
     if not ledger.sessions():
         return Verified((f"{run_dir.ledger.name}: no study has begun",), ())
     config, _ = _study(run_dir, ledger)
@@ -165,11 +168,11 @@ def _verified(run_dir: RunDir, ledger: Ledger) -> Verified:
     )
     damage = (
         *_damaged_checkpoints(run_dir, state),
-        *(one for model in found for one in damaged_model(run_dir, config, model, digest)),
+        *(one for model in found for one in damaged_model(run_dir, config, model, digest, trusted)),
         *_damaged_views(run_dir, config, ledger),
         *_damaged_status(run_dir),
         # of a session that was struck before its first round some are not there yet
-        *(damaged_beside(run_dir, ledger) if state.rounds else ()),
+        *(damaged_beside(run_dir, ledger, trusted) if state.rounds else ()),
     )
     return Verified(looked_at, damage)
 

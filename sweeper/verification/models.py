@@ -75,9 +75,13 @@ def _numbers(rows: Iterable[Row]) -> set[int]:
 
 
 def damaged_model(
-    run_dir: RunDir, config: StudyConfig, model: Model, data_digest: str | None
+    run_dir: RunDir,
+    config: StudyConfig,
+    model: Model,
+    data_digest: str | None,
+    trusted: bool = False,
 ) -> Iterator[Damage]:
-    """What is wrong with the files of a model."""
+    """What is wrong with the files of a model, however large if it is `trusted`."""
     number, member = model.row["trial_number"], model.member
     saved, beside = run_dir.saved(number, member), run_dir.model(number, member)
     mend = _mend(run_dir, config, number)
@@ -91,7 +95,7 @@ def damaged_model(
     if not saved.exists():
         return
     try:
-        file = read_saved(saved)
+        file = read_saved(saved, trusted=trusted)
     except SweeperError as error:
         yield damage(saved.name, error.problems[0].found)
         return

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from sweeper.executors.engines.survey import Kinds, differences, survey_of, want
 from sweeper.executors.opening import own_xla_threads
 from sweeper.progress import Observer, Warned
 from sweeper.rundir import RunDir
-from sweeper.worker import WorkerSetup
+from sweeper.worker import StartFile, WorkerSetup
 
 # a worker answers when it has nothing else to do
 _ANSWER_S = 30.0
@@ -33,7 +34,11 @@ _log = logging.getLogger("sweeper")
 
 
 def connected(
-    config: StudyConfig, run_dir: RunDir, observer: Observer, start: Path | None, data_bytes: int
+    config: StudyConfig,
+    run_dir: RunDir,
+    observer: Observer,
+    start: StartFile | None,
+    data_bytes: int,
 ) -> EngineExecutor:
     """The executor of a study that names an engine; its workers are there and fit.
 
@@ -109,14 +114,14 @@ class _Joining:
         run_dir: RunDir,
         engine: Engine,
         observer: Observer,
-        start: Path | None,
+        start: StartFile | None,
         data_bytes: int,
     ) -> None:
         self._config = config
         self._run_dir = run_dir
         self._engine = engine
         self._observer = observer
-        self._start = start
+        self._start = start and replace(start, path=start.path.absolute())
         self._data_bytes = data_bytes
         self._survey = survey_of(config, run_dir)
         self._lock = threading.Lock()
@@ -172,7 +177,7 @@ class _Joining:
                 checkpoints=run_dir.checkpoints,
                 cpus=(),
                 parent=0,
-                start=None if self._start is None else self._start.absolute(),
+                start=self._start,
                 directory=Path.cwd(),
                 xla_threads=own_xla_threads(),
             ),
