@@ -51,7 +51,7 @@ def _computes(found: type) -> bool:
 def is_at_hand(function: str, base_dir: Path, digests: Mapping[str, str]) -> bool:
     """Whether the files in `base_dir` that `function` comes from have the recorded digests.
 
-    Those of installed modules never count: whoever wrote the record knows their source as well.
+    Those of installed modules never count: the author of the record knows their source as well.
     """
     module = function.partition(":")[0]
     if module == MAIN:
