@@ -51,7 +51,7 @@ def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDi
     before = sweeper.open_results(run_dir.root)
     original = before.study["settings"]
 
-    assert trained_with_view(found.config, quiet=True).state == "finished"
+    assert trained_with_view(found.config, quiet=True)[0].state == "finished"
     rows = confirmed(found)
 
     best = before.best(3)
@@ -77,7 +77,7 @@ def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDi
 
 def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
     first = finalists(run_dir, 2, 2)
-    assert trained_with_view(first.config, quiet=True, fresh=True).state == "finished"
+    assert trained_with_view(first.config, quiet=True, fresh=True)[0].state == "finished"
 
     refuse_others(finalists(run_dir, 2, 2))
     for top, seeds in ((3, 2), (2, 3)):
@@ -157,7 +157,7 @@ def test_a_trial_is_reproduced_and_the_first_difference_is_named(
     run_dir: RunDir, tmp_path: Path
 ) -> None:
     config, number = alone(run_dir, None, tmp_path / "again")
-    assert trained_with_view(config, quiet=True).state == "finished"
+    assert trained_with_view(config, quiet=True)[0].state == "finished"
     again = RunDir(tmp_path / "again")
 
     found = compared(run_dir, again, number)
