@@ -178,7 +178,7 @@ class RunDir:
         """Every path directly in the run directory that the study may use, there or not."""
         ledgers = (self.ledger, self.backup, self.damaged)
         yield from (Path(f"{path}{end}") for path in ledgers for end in _LOGS_OF_LEDGERS)
-        yield from (self.lock, self.status, self.stop, self.study_file, self.schema)
+        yield from (self.lock, self.owner, self.status, self.stop, self.study_file, self.schema)
         yield from (self.trials, self.buckets, self.spans, self.importance)
         yield from (self.preparation, self.started_from, self.confirm, self.staging)
         yield from self.directories()
