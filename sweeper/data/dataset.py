@@ -153,6 +153,9 @@ class Dataset:
         Raises:
             Exception: of whatever class, it is damaged.
         """
+        if isinstance(source, Path):  # NumPy would leave open what it cannot read
+            with source.open("rb") as opened:
+                return cls.load(opened)
         with np.load(source, allow_pickle=False) as file:
             meta: dict[str, Any] = json.loads(file["meta"].item())
             arrays = {name: file[name] for name in file.files if name != "meta"}

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import platform
+import sys
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
@@ -92,11 +94,15 @@ def cache_directory() -> Path | None:
     return own_directory(f"xla-{short_hash(platform.machine(), processor())}")
 
 
+@cache
 def processor() -> str:
     """What tells this processor from another kind, as far as the system says."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
+        if sys.platform == "linux":  # XLA reads it to choose among kernels
+            told = "/proc/cpuinfo cannot be read: the last digits of rows may differ from those"
+            _log.warning("%s that this machine gives with it", told)
         return platform.processor()
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
 

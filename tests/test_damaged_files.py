@@ -1,0 +1,185 @@
+"""A file with one flipped bit, or cut short: refused by name, healed, or read as it was written.
+
+Nothing else is raised by what reads it, nor by any command. `scripts/flip_bits` runs it at length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper import cli
+from sweeper.config import load
+from sweeper.data.dataset import Dataset
+from sweeper.errors import SweeperError
+from sweeper.export.directory import export
+from sweeper.ledger import checked
+from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.saved_file import read_saved
+from sweeper.results.digest import deterministic_digest
+from sweeper.results.read import Results, open_results
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from tests.crashes import Study
+
+FEW, MANY = 20, 1000
+REFUSED = (SweeperError, NoteError)
+TIMES = [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+
+
+def damaged(content: bytes, chance: random.Random) -> bytes:
+    """`content` with one bit flipped, or cut short."""
+    if chance.random() < 0.5:
+        return content[: chance.randrange(len(content))]
+    changed = bytearray(content)
+    changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def table(name: str) -> Callable[[Path], object]:
+    """Reads a table of a run directory, from a file of it."""
+    return lambda path: getattr(Results, name)(open_results(path.parent))
+
+
+# what each reader returns of an undamaged file must come again; None if any value will do, because
+# `verify` compares the file with the ledger
+READERS: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "ledger.backup.db": (checked, True),
+    "trials.parquet": (table("trials"), False),
+    "buckets.parquet": (table("buckets"), False),
+    "spans.parquet": (table("spans"), False),
+    "status.json": (lambda path: read_status(RunDir(path.parent)), False),
+    "preparation.json": (lambda path: read_note(path, None), False),
+    "study.toml": (load, False),
+    "model.safetensors": (lambda path: read_saved(path).digest, True),
+    "trial.toml": (load, False),
+}
+
+
+@pytest.fixture(scope="module")
+def exported(ended: Study) -> Path:
+    """The directory of a trial's exported model."""
+    output = ended.directory / "best"
+    export(ended.run_dir.root, None, 0, output)
+    return output
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("times", TIMES)
+def test_a_reader_refuses_it_or_reads_it(
+    times: int, name: str, exported: Path, ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    study, chance = copied(ended), random.Random(name)
+    read, is_exact = READERS[name]
+    path = study.run_dir.root / name
+    path = path if path.exists() else study.directory / exported.name / name
+    content, expected = path.read_bytes(), read(path)
+    for _ in range(times):
+        path.write_bytes(damaged(content, chance))
+        with contextlib.suppress(*REFUSED), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a version that the damaged file names
+            found = read(path)
+            assert not is_exact or found == expected
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_prepared_data_are_read_as_they_were_or_not_at_all(times: int, tmp_path: Path) -> None:
+    study, chance = Study(tmp_path / "study", "supervised", "process"), random.Random(0)
+    from sweeper.data.preparation import prepare
+
+    data, path = prepare(study.config), tmp_path / "data.npz"
+    data.save(path)
+    content = path.read_bytes()
+    for _ in range(times):
+        path.write_bytes(damaged(content, chance))
+        with contextlib.suppress(Exception):  # whatever it is, they are prepared again
+            assert Dataset.load(path).digest == data.digest
+
+
+COMMANDS = (
+    "status DIR",
+    "status DIR --json",
+    "trials DIR",
+    "show DIR 0",
+    "best DIR",
+    "verify DIR",
+    "trial DIR 0 -o OUT",
+    "export DIR --to OUT",
+    "report DIR -o OUT",
+    "predict MODEL ROWS -o OUT",
+    "verify DIR --repair",
+)
+
+
+def of_study(study: Study) -> Iterator[Path]:
+    """Every file of a study, and of the model that was exported from it."""
+    for place in (study.run_dir.root, study.directory / "best"):
+        yield from sorted(path for path in place.rglob("*") if path.is_file())
+
+
+def code_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of a command in this process; what is not a refusal is raised."""
+    monkeypatch.setattr(sys, "argv", ["sweeper", *words])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cli.app_for(words)(words, standalone_mode=False)
+    except SweeperError as error:
+        return error.exit_code
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize(
+    "times", [6, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])]
+)
+def test_no_command_ends_with_a_traceback_and_a_run_heals_what_it_can(
+    times: int, exported: Path, ended: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert exported.exists()
+    chance = random.Random(1)
+    rows = "sepal length (cm),sepal width (cm),petal length (cm),petal width (cm)\n1,2,3,4\n"
+    (tmp_path / "rows.csv").write_text(rows, encoding="utf-8")
+    refused = 0
+    for number in range(times):
+        study = Study(tmp_path / f"copy-{number}", ended.program, ended.strategy)
+        shutil.copytree(ended.directory, study.directory)
+        path = chance.choice([*of_study(study)])
+        if content := path.read_bytes():
+            path.write_bytes(damaged(content, chance))
+        for at, command in enumerate(COMMANDS):
+            places = {
+                "DIR": str(study.run_dir.root),
+                "MODEL": str(study.directory / "best"),
+                "ROWS": str(tmp_path / "rows.csv"),
+                "OUT": str(study.directory / f"out-{at}"),
+            }
+            words = [places.get(word, word) for word in command.split()]
+            assert code_of(words, monkeypatch) in (0, 1, 2, 3), (path, command)
+        try:
+            sweeper.run(study.config)
+        except SweeperError as error:
+            refused += 1
+            assert path.name in str(error)
+        else:
+            assert deterministic_digest(study.run_dir) == deterministic_digest(ended.run_dir)
+        shutil.rmtree(study.directory)
+    assert refused < times / 2
+
+
+def test_commands_of_an_undamaged_study_end_well(
+    exported: Path, ended: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert exported.exists()
+    for command in ("status DIR", "trials DIR", "best DIR", "verify DIR"):
+        words = [str(ended.run_dir.root) if word == "DIR" else word for word in command.split()]
+        assert code_of(words, monkeypatch) == 0
