@@ -77,7 +77,10 @@ def foreign(
     for function, key in config.function_keys:
         if is_known(function, config.base_dir) or _is_own(config, function, own):
             continue
-        if not _is_here(config, root, function, sessions):
+        if changed := _changed(config, function, own):
+            found = f"names {function}, and {changed} is not what it was when you ran the study"
+            yield Problem(str(root), key, found, f"put it back as it was in {config.base_dir}")
+        elif not _is_here(config, root, function, sessions):
             found = f"names {function}, which {_NOT_YOURS}"
             mend = f"run this in {config.base_dir} if its source there is yours; or, {TRUST}"
             yield Problem(str(root), key, found, mend)
@@ -94,6 +97,17 @@ def _is_own(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]
         claims["base_dir"] == str(config.base_dir) and claims["functions"].get(function) == digests
         for claims in own
     )
+
+
+def _changed(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]) -> str:
+    """The files of a function whose source the user has edited since running the study with it."""
+    now = source_digests(function, config.base_dir)
+    for claims in own:
+        before = claims["functions"].get(function)
+        if before is not None and claims["base_dir"] == str(config.base_dir):
+            names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+            return ", ".join(names)
+    return ""
 
 
 def _is_here(

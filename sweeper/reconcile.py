@@ -148,6 +148,23 @@ def xla_threads(sessions: Sequence[Mapping[str, Any]]) -> int | None:
     return int(told) if told else None
 
 
+def refuse_edited(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to use a trained model with other source than that which it was trained with.
+
+    Raises:
+        StudyError: with the key and the files; code that only asks for trials may have changed.
+    """
+    edited = [] if not sessions else [*_changed_code(config, sessions[0]["code"])]
+    found = "is not what it was when the model was trained"
+    problems = [
+        config.problem(key, f"{files} {found}", "put it back, or train the study again")
+        for key, files in edited
+        if not _asks(key)
+    ]
+    if problems:
+        raise StudyError(problems)
+
+
 def _asks(key: str) -> bool:
     """Whether code by this key only asks for trials and ends them: what it did stays as it is."""
     return key.startswith(("study.sampler.", "study.pruner."))

@@ -239,7 +239,7 @@ def test_predictions_do_not_depend_on_the_callers_jax_settings(
     with own_settings(OTHERS):
         jax.clear_caches()
         theirs = dict(jax.config.values)
-        found = sweeper.load(study / "best").predict(ROWS)
+        found = sweeper.load(study / "best", base_dir=study).predict(ROWS)
         assert dict(jax.config.values) == theirs
     np.testing.assert_array_equal(found, expected)
 

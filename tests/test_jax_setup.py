@@ -81,9 +81,11 @@ def own_settings(settings: Mapping[str, object]) -> Iterator[None]:
     before = {name: jax.config.values[name] for name in names}
     for name, value in settings.items():
         jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
 
 
 def test_a_study_trains_with_settings_of_its_own_and_gives_back_the_callers() -> None:

@@ -277,7 +277,23 @@ def test_a_run_directory_is_the_users_own_if_its_session_is_signed(
     text = module.read_text(encoding="utf-8")
     module.write_text(f"{text}\n# edited\n", encoding="utf-8")
     assert theirs.foreign_keys() == KEYS
+    recorded = sessions(theirs.run_dir)
+    found = {one.found for one in foreign(theirs.config, theirs.run_dir.root, recorded)}
+    assert all("marking.py is not what it was when you ran the study" in one for one in found)
     module.write_text(text, encoding="utf-8")
+
+
+def test_a_model_is_exported_with_the_source_that_it_was_trained_with(
+    theirs: Theirs, here: Path
+) -> None:
+    module = theirs.directory / "marking.py"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(f"{text}\n# edited\n", encoding="utf-8")
+    refused = refusal_of("export", str(theirs.run_dir.root), "--to", "best", "--trust-code")
+    module.write_text(text, encoding="utf-8")
+
+    assert "marking.py is not what it was when the model was trained" in str(refused)
+    assert not (here / "best").exists()
 
 
 def test_a_signature_is_of_these_functions_in_this_directory(

@@ -28,7 +28,7 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.kept_model import WHOSE, data_of, misfits, whose
 from sweeper.programs.preparation_note import NoteError, read_note
 from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
-from sweeper.reconcile import data_digest
+from sweeper.reconcile import data_digest, refuse_edited
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
 from sweeper.saved_code import Code, texts_of
@@ -50,7 +50,8 @@ def export(
 
     Raises:
         SetupError: nothing was published there, what is kept is damaged, or code is not trusted.
-        StudyError: there is no such trial or member, or its weights are not kept.
+        StudyError: there is no such trial or member, its weights are not kept, or the source of its
+            model has changed since.
     """
     if output.exists():
         found = f"there is such a {'directory' if output.is_dir() else 'file'} already"
@@ -59,6 +60,7 @@ def export(
     config, row = trial_of(directory, number)
     if not trust_code:
         refuse_foreign(config, run_dir)
+    refuse_edited(config, backup.sessions(run_dir))
     number = int(row["trial_number"])
     path = run_dir.saved(number, member)
     if not path.is_file():
