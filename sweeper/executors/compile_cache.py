@@ -25,6 +25,8 @@ from sweeper.scheduler.signature import short_hash
 
 _DIGEST_BYTES = 16
 _SUFFIXES = ("-cache", "-atime")  # of the files of an entry
+# of the key of an entry: JAX's own cache in the same directory takes entries with a digest for damaged
+_CHECKED = "-checked"
 _log = logging.getLogger("sweeper")
 
 
@@ -46,7 +48,7 @@ class CheckedCache(CacheInterface):
     def get(self, key: str) -> bytes | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The entry of `key`; None if there is none, or it is not what was written."""
         try:
-            found = self._files.get(key)
+            found = self._files.get(f"{key}{_CHECKED}")
         except Exception as error:  # what a broken disk raises, or a lock that is held too long
             _log.info("compiled again, its entry cannot be read: %s", error)
             return None
@@ -63,7 +65,7 @@ class CheckedCache(CacheInterface):
         """Keep an entry, if the disk takes it, instead of one that could not be used."""
         try:
             self._remove(key)
-            self._files.put(key, _digest(key, value) + value)
+            self._files.put(f"{key}{_CHECKED}", _digest(key, value) + value)
         except Exception as error:
             if not self._has_warned:
                 told = "compiled programs are not kept in %s: %s; the study goes on without"
@@ -76,7 +78,7 @@ class CheckedCache(CacheInterface):
                 path.unlink()
 
     def _paths(self, key: str) -> list[Path]:
-        return [self._place / f"{key}{suffix}" for suffix in _SUFFIXES]
+        return [self._place / f"{key}{_CHECKED}{suffix}" for suffix in _SUFFIXES]
 
 
 def _digest(key: str, content: bytes) -> bytes:
