@@ -163,8 +163,10 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
         "number; mend that, and take 'age' out of data.drop",
         "houses.csv: 'cost' is left out: it holds numbers written as text, such as '1,036'; read "
-        "them with pandas: df['cost'] = pd.to_numeric(df['cost'].str.replace("
-        'r"[^\\d.-]", "", regex=True))',
+        'them with pandas: df = pd.read_csv("houses.csv", index_col=0, dtype=str, '
+        "keep_default_na=False, na_values={'cost': ['']}); df['cost'] = "
+        'pd.to_numeric(df[\'cost\'].str.replace(r"[^\\d.-]", "", regex=True)); '
+        'df.to_csv("houses.csv")',
         'houses.csv: 2 columns to learn from; impute = "median" fills gaps in numbers',
     ]
     config = load(command.directory / "study.toml")

@@ -73,10 +73,8 @@ def _as_text(raw: RawData, name: str) -> str:
 
 
 def _fix(raw: RawData, name: str, numbers: TextNumbers) -> str:
-    if raw.path is None:
-        return numbers.fix(None)
-    missing = (*raw.words.get(name, ()), *raw.gap_words) if numbers.words else ()
-    return numbers.fix(raw.dialect.separator, missing)
+    missing = [*raw.words.get(name, ()), *(raw.gap_words if numbers.words else ())]
+    return numbers.fix(raw.path, raw.dialect, missing)
 
 
 def _first(told: Sequence[str], others: str) -> Iterator[str]:

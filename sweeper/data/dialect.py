@@ -48,13 +48,13 @@ class Dialect:
     @property
     def reading(self) -> str:
         """The call of pandas that reads such a file."""
-        told = [
-            f"{key}={toml_value(value)}"
-            for key, value in self.options.items()
-            if value != USUAL.options[key]
-        ]
-        told += [f"skiprows={self.skip_rows}"] if self.skip_rows else []
-        return f"pandas.read_csv({', '.join(['...', *told])})"
+        return f"pandas.read_csv({', '.join(['...', *self.arguments(*self.options, 'skiprows')])})"
+
+    def arguments(self, *names: str) -> list[str]:
+        """The arguments `names` for pandas, as code; those with a usual value are left out."""
+        usual = {**USUAL.options, "skiprows": USUAL.skip_rows}
+        given = {**self.options, "skiprows": self.skip_rows}
+        return [f"{n}={toml_value(given[n])}" for n in names if given[n] != usual[n]]
 
     def __str__(self) -> str:
         """In words, for who is to write such a file."""

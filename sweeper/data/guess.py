@@ -227,12 +227,8 @@ class _Lines:
 
     def fix(self, numbers: TextNumbers) -> str:
         """How to read numbers that are written as text."""
-        return numbers.fix(self.separator, self.missing_words)
-
-    @property
-    def separator(self) -> str | None:
-        """What stands between fields, if the file has any."""
-        return self.dialect.separator if self.source == "csv" else None
+        csv_file = self.path if self.source == "csv" else None
+        return numbers.fix(csv_file, self.dialect, self.missing_words)
 
     def stray(self, column: pd.Series[Any]) -> str:
         """Text in a column of a CSV file that holds numbers but for a few values; else empty."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from sweeper.config.writing import toml_value
+from sweeper.data.dialect import USUAL, Dialect, read_fields
 from sweeper.data.identity import means_missing
 from sweeper.naming import listed
 
@@ -52,10 +54,12 @@ _BOOLEANS = (
 class TextNumbers:
     """Numbers (or booleans, as `what` says) in a text column, with an `example`.
 
-    `code` is the line of pandas that reads them. `needs_decimal` is true if they are only written
-    with a decimal comma. `words` stand for missing values, if nothing else in the column is text.
+    `code` is the line of pandas that reads them from the column `name`. `needs_decimal` is true if
+    they are only written with a decimal comma. `words` stand for missing values, if nothing else
+    in the column is text.
     """
 
+    name: str
     what: str
     example: str
     code: str
@@ -70,17 +74,49 @@ class TextNumbers:
         """Whether it holds two words for true and false."""
         return self.what == _WORDS
 
-    def fix(self, separator: str | None, missing: Iterable[str] = ()) -> str:
-        """What to do about it; `separator` is that of a CSV file, None of other tables.
+    def fix(
+        self, csv_file: Path | None, dialect: Dialect = USUAL, missing: Iterable[str] = ()
+    ) -> str:
+        """What to do about it; `csv_file` is None if the table is not a CSV file.
 
         `missing` are the words that already mean a missing value.
         """
-        if self.words and separator is not None:
+        if csv_file is None:
+            return f"read them with pandas: {self.code}"
+        if self.words:
             words = [*dict.fromkeys(["", *missing, *self.words])]
             return f"write missing_values = {toml_value(words)} in [data]"
-        if self.needs_decimal and separator not in (None, ","):
+        if self.needs_decimal and dialect.separator != ",":
             return 'write decimal = "," in [data]'
-        return f"read them with pandas: {self.code}"
+        return f"read them with pandas: {self._rewriting(csv_file, dialect, missing)}"
+
+    def _rewriting(self, path: Path, dialect: Dialect, missing: Iterable[str]) -> str:
+        """The code that changes this column of a CSV file and leaves all other text as it is."""
+        name = toml_value(_from_here(path))
+        gaps = [*dict.fromkeys(["", *missing])]
+        is_first_nameless = not str(
+            read_fields(path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[
+                0, 0
+            ]
+        )
+        reading = [
+            name,
+            *dialect.arguments("sep", "encoding", "skiprows"),
+            *(["index_col=0"] if is_first_nameless else []),
+            *("dtype=str", "keep_default_na=False", f"na_values={{{self.name!r}: {gaps!r}}}"),
+        ]
+        writing = [name, *dialect.arguments("sep", "decimal", "encoding")]
+        writing += [] if is_first_nameless else ["index=False"]
+        after = ", and remove skip_rows from [data]" if dialect.skip_rows else ""
+        return (
+            f"df = pd.read_csv({', '.join(reading)}); {self.code}; "
+            f"df.to_csv({', '.join(writing)}){after}"
+        )
+
+
+def _from_here(path: Path) -> str:
+    here = Path.cwd()
+    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
 
 def text_numbers(column: pd.Series[Any]) -> TextNumbers | None:
@@ -91,12 +127,12 @@ def text_numbers(column: pd.Series[Any]) -> TextNumbers | None:
     texts = [*dict.fromkeys(text for value in values if (text := value.strip()))]
     if len(texts) < 2:
         return None
-    read = f"df[{str(column.name)!r}]"
+    name = str(column.name)
     return (
-        _booleans(texts, read)
-        or _fractions(texts, read)
-        or _numbers(texts, read)
-        or _with_gaps(values, read)
+        _booleans(texts, name)
+        or _fractions(texts, name)
+        or _numbers(texts, name)
+        or _with_gaps(values, name)
     )
 
 
@@ -106,8 +142,9 @@ def gap_words(frame: pd.DataFrame) -> list[str]:
     return sorted({word for numbers in found if numbers is not None for word in numbers.words})
 
 
-def _with_gaps(values: Sequence[str], read: str) -> TextNumbers | None:
+def _with_gaps(values: Sequence[str], name: str) -> TextNumbers | None:
     """Numbers as they should be, among a few words for missing ones."""
+    read = f"df[{name!r}]"
     others = [value for value in values if not _PLAIN.fullmatch(value.strip())]
     numbers = [value for value in values if _PLAIN.fullmatch(value.strip())]
     if not 0 < len(others) <= _MOST_GAP_WORDS or len(numbers) < 2:
@@ -115,6 +152,7 @@ def _with_gaps(values: Sequence[str], read: str) -> TextNumbers | None:
     if not all(map(means_missing, others)) or any(map(_CODE.match, numbers)):
         return None
     return TextNumbers(
+        name,
         f"numbers, and {listed([repr(word) for word in others])} that may mean missing ones",
         numbers[0],
         f'{read} = pd.to_numeric({read}, errors="coerce")',
@@ -122,16 +160,18 @@ def _with_gaps(values: Sequence[str], read: str) -> TextNumbers | None:
     )
 
 
-def _booleans(texts: Sequence[str], read: str) -> TextNumbers | None:
+def _booleans(texts: Sequence[str], name: str) -> TextNumbers | None:
+    read = f"df[{name!r}]"
     words = {text.lower() for text in texts}
     for true, false in _BOOLEANS:
         if words == {true, false}:
             code = f"{read} = {read}.str.strip().str.lower().map({{{true!r}: 1, {false!r}: 0}})"
-            return TextNumbers(_WORDS, texts[0], code)
+            return TextNumbers(name, _WORDS, texts[0], code)
     return None
 
 
-def _fractions(texts: Sequence[str], read: str) -> TextNumbers | None:
+def _fractions(texts: Sequence[str], name: str) -> TextNumbers | None:
+    read = f"df[{name!r}]"
     found = [match for text in texts if (match := _FRACTION.fullmatch(text))]
     plain = sum(_PLAIN.fullmatch(text) is not None for text in texts)
     if not found or len(texts) < _LEAST_VALUES or len(found) + plain < _LEAST_SHARE * len(texts):
@@ -143,10 +183,11 @@ def _fractions(texts: Sequence[str], read: str) -> TextNumbers | None:
         return None  # dates, or pairs such as of blood pressure
     code = f"{read} = {read}.dropna().map(lambda text: float(sum(map(Fraction, text.split()))))"
     code = f"from fractions import Fraction; {code}"
-    return TextNumbers("fractions written as text", found[0][0], code)
+    return TextNumbers(name, "fractions written as text", found[0][0], code)
 
 
-def _numbers(texts: Sequence[str], read: str) -> TextNumbers | None:
+def _numbers(texts: Sequence[str], name: str) -> TextNumbers | None:
+    read = f"df[{name!r}]"
     matches = [match for text in texts if (match := _NUMBER.fullmatch(text))]
     signed = [match for match in matches if not _PLAIN.fullmatch(match[0])]
     if not signed or len(matches) < _LEAST_SHARE * len(texts) or _are_names(texts, signed):
@@ -159,6 +200,7 @@ def _numbers(texts: Sequence[str], read: str) -> TextNumbers | None:
     errors = "" if len(matches) == len(texts) else ', errors="coerce"'
     is_only = all(re.fullmatch(r"[-+]?\d*,\d+", match[0]) for match in signed)
     return TextNumbers(
+        name,
         "numbers written as text",
         signed[0][0],
         f"{read} = pd.to_numeric({read}{code}{errors})",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +11,7 @@ import pytest
 
 from sweeper.authoring import begin
 from sweeper.config import load
+from sweeper.data.dialect import USUAL, Dialect, open_text
 from sweeper.data.preparation import prepare
 from sweeper.data.text_numbers import text_numbers
 from sweeper.errors import DataError
@@ -53,6 +56,48 @@ def test_the_line_of_pandas_reads_them(texts: str, numbers: list[float]) -> None
     assert df["the price"].tolist() == pytest.approx(numbers)
 
 
+@pytest.mark.parametrize("has_index", [False, True])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+@pytest.mark.parametrize(
+    "dialect", [USUAL, Dialect(";", ",", "latin-1", 2)], ids=["usual", "of Europe"]
+)
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["$1,000", "", "NA", "$5", "$6"], ["1000.0", "", "", "5.0", "6.0"]),
+        (["1/2", "", "NA", "3/4", "2 1/4"], ["0.5", "", "", "0.75", "2.25"]),
+    ],
+)
+def test_the_code_of_pandas_leaves_other_text_as_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    texts: list[str],
+    numbers: list[str],
+    dialect: Dialect,
+    name: str,
+    has_index: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    others = {"ort": ["NA", "", "None", "Köln", " "], "code": ["01", "1.0", "true", "1,5", "nan"]}
+    table = pd.DataFrame({"the cost": texts, **others})
+    open_file = gzip.open if name.endswith(".gz") else open
+    with open_file(name, "wt", encoding=dialect.encoding, newline="") as file:
+        file.write("above\n" * dialect.skip_rows)
+        table.to_csv(file, sep=dialect.separator, index=has_index)
+    found = text_numbers(table["the cost"].replace({"": None, "NA": None}).astype("str"))
+    assert found is not None
+
+    code = found.fix(tmp_path / name, dialect, ["NA"]).partition(": ")[2]
+    exec(code.removesuffix(", and remove skip_rows from [data]"), {"pd": pd})
+
+    with open_text(tmp_path / name, replace(dialect, skip_rows=0)) as file:
+        rows = pd.read_csv(file, sep=dialect.separator, dtype=str, keep_default_na=False)
+    assert [*rows.columns] == [*(["Unnamed: 0"] if has_index else []), *table.columns]
+    pd.testing.assert_frame_equal(rows[[*others]], table[[*others]])
+    assert rows["the cost"].str.replace(",", ".").tolist() == numbers
+    assert code.endswith("remove skip_rows from [data]") == bool(dialect.skip_rows)
+
+
 def test_a_few_other_words_become_missing() -> None:
     df = pd.DataFrame({"x": [*(f"${i}" for i in range(40)), "unknown"]}).astype("str")
     found = text_numbers(df["x"])
@@ -93,7 +138,7 @@ def test_they_are_said_of_features_and_targets(make_study) -> None:
         "column 'sold' holds booleans in words, such as 'no', and is read as 2 categories",
         "column 'kind' holds numbers written as text, such as '0%', and is read as 3 classes",
     ]
-    assert "df['price'] = pd.to_numeric(df['price'].str" in notes[0]
+    assert "; df['price'] = pd.to_numeric(df['price'].str" in notes[0]
     meant = make_study(CSV + 'categorical_columns = ["price", "sold"]\n')
     assert [note[:13] for note in prepare(meant).notes] == ["column 'kind'"]
 
@@ -113,7 +158,7 @@ def test_refusals_of_text_name_the_fix(make_study) -> None:
         prepare(make_study(CSV, table))
     weight, cost = str(caught.value).splitlines()
     assert "200 different values; it holds numbers written as text, such as '0kg'" in weight
-    assert "read them with pandas: df['cost'] = pd.to_numeric(" in cost
+    assert "; df['cost'] = pd.to_numeric(" in cost
 
 
 def test_booleans_in_words_are_good_classes(tmp_path: Path) -> None:
