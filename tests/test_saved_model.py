@@ -96,7 +96,12 @@ def test_what_no_training_row_had_is_told_also_where_it_is_nothing() -> None:
         return found
 
     green = "column 'a' has 'green' in 1 row, which no training row had"
-    assert told(colour) == [green, "column 'a' has no value in 2 rows, as no training row"]
+    missing = "column 'a' has a missing value in 2 rows, which no training row had"
+    assert told(colour) == [green, missing]
+    assert told(Category("a", ("NA", "blue"))) == [
+        green,
+        f"{missing}; pandas.read_csv reads 'NA' as missing unless keep_default_na=False",
+    ]
     assert told(sometimes) == [green]
 
 

@@ -216,6 +216,24 @@ def test_columns_of_a_table_are_kept_beside_its_predictions(tmp_path: Path) -> N
         predicted(best, tmp_path / "new.csv", told.append, ["ids"])
 
 
+def test_a_category_that_pandas_takes_for_missing_is_predicted_as_such(tmp_path: Path) -> None:
+    table = PENGUINS.replace({"island": {"Dream": "NA"}})
+    table.to_csv(tmp_path / "penguins.csv", index=False)
+    results = trained(study_in(tmp_path, STUDY, 'data.missing_values=[""]'))
+    best = tmp_path / "best"
+    export(results.run_dir.root, None, 0, best)
+    text, _ = predicted(best, tmp_path / "penguins.csv", pytest.fail)
+    saved = sweeper.load(best)
+
+    rows = pd.read_csv(tmp_path / "penguins.csv", keep_default_na=False)
+    found = pd.read_csv(StringIO(text)).iloc[:, 1:].to_numpy()
+    np.testing.assert_array_equal(saved.probabilities(rows), found.astype(np.float32))
+    hint = "pandas.read_csv reads 'NA' as missing unless keep_default_na=False"
+    with pytest.warns(UnknownCategoryWarning, match=f"'island' has a missing value in .*; {hint}"):
+        saved.predict(pd.read_csv(tmp_path / "penguins.csv"))
+    assert "pandas.read_csv(..., keep_default_na=False)" in (best / "README.md").read_text("utf-8")
+
+
 def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> None:
     how = {"sep": ";", "decimal": ",", "encoding": "latin-1", "index": False}
     table = PENGUINS.replace({"island": {"Biscoe": "Bïscoe"}})

@@ -267,7 +267,19 @@ def _check_known(
         in_rows = counted(len(strange), "row")
         doubt(f"column '{one.name}' has {shown} in {in_rows}, which no training row had")
     if absent := int(((places == UNKNOWN) & gone).sum()):
-        doubt(f"column '{one.name}' has no value in {counted(absent, 'row')}, as no training row")
+        in_rows = counted(absent, "row")
+        doubt(
+            f"column '{one.name}' has a missing value in {in_rows}, which no training row had"
+            f"{_hint_on_words(one)}"
+        )
+
+
+def _hint_on_words(one: Category) -> str:
+    """How pandas may have lost a category, such as 'NA', that it takes for a missing value."""
+    words = _listed([value for value in one.values if value and value in MISSING_WORDS])
+    if not words:
+        return ""
+    return f"; pandas.read_csv reads {words} as missing unless keep_default_na=False"
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -34,7 +34,7 @@ def model_card(
         "## Data",
         _table(("", ""), _data(config, data)),
         "## How to use it",
-        _use(config, output),
+        _use(config, record, output),
         "## Where it comes from",
         _table(("package", "version"), sorted(record["versions"].items())),
     ]
@@ -121,13 +121,19 @@ def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
     return [(name, value) for name, value in found if value]
 
 
-def _use(config: StudyConfig, output: Path) -> str:
+def _use(config: StudyConfig, record: Record, output: Path) -> str:
     name = output.name
     call, line = "predict(rows)", f"python -m sweeper predict {name}/ new.csv -o out.csv"
     if isinstance(config.train, CoupledTable):
         call, line = ("generate(1000)" if config.train.generates else "model"), ""
     with_it = f'    sweeper.load("{name}/").{call}' + (f"\n\n    {line}" if line else "")
     alone = call if call != "model" else "MODELS"
+    has_words = getattr(config.data, "missing_values", None) is not None
+    if line and has_words and record["data"]["transform"]["categories"]:
+        with_it += (
+            "\n\nRead the rows of a CSV file with `pandas.read_csv(..., keep_default_na=False)`: "
+            "otherwise pandas takes a category such as NA for a missing value."
+        )
     return (
         f"With sweeper:\n\n{with_it}\n\n"
         f"Without it, with equinox and numpy alone, in this directory:\n\n"
