@@ -15,6 +15,7 @@ import pytest
 from sweeper.authoring import begin
 from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
+from sweeper.data.doubts import data_doubts
 from sweeper.data.guess import Guess, guess
 from sweeper.data.preparation import prepare
 from sweeper.templates import Template, filled_in, study_text
@@ -183,6 +184,30 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "houses.csv: the target is to be mended before the study can run: "
         "'about 90' in line 7 is no number",
     ]
+
+
+def test_words_that_may_be_categories_have_a_setting_to_keep_them(tmp_path: Path) -> None:
+    rows = pd.DataFrame(
+        {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "b"] * 30}
+    )
+    rows.astype({"size": object}).replace({"size": {3.0: "null"}}).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    file = tmp_path / "study.toml"
+
+    told = begin(None, file, tmp_path / "rows.csv")
+
+    setting = 'missing_values = ["", "null"]'
+    assert f"data.{setting} keeps them as text" in told[1]
+    line = f"# {setting}  # keeps words such as NA in 'region' as text\n"
+    assert line in file.read_text(encoding="utf-8")
+    assert [doubt[:15] for doubt in data_doubts(load(file), prepare(load(file)))] == [
+        "column 'region'"
+    ]
+    file.write_text(file.read_text(encoding="utf-8").replace(f"# {setting}", setting), "utf-8")
+    config = load(file)
+    assert data_doubts(config, prepare(config)) == ()
+    assert prepare(config).transform["categories"][0]["values"] == ("EU", "NA")
 
 
 def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,8 @@ class Guess:
     what in it keeps it from being numbers, and where; empty where there is nothing. `is_text` says
     that it is none even so. `as_text` are columns of numbers that are written as text, and how to
     read them. `settings` are those by which a CSV file is read that is not UTF-8 with commas.
-    `words` says which words of a column of text were read as missing values.
+    `words` says which words of a column of text were read as missing values; if only
+    `missing_values` meant those, they would stay text.
     """
 
     source: str
@@ -79,6 +80,7 @@ class Guess:
     is_text: bool = False
     settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     words: Mapping[str, str] = field(default_factory=dict[str, str])
+    missing_values: Sequence[str] = ()
 
     @property
     def is_left_out(self) -> bool:
@@ -113,6 +115,8 @@ def guess(path: Path, target: str | None = None) -> Guess:
         why = listed([f"'{name}' ({told})" for name, told in drop.items()])
         found = f"no column beside the target '{target}' to learn from: {why}"
         raise DataError(Problem(str(path), "", found, "name a table with numbers or categories"))
+    of_numbers = _words_of_numbers(found, table[[target, *kept]])
+    as_missing = _words(found, table[[target, *kept]], of_numbers)
     counts = frame[target].value_counts()
     stray = lines.stray(frame[target])
     return Guess(
@@ -134,16 +138,25 @@ def guess(path: Path, target: str | None = None) -> Guess:
         stray=stray,
         is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
         settings=dialect.instead_of(USUAL),
-        words=_words(found, table[[target, *kept]]),
+        words=as_missing,
+        missing_values=["", *sorted(of_numbers)] if as_missing else (),
     )
 
 
-def _words(found: Mapping[str, Mapping[str, int]], table: pd.DataFrame) -> dict[str, str]:
+def _words_of_numbers(
+    found: Mapping[str, Mapping[str, int]], table: pd.DataFrame
+) -> frozenset[str]:
+    """The words for missing values in columns of numbers; `found` are those of all columns."""
+    numbers = [name for name in table if is_numeric_dtype(table[name].dtype)]
+    return frozenset(word for name in numbers for word in found.get(str(name), ()))
+
+
+def _words(
+    found: Mapping[str, Mapping[str, int]], table: pd.DataFrame, of_numbers: Collection[str]
+) -> dict[str, str]:
     """What to say of words for missing values that may be meant as text, by column."""
-    is_number = {name: is_numeric_dtype(table[name].dtype) for name in found if name in table}
-    in_numbers = {word for name in is_number if is_number[name] for word in found[name]}
-    texts = {name: found[name] for name in is_number if not is_number[name]}
-    told = {name: missing_words_told(name, words, in_numbers) for name, words in texts.items()}
+    names = [name for name in found if name in table and not is_numeric_dtype(table[name].dtype)]
+    told = {name: missing_words_told(name, found[name], of_numbers) for name in names}
     return {name: one for name, one in told.items() if one}
 
 

@@ -52,6 +52,10 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
         text = _with(text, key, value)
     settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.is_left_out else {})}
     others = [f"{name} = {toml_value(value)}\n" for name, value in settings.items()]
+    if guessed.words:
+        names = ", ".join(f"'{name}'" for name in guessed.words)
+        kept = f"missing_values = {toml_value([*guessed.missing_values])}"
+        others.append(_comment(f"{kept}  # keeps words such as NA in {names} as text"))
     reasons = [_comment(f"'{name}' {why}") for name, why in guessed.drop.items()]
     lines = text.splitlines(keepends=True)
     path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
