@@ -181,6 +181,9 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
     assert told == ["new.csv: column 'island' has 'Dram' in 1 row, which no training row had"]
     rows.to_csv(tmp_path / "new.csv")  # with pandas' index, of which the model knows nothing
     assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
+    for _ in range(3):  # and each time once more: Unnamed: 0, Unnamed: 0.1, ...
+        pd.read_csv(tmp_path / "new.csv", keep_default_na=False).to_csv(tmp_path / "new.csv")
+    assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
     rows.to_csv(tmp_path / "new.csv", index=False, sep=";")
     with pytest.raises(DataError, match=r"new.csv: has columns that seem to be .* or give sweeper"):
         predicted(best, tmp_path / "new.csv", told.append)

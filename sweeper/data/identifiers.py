@@ -47,6 +47,11 @@ _MOST_CATEGORIES = 20
 _EXPECTED_PAIRS = 20.0
 
 
+def is_written_index(name: str) -> bool:
+    """Whether pandas or Arrow gives this name to an index that they write as a column."""
+    return _WRITTEN_INDEX.fullmatch(name.lower()) is not None
+
+
 def row_id_reason(name: str, column: pd.Series[Any]) -> str:
     """Why a column looks like an index or an identifier, as in "it counts the rows"; else empty."""
     known = without_fractions(column.dropna())
@@ -69,7 +74,7 @@ def row_id_reason(name: str, column: pd.Series[Any]) -> str:
 
 def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
     lower, share = name.lower(), known.nunique() / len(known)
-    if _WRITTEN_INDEX.fullmatch(lower) and share > 0.5 and known.min() >= 0:
+    if is_written_index(name) and share > 0.5 and known.min() >= 0:
         return "looks like an old index"
     if _ROW_NUMBER.fullmatch(lower) and share == 1 and _is_dense(known):
         return "looks like an old index"

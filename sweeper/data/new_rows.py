@@ -14,6 +14,7 @@ import pandas as pd
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, read_fields
 from sweeper.data.files import matching_files
+from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, written
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
@@ -44,7 +45,8 @@ def read_rows(
     keep: Sequence[str] = (),
     dialect: Dialect = USUAL,
 ) -> NewRows:
-    """The rows of the table in `path`; it may have the columns `others`, which are not looked at.
+    """The rows of the table in `path`; it may have the columns `others`, and an index that
+    pandas wrote, which are not looked at.
 
     `keep` are columns of it that go with the predictions, `ALL` is all of them. `dialect` says how
     a CSV file is written.
@@ -166,7 +168,8 @@ def _unfit(
     path: Path, frame: pd.DataFrame, transform: Transform, others: Collection[str]
 ) -> Iterator[Problem]:
     there = [str(name) for name in frame.columns]
-    strange = [name for name in there if name not in {*transform.columns, *others}]
+    others = {*transform.columns, *others}
+    strange = [name for name in there if name not in others and not is_written_index(name)]
     missing = [name for name in transform.columns if name not in there]
     for name in missing:
         near = get_close_matches(name, strange, n=1)
