@@ -145,6 +145,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+TRUST_NEEDED = (
+    "its own code runs only in a directory with the same `nets.py`: copy it to the current "
+    "directory, or trust this model with `--trust-code` (in Python `trust_code=True`)"
+)
+
+
 @pytest.fixture
 def loaded(study: Path) -> SavedModel:
     return sweeper.load(study / "best" / MODEL_FILE, base_dir=study)
@@ -213,7 +219,9 @@ def test_equinox_alone_predicts_the_same_by_the_module_that_is_copied(
 
     np.testing.assert_allclose(found["predict"], loaded.predict(ROWS), rtol=1e-5)
     assert (study / "best" / "nets.py").read_text(encoding="utf-8") == NETS
-    assert "copied here: `nets.py`." in (study / "best" / "README.md").read_text(encoding="utf-8")
+    card = (study / "best" / "README.md").read_text(encoding="utf-8")
+    assert "copied here: `nets.py`." in card
+    assert f"However, {TRUST_NEEDED}." in card
 
 
 def test_a_table_of_any_kind_is_read_by_its_names(study: Path) -> None:
@@ -267,7 +275,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert done.stdout == (
         f"written to out/mine; trial {best}; README.md tells what it is and is good for, "
         "`python -m sweeper predict out/mine new.csv` predicts rows, "
-        '`sweeper.load("out/mine")` loads it in Python\n'
+        f'`sweeper.load("out/mine")` loads it in Python; {TRUST_NEEDED}\n'
     )
     path = command.directory / "out" / "mine"
     assert sweeper.load(path, base_dir=study).info["replicate"] == 1

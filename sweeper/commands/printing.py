@@ -32,14 +32,17 @@ def print_written(output: Path | str, use: str) -> None:
 
 def print_exported(number: int, output: Path) -> None:
     """Say what the directory `output` is good for, now that a model is in it."""
+    from sweeper.export.card import trust_needed
     from sweeper.programs.saved_file import read_saved
 
     by_command = f"`python -m sweeper predict {output} new.csv` predicts rows, "
-    predicts = bool(read_saved(output, trusted=True).record["data"]["targets"])
+    record = read_saved(output, trusted=True).record
+    predicts, trust = bool(record["data"]["targets"]), trust_needed(record)
     print_written(
         output,
         f"trial {number}; README.md tells what it is and is good for, "
-        f'{by_command if predicts else ""}`sweeper.load("{output}")` loads it in Python',
+        f'{by_command if predicts else ""}`sweeper.load("{output}")` loads it in Python'
+        f"{f'; {trust}' if trust else ''}",
     )
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.errors import printable
+from sweeper.naming import listed
 from sweeper.ranking import value_columns
+from sweeper.trust import is_known
 
 Record = Mapping[str, Any]
 
@@ -43,8 +45,23 @@ def model_card(
         told = (
             f"Code of the study's own is copied here: {named}. What it imports besides has to be "
         )
-        parts += [f"{told}installed; `load.py` and `sweeper.load` run it."]
+        parts += [f"{told}installed; `load.py` runs it."]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def trust_needed(record: Record) -> str:
+    """What it takes to run the model's own code with sweeper; empty if there is none."""
+    code = record["code"]
+    if all(map(is_known, code["functions"])):
+        return ""
+    trust = "trust this model with `--trust-code` (in Python `trust_code=True`)"
+    if not code["texts"]:
+        return f"its own code runs only if you {trust}"
+    named = listed([f"`{name}`" for name in code["texts"]])
+    return (
+        f"its own code runs only in a directory with the same {named}: copy "
+        f"{'it' if len(code['texts']) == 1 else 'them'} to the current directory, or {trust}"
+    )
 
 
 def _parameters(params: Record) -> str:
@@ -134,6 +151,8 @@ def _use(config: StudyConfig, record: Record, output: Path) -> str:
             "\n\nRead the rows of a CSV file with `pandas.read_csv(..., keep_default_na=False)`: "
             "otherwise pandas takes a category such as NA for a missing value."
         )
+    if trust := trust_needed(record):
+        with_it += f"\n\nHowever, {trust}."
     return (
         f"With sweeper:\n\n{with_it}\n\n"
         f"Without it, with equinox and numpy alone, in this directory:\n\n"
