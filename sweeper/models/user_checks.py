@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -39,6 +40,10 @@ from sweeper.user_code import RAISED, Function, LoadError, load_function, told
 
 # what a function is given besides the keys of [model]
 _GIVEN = ("in_size", "out_size", "key")
+# what other libraries and tutorials call a random key
+_OTHER_KEY = re.compile(
+    r"_?(keys|p?rngs?|(p?rng|jax|seed|rand|random|init|dropout)_?keys?)", re.IGNORECASE
+)
 _Wrong = tuple[str, str]
 
 
@@ -193,12 +198,18 @@ def _unfit_arguments(
 ) -> Iterator[Problem]:
     """Keys of the table `holder` that the function does not take, and those that it lacks."""
     named, is_open = keywords_of(function)
-    own = [name for name in named if name not in _GIVEN]
+    meant = None if "key" in named else _meant_as_key(named, table.arguments, is_open)
+    own = [name for name in named if name not in (*_GIVEN, meant)]
+    taken = [*named]
+    if meant is not None:
+        taken.append("key")
+        found = f"'{table.function}' takes '{meant}' instead of 'key'"
+        yield config.problem(f"{holder}.function", found, f"rename '{meant}' to 'key'")
     for name in _GIVEN:
         if name in table.arguments:
             found, mend = f"'{table.function}' is given '{name}' anyway", "give yours another name"
             yield config.problem(_key(config, holder, name), found, mend)
-        elif name not in named and not is_open:
+        elif name not in taken and not is_open:
             mend = f"write def {function.__name__}({', '.join([*_GIVEN, *own])})"
             found = f"'{table.function}' takes no '{name}'"
             yield config.problem(f"{holder}.function", found, mend)
@@ -209,6 +220,18 @@ def _unfit_arguments(
     for name in own:
         if name not in table.arguments and named[name].default is inspect.Parameter.empty:
             yield config.problem(f"{holder}.{name}", *_not_given(config, table, name))
+
+
+def _meant_as_key(
+    named: Mapping[str, inspect.Parameter], given: Collection[str], is_open: bool
+) -> str | None:
+    """The argument that is a random key by its name, and that nothing passes; None if none is."""
+    defaults = (inspect.Parameter.empty,) if is_open else (inspect.Parameter.empty, None)
+    for name, parameter in named.items():
+        is_unset = any(parameter.default is default for default in defaults)
+        if is_unset and name not in given and _OTHER_KEY.fullmatch(name):
+            return name
+    return None
 
 
 def _not_taken(
@@ -288,8 +311,16 @@ def _signature_mend(model: Callable[..., Any]) -> str | None:
     try:
         signature.bind(None, **({"key": None} if takes_key(model) else {}))
     except TypeError:
-        return "write __call__(self, x, *, key=None): nothing else is passed"
+        return _rename_mend(model) or "write __call__(self, x, *, key=None): nothing else is passed"
     return None
+
+
+def _rename_mend(model: Callable[..., Any]) -> str | None:
+    """How to rename the argument of `__call__` that is a key by its name, if there is one."""
+    meant = None if takes_key(model) else _meant_as_key(keywords_of(model)[0], (), is_open=False)
+    if meant is None:
+        return None
+    return f"rename '{meant}' to 'key': it is passed a key in training and None in evaluation"
 
 
 def _unfit_arrays(model: Any) -> _Wrong | None:
@@ -317,7 +348,8 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
             if is_keyed
             else (
                 f"{found}, where its __call__ is not passed a key",
-                "write __call__(self, x, *, key=None), and pass the key on to what draws",
+                _rename_mend(model)
+                or "write __call__(self, x, *, key=None), and pass the key on to what draws",
             )
         )
         return
@@ -346,7 +378,7 @@ def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_W
             continue
         if draws and default is None:
             found = f"the model draws with '{name}', which is never passed, so it draws nothing"
-            yield found, f"call the argument 'key' instead of '{name}': that is passed in training"
+            yield found, f"rename '{name}' to 'key': that is passed in training"
         elif draws:
             found = f"the model draws only with {name} = {not default}, and nothing passes that"
             yield found, f"remove '{name}', and draw if key is not None"

@@ -39,22 +39,26 @@ class Base(eqx.Module):
 class Net(Base):
 """
 NO_KEY = "in training, where its __call__ is not passed a key"
-NAMED = "call the argument 'key' instead of"
 
 # how a model is called; then what is said, None if it trains
 CALLS = {
     "no key": ("(self, x): return self.b(self.drop(self.a(x)))", NO_KEY),
     "a key called rng": (
         "(self, x, rng=None): return self.b(self.drop(self.a(x), key=rng))",
-        NO_KEY,
+        f"{NO_KEY}; rename 'rng' to 'key': it is passed",
     ),
     "a layer that skips without rng": (
         "(self, x, rng=None): return self.b(Skip()(self.a(x), rng))",
-        f"the model draws with 'rng', which is never passed, so it draws nothing; {NAMED} 'rng'",
+        "the model draws with 'rng', which is never passed, so it draws nothing; "
+        "rename 'rng' to 'key'",
     ),
     "a required key of another name": (
         "(self, x, k): return self.b(self.drop(self.a(x), key=k))",
         "write __call__(self, x, *, key=None): nothing else is passed",
+    ),
+    "a required key called rng": (
+        "(self, x, rng): return self.b(self.drop(self.a(x), key=rng))",
+        "rename 'rng' to 'key': it is passed a key in training and None in evaluation",
     ),
     "a key by position alone": (
         "(self, x, key=None, /): return self.b(self.drop(self.a(x), key=key))",

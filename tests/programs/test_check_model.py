@@ -41,6 +41,18 @@ def no_key(in_size, out_size, channels):
     return eqx.nn.Identity()
 
 
+def keyed_by_rng(in_size, out_size, rng, channels):
+    return eqx.nn.MLP(in_size, out_size, channels, 1, key=rng)
+
+
+def keyed_by_prng_key(in_size, out_size, channels, prng_key=None):
+    return eqx.nn.MLP(in_size, out_size, channels, 1, key=prng_key)
+
+
+def keyed_by_rngs_or_others(in_size, out_size, *, rngs, **others):
+    return eqx.nn.MLP(in_size, out_size, others["channels"], 1, key=rngs)
+
+
 def no_model(in_size, out_size, key, channels):
     return lambda x: x
 
@@ -204,6 +216,19 @@ REFUSED = {
         ("model.function=nets:no_key", "search={}"),
         "--set: model.function: 'nets:no_key' takes no 'key'; "
         "write def no_key(in_size, out_size, key, channels)",
+    ),
+    "a key called rng": (
+        ("model.function=nets:keyed_by_rng", "search={}"),
+        "--set: model.function: 'nets:keyed_by_rng' takes 'rng' instead of 'key'; "
+        "rename 'rng' to 'key'",
+    ),
+    "an optional key called prng_key": (
+        ("model.function=nets:keyed_by_prng_key", "search={}"),
+        "--set: model.function: 'nets:keyed_by_prng_key' takes 'prng_key' instead of 'key'; ",
+    ),
+    "a key called rngs and any other keyword": (
+        ("model.function=nets:keyed_by_rngs_or_others", "search={}"),
+        "--set: model.function: 'nets:keyed_by_rngs_or_others' takes 'rngs' instead of 'key'; ",
     ),
     "a setting that it does not take": (
         ("model.chanels=4",),
