@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
+from sweeper.commands.arguments import refuse_a_file
 from sweeper.commands.training import exit_code
 from sweeper.errors import StudyError
 from sweeper.results.status import Status, newest_run, write_status
@@ -114,12 +115,37 @@ def test_a_refusal_is_its_message_and_its_exit_code(
     assert "Traceback" not in done.stderr
 
 
-def test_status_of_a_file_names_the_mend(command: CommandLine) -> None:
+def test_status_of_a_study_file_names_its_run_directory(command: CommandLine) -> None:
     command.write()
     done = command("status", "study.toml")
-    mend = "name the run directory of the study, such as runs/digits"
+    mend = "name the run directory of the study: runs/wine"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"study.toml: a file, and no run directory; {mend}\n"
+    assert done.stderr == f"study.toml: a file, not a run directory; {mend}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "meant"),
+    [
+        ("study.toml", b'[study]\nname = "a"\n[results]\ndir = "there/b"\n', ": there/b"),
+        ("study.toml", b'[study]\nname = "a"\n[model]\ndepht = 1\n', ": runs/a"),
+        ("study.toml", b"[study]\nname = 3\n[results]\ndir = []\n", ""),
+        ("study.toml", b'study = "a"\n', ""),
+        ("study.toml", b"[study\n", ""),
+        ("rows.parquet", b"PAR1\xff", ""),
+        ("runs/c/status.json", b"{}", ": runs/c"),
+        ("runs/c/models/trial-000000.eqx", b"", ": runs/c"),
+    ],
+)
+def test_a_file_in_place_of_a_run_directory_is_refused_with_the_one_it_belongs_to(
+    name: str, content: bytes, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs/c/models").mkdir(parents=True)
+    Path("runs/c/ledger.db").touch()
+    Path(name).write_bytes(content)
+    with pytest.raises(StudyError) as refused:
+        refuse_a_file(Path(name))
+    assert refused.value.problems[0].mend == f"name the run directory of the study{meant}"
 
 
 def test_the_view_is_shown_before_what_is_slow_to_import(command: CommandLine) -> None:

@@ -48,7 +48,8 @@ ModelDirectory = Annotated[
 TrustCode = Annotated[
     bool,
     typer.Option(
-        "--trust-code", help="Run code that it names, also if that is not known as yours."
+        "--trust-code",
+        help="Run code that it names even if it is not known as yours, and lift limits on size.",
     ),
 ]
 BEST = "best"
@@ -94,5 +95,15 @@ def loaded(study: Path, overrides: list[str] | None) -> StudyConfig:
 def refuse_a_file(path: Path) -> None:
     """Raise a StudyError where the run directory that was named is a file."""
     if path.is_file():
-        mend = "name the run directory of the study, such as runs/digits"
-        raise StudyError(Problem(str(path), "", "a file, and no run directory", mend))
+        meant = _run_dir_of(path)
+        mend = "name the run directory of the study" + (f": {meant}" if meant else "")
+        raise StudyError(Problem(str(path), "", "a file, not a run directory", mend))
+
+
+def _run_dir_of(path: Path) -> Path | None:
+    """The run directory that the file at `path` is in, or that it names as a study file."""
+    from sweeper.config.load import named_run_dir
+    from sweeper.directory import holds_study
+
+    around = (parent for parent in (*path.parents,)[:2] if holds_study(RunDir(parent)))
+    return next(around, None) or named_run_dir(path)

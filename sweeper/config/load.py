@@ -7,6 +7,7 @@ import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from sweeper.config.draft import Draft
 from sweeper.config.limits import (
@@ -18,7 +19,7 @@ from sweeper.config.limits import (
     unrecordable,
 )
 from sweeper.config.overrides import overridden, read_overrides
-from sweeper.config.reading import RawTable
+from sweeper.config.reading import RawTable, is_table
 from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Fault
@@ -53,11 +54,32 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
 
 def is_toml(path: Path) -> bool:
     """Whether the file at `path` can be read, and is TOML, if no study."""
+    return _raw(path) is not None
+
+
+def named_run_dir(path: Path) -> Path | None:
+    """The run directory that the study file at `path` names, even if the study is not valid.
+
+    None if the file cannot be read or names none.
+    """
+    tables = _raw(path) or {}
+    results, study = tables.get("results"), tables.get("study")
+    if is_table(results) and _is_name(directory := results.get("dir")):
+        return Path(directory)
+    if is_table(study) and _is_name(name := study.get("name")):
+        return Path("runs") / name
+    return None
+
+
+def _raw(path: Path) -> RawTable | None:
     try:
-        tomllib.loads(read_small(path, "utf-8-sig"))
+        return tomllib.loads(read_small(path, "utf-8-sig"))
     except (OSError, ValueError, RecursionError):
-        return False
-    return True
+        return None
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.isprintable() and bool(value)
 
 
 def _check_file(path: Path) -> None:
