@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig
 from sweeper.ended import EndedTrials
-from sweeper.results.importance import write_importance
+from sweeper.results.importance import LEAST_TRIALS, write_importance
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
     from sweeper.study.importance import Importance
 
-_LEAST_TRIALS = 10
 _GROWTH = 1.1
 _EVERY_S, _SHARE = 10.0, 0.01
 _log = logging.getLogger("sweeper")
@@ -71,7 +70,7 @@ class Importances:
         if not self._config.search:
             return False
         count = ended.counts["COMPLETE"]
-        return count >= _LEAST_TRIALS and count > growth * self._published
+        return count >= LEAST_TRIALS and count > growth * self._published
 
     def _publish(self, rounds: int, rows: list[Mapping[str, Any]]) -> None:
         started = self._clock()

@@ -69,7 +69,7 @@ def _learning(study: Study) -> list[Block]:
 
 
 def _importance(study: Study) -> list[Block]:
-    return importance_view(study.importance_rows())
+    return importance_view(study.importance_rows(), study.status.counts.get("COMPLETE", 0))
 
 
 def _execution(study: Study) -> list[Block]:
@@ -88,7 +88,7 @@ VIEWS = (
     View("trials", "Trials", ("trials",), _of_trials(_table)),
     View("history", "History", ("trials",), _of_trials(history_view)),
     View("curves", "Learning curves", ("curves", "trials"), _learning),
-    View("importance", "Importance of parameters", ("importance",), _importance),
+    View("importance", "Importance of parameters", ("status", "importance"), _importance),
     View(
         "parallel",
         "Parallel coordinates",

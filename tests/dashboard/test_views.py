@@ -128,13 +128,17 @@ def test_the_pareto_front_is_of_complete_and_feasible_trials() -> None:
 
 
 def test_importance_is_shown_once_it_is_there() -> None:
-    (told,) = importance_view([])
+    (told,) = importance_view([], 4)
+    assert told["text"] == (
+        "Not computed: importances need at least 10 complete trials, and this study has 4."
+    )
+    (told,) = importance_view([], 10)
     assert told["text"].startswith("Not computed yet")
     rows = [
         {"metric": "val_loss", "parameter": "lr", "importance": 0.75, "n_trials": 50},
         {"metric": "val_loss", "parameter": "width", "importance": 0.25, "n_trials": 50},
     ]
-    (chart,) = charts(importance_view(rows))
+    (chart,) = charts(importance_view(rows, 50))
     assert chart["option"]["yAxis"]["data"] == ["width", "lr"]
     (bars,) = chart["option"]["series"]
     assert (bars["name"], bars["data"]) == ("PED-ANOVA", [0.25, 0.75])
@@ -153,7 +157,7 @@ def test_fanova_orders_the_parameters() -> None:
         importance_row("lr", 0.15, 0.82, 40),
         importance_row("dropout", 0.06, None, 8),
     ]
-    reading, warning, shown = importance_view(rows)
+    reading, warning, shown = importance_view(rows, 40)
     assert "fANOVA" in reading["text"] and not reading["warning"]
     assert warning["warning"] and "dropout (8)" in warning["text"]
     (chart,), (_, [_, table]) = charts([shown]), shown["alternatives"][0]
@@ -167,7 +171,7 @@ def test_fanova_orders_the_parameters() -> None:
 @pytest.mark.parametrize(("n_trials", "is_few"), [(29, True), (30, False)])
 def test_importance_of_few_trials_is_warned_of(n_trials: int, is_few: bool) -> None:
     row = importance_row("lr", 0.5, 0.5, n_trials) | {"n_trials": n_trials}
-    told = [block["text"] for block in importance_view([row]) if block.get("warning")]
+    told = [block["text"] for block in importance_view([row], 40) if block.get("warning")]
     assert ["rest on 29 complete trials" in text for text in told] == [True] * is_few
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from sweeper.dashboard.blocks import Block, axis, categories, chart, choice, note, rows
 from sweeper.dashboard.packing import rounded
 from sweeper.naming import counted
+from sweeper.results.importance import LEAST_TRIALS
 
 _READING = (
     "fANOVA is the share of the variance of all values that a parameter explains by itself, by a "
@@ -36,15 +37,13 @@ _NONE = (0.0, 0.0)
 Row = Mapping[str, Any]
 
 
-def importance_view(known: Sequence[Row]) -> list[Block]:
-    """Bars of both importances, the largest first, and a table, of each objective."""
+def importance_view(known: Sequence[Row], n_complete: int) -> list[Block]:
+    """Bars of both importances, the largest first, and a table, of each objective.
+
+    `n_complete` is the number of complete trials, which explains why there may be none yet.
+    """
     if not known:
-        return [
-            note(
-                "Not computed yet: `sweeper run` computes it in the background, once enough trials "
-                "are complete, and publishes it as importance.parquet."
-            )
-        ]
+        return [note(_not_computed(n_complete))]
     objectives = list(dict.fromkeys(str(row["metric"]) for row in known))
     alternatives = [
         (name, _of_objective(name, [row for row in known if row["metric"] == name]))
@@ -53,6 +52,18 @@ def importance_view(known: Sequence[Row]) -> list[Block]:
     is_older = all(row.get("fanova") is None for row in known)
     reading = _OLDER if is_older else _READING
     return [note(reading), *_warnings(known), choice("objective", alternatives)]
+
+
+def _not_computed(n_complete: int) -> str:
+    if n_complete < LEAST_TRIALS:
+        return (
+            f"Not computed: importances need at least {LEAST_TRIALS} complete trials, and this "
+            f"study has {n_complete}."
+        )
+    return (
+        "Not computed yet: `sweeper run` computes importances in the background, if parameters are "
+        "searched, and publishes them as importance.parquet."
+    )
 
 
 def by_importance(names: Sequence[str], known: Sequence[Row]) -> list[str]:
