@@ -33,7 +33,20 @@ def test_what_is_whole_is_said_to_be(ended: Study, halfway: Study) -> None:
     looked_at = verify(halfway.run_dir).looked_at
     assert looked_at[0] == "ledger.db: 1 rounds, 0 trials that have ended, 3 that have not"
     assert looked_at[1] == "checkpoints/: 1 files of live trials"
+    assert looked_at[-1] == "preparation.json, SCHEMA.md, study.toml"
     assert verify(halfway.run_dir).damage == ()
+
+
+def test_only_files_that_exist_are_said_to_be_checked(
+    ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(ended).run_dir
+    for name in ("importance.parquet", "SCHEMA.md"):
+        (run_dir.root / name).unlink(missing_ok=True)
+    assert verify(run_dir).looked_at[-2:] == (
+        "trials.parquet, buckets.parquet, spans.parquet, metrics/, status.json",
+        "preparation.json, study.toml",
+    )
 
 
 @pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics", "status.json"])

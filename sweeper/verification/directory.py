@@ -7,7 +7,7 @@ be what it tells; that is a view, which `repair` writes anew.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,9 +162,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         f"{len(state.running)} that have not",
         f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
         f"{run_dir.models.name}/: {len(found)} models",
-        f"{run_dir.trials.name}, {run_dir.buckets.name}, {run_dir.spans.name}, "
-        f"{run_dir.metrics.name}/, {run_dir.status.name}, {run_dir.importance.name}",
-        ", ".join(path.name for path in beside(run_dir)),
+        *filter(None, (_names_there(_views(run_dir)), _names_there(beside(run_dir)))),
     )
     damage = (
         *_damaged_checkpoints(run_dir, state),
@@ -175,6 +173,16 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         *(damaged_beside(run_dir, ledger, trusted) if state.rounds else ()),
     )
     return Verified(looked_at, damage)
+
+
+def _views(run_dir: RunDir) -> list[Path]:
+    tables = [run_dir.trials, run_dir.buckets, run_dir.spans, run_dir.metrics]
+    return [*tables, run_dir.status, run_dir.importance]
+
+
+def _names_there(paths: Sequence[Path]) -> str:
+    """The names of those that exist, with a slash after a directory's."""
+    return ", ".join(path.name + "/" * path.is_dir() for path in paths if path.exists())
 
 
 def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]:
