@@ -284,7 +284,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert "Means over the 2 models of the trial, of which this is one." in card
     again = command("export", str(study / "study.toml"))
     assert again.returncode == 2
-    assert "a file, and no run directory" in again.stderr
+    assert "a file, not a run directory" in again.stderr
 
 
 def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path: Path) -> None:
@@ -353,6 +353,18 @@ def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: 
     path.unlink()
     with pytest.raises(SweeperError, match="No such file"):
         sweeper.load(path)
+
+
+def test_weights_in_equinoxs_format_are_refused_with_the_saved_model_to_name(
+    tmp_path: Path,
+) -> None:
+    path, saved = tmp_path / "trial-000000.eqx", tmp_path / "trial-000000.safetensors"
+    path.write_bytes(b"\x93NUMPY\x01\x00")
+    for mend in ("name a directory that `export` wrote", f"name {saved}"):
+        with pytest.raises(SetupError, match="in Equinox's own format") as refusal:
+            sweeper.load(path)
+        assert refusal.value.problems[0].mend == mend
+        saved.touch()
 
 
 def test_an_exported_directory_names_no_path_of_this_machine(study: Path) -> None:

@@ -111,6 +111,8 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
         SetupError: it cannot be read, is none of these, or is damaged; it says where.
     """
     path = _model_in(path) if path.is_dir() else path
+    if path.suffix == ".eqx" and path.is_file():
+        raise SetupError(_weights_alone(path))
     try:
         if not trusted:
             _check_size(path)
@@ -158,6 +160,12 @@ def _model_in(directory: Path) -> Path:
         mend = "put the file itself there, or name it"
         raise SetupError(Problem(str(path), "", "a link, which is not followed", mend))
     return path
+
+
+def _weights_alone(path: Path) -> Problem:
+    saved = path.with_suffix(".safetensors")
+    mend = f"name {saved}" if saved.is_file() else "name a directory that `export` wrote"
+    return Problem(str(path), "", "in Equinox's own format, which has only the weights", mend)
 
 
 def _check_size(path: Path) -> None:
