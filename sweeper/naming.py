@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 _MOST_LISTED = 20
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -26,6 +27,13 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in names}
     near = get_close_matches(name.lower(), by_lower, n=1)
     return f"did you mean '{by_lower[near[0]]}'?" if near else ""
+
+
+def did_you_mean_file(path: Path, names: Sequence[str], suffix: str) -> str:
+    """Like `did_you_mean`, for files whose common suffix does not make their names similar."""
+    by_stem = {name.lower().removesuffix(suffix): name for name in names}
+    near = get_close_matches(path.name.lower().removesuffix(suffix), by_stem, n=1)
+    return f"did you mean '{path.with_name(by_stem[near[0]])}'?" if near else ""
 
 
 def size_text(n_bytes: float) -> str:

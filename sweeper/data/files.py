@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweeper.config import StudyConfig
 from sweeper.errors import DataError
-from sweeper.naming import did_you_mean, listed
+from sweeper.naming import did_you_mean_file, listed
 
 _WILDCARDS = frozenset("*?[")
 
@@ -120,8 +120,8 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
     there = [path for path in (folder / name for folder in folders) if os.path.lexists(path)]
     if there:
         found = f"{found}: {there[0]} is {_kind(there[0], suffix)}"
-    wanted = f"write the path of a {suffix[1:].upper()} file"
-    mend = did_you_mean(Path(name).name, neighbours) or wanted
+    wanted = f"set {key} to the path of a {suffix[1:].upper()} file"
+    mend = did_you_mean_file(Path(name), neighbours, suffix) or wanted
     return DataError(config.problem(key, found, mend))
 
 

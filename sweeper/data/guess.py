@@ -32,7 +32,7 @@ from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import DataError, Problem
-from sweeper.naming import counted, did_you_mean, listed
+from sweeper.naming import counted, did_you_mean, did_you_mean_file, listed
 
 # read no further to guess
 _ROWS = 100_000
@@ -176,7 +176,8 @@ def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
         known = listed([*_SOURCES], "or")
         raise DataError(Problem(str(path), "", "of an unknown kind", f"name a file in {known}"))
     elif not path.is_file():
-        near = did_you_mean(path.name, [other.name for other in path.parent.glob(f"*{suffix}")])
+        there = [other.name for other in path.parent.glob(f"*{suffix}")]
+        near = did_you_mean_file(path, there, suffix)
         raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
     try:
         frame, dialect = _as_written(path, _READERS[source], target)

@@ -123,7 +123,9 @@ def test_what_is_written_otherwise_than_said_is_refused(make_study, tmp_path: Pa
     ("path", "mend"),
     [
         ("row.csv", "did you mean 'rows.csv'?"),
-        ("elsewhere/apples.parquet", "write the path of a CSV file"),
+        ("../here/../row.csv", "did you mean '../here/../rows.csv'?"),
+        ("cust2.csv", "set data.path to the path of a CSV file"),
+        ("elsewhere/apples.parquet", "set data.path to the path of a CSV file"),
     ],
 )
 def test_a_missing_file_is_refused(
@@ -155,7 +157,7 @@ def test_what_is_there_and_no_file_is_refused_as_what_it_is(
         path.symlink_to(path)
     assert refusal(make_study(CSV.replace("rows.csv", "apples.csv"), GOOD)) == [
         f"study.toml:11: data.path: no file 'apples.csv' in {tmp_path}: {path} is {kind}; "
-        "write the path of a CSV file"
+        "set data.path to the path of a CSV file"
     ]
 
 
@@ -164,7 +166,7 @@ def test_a_missing_file_of_an_absolute_path_is_looked_for_nowhere_else(
 ) -> None:
     path = tmp_path / "there" / "row.csv"
     assert refusal(make_study(CSV.replace("rows.csv", str(path)), GOOD)) == [
-        f"study.toml:11: data.path: no file '{path}'; write the path of a CSV file"
+        f"study.toml:11: data.path: no file '{path}'; set data.path to the path of a CSV file"
     ]
 
 
