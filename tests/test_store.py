@@ -23,7 +23,7 @@ def test_files_that_another_has_removed_meanwhile_are_gone(tmp_path: Path) -> No
     config = parse(DIGITS, Path("study.toml"))
     data = prepare(config)
     store = RunStore(run_dir, config, Programs(data_spec(config, data)), data.digest)
-    names = [f"{index}.safetensors" for index in range(FILES)]
+    names = [f"r1-b{index}.safetensors" for index in range(FILES)]
     for name in names:
         (run_dir.checkpoints / name).touch()
     with ThreadPoolExecutor(2) as pool:

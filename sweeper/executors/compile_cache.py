@@ -25,7 +25,7 @@ from sweeper.scheduler.signature import short_hash
 
 _DIGEST_BYTES = 16
 _SUFFIXES = ("-cache", "-atime")  # of the files of an entry
-# of the key of an entry: JAX's own cache in the same directory takes entries with a digest for damaged
+# of the key: to JAX's own cache, in the same directory, an entry with a digest is damaged
 _CHECKED = "-checked"
 _log = logging.getLogger("sweeper")
 

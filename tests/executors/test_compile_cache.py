@@ -33,7 +33,7 @@ def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def entry_in(directory: Path) -> Path:
-    return directory / f"{KEY}-cache"
+    return directory / f"{KEY}-checked-cache"
 
 
 def test_an_entry_is_returned_as_it_was_written(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def refusing(*_: object, **__: object) -> None:
 def test_an_entry_under_another_name_is_not_used(tmp_path: Path) -> None:
     cache = CheckedCache(tmp_path)
     cache.put("jit_g-4567", VALUE)
-    (tmp_path / "jit_g-4567-cache").rename(entry_in(tmp_path))
+    (tmp_path / "jit_g-4567-checked-cache").rename(entry_in(tmp_path))
     assert cache.get(KEY) is None
 
 
@@ -101,7 +101,9 @@ def test_jax_asks_this_cache_and_its_own_again_afterwards() -> None:
         assert directory is not None
         cache = compilation_cache._cache
         assert isinstance(cache, CheckedCache)
-        entries = [path.name.removesuffix("-cache") for path in directory.glob("*-cache")]
+        entries = [
+            path.name.removesuffix("-checked-cache") for path in directory.glob("*-checked-cache")
+        ]
         assert entries
         assert all(cache.get(key) for key in entries)
     assert not isinstance(compilation_cache._cache, CheckedCache)

@@ -264,7 +264,7 @@ def test_a_study_is_run_exported_and_gone_on_with(tmp_path: Path) -> None:
     assert {"final_val_largest", "test_largest"} <= {*row.index}
     saved = tmp_path / "saved"
     export(first.run_dir, None, 0, saved)
-    loaded = sweeper.load(saved)
+    loaded = sweeper.load(saved, base_dir=tmp_path)
     assert int(loaded.opt_state[1].steps) == 2 * (308 // 64)
     assert loaded.predict(np.zeros((3, 10))).shape == (3,)
     again = study_in(
@@ -272,7 +272,7 @@ def test_a_study_is_run_exported_and_gone_on_with(tmp_path: Path) -> None:
     )
     sweeper.run(again, continue_from=saved)
     export(again.run_dir, None, 0, tmp_path / "exported")
-    loaded = sweeper.load(tmp_path / "exported")
+    loaded = sweeper.load(tmp_path / "exported", base_dir=tmp_path)
     assert int(loaded.opt_state[1].steps) == 3 * (308 // 64)
 
 
