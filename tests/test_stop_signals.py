@@ -115,17 +115,26 @@ def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
     assert process.wait(timeout=20) == 0
 
 
-def test_a_signal_for_a_forked_process_ends_only_that(capfd: pytest.CaptureFixture[str]) -> None:
+FORKING = """\
+import os, signal, time
+from sweeper.interrupts import TERMINATING, stopping_on
+with stopping_on(TERMINATING, print, str, 60) as stopping:
+    pid = os.fork()
+    if not pid:
+        time.sleep(60)
+        os._exit(1)
+    os.kill(pid, signal.SIGTERM)
+    _, status = os.waitpid(pid, 0)
+print(os.WTERMSIG(status) == signal.SIGTERM, stopping.number)
+"""
+
+
+def test_a_signal_for_a_forked_process_ends_only_that() -> None:
     """`multiprocessing.Pool` ends its processes by SIGTERM."""
-    with stopping_on(TERMINATING, print, str, 60) as stopping:
-        pid = os.fork()
-        if not pid:
-            time.sleep(60)
-            os._exit(1)
-        os.kill(pid, signal.SIGTERM)
-        _, status = os.waitpid(pid, 0)
-    assert os.WTERMSIG(status) == signal.SIGTERM
-    assert (stopping.number, capfd.readouterr().out) == (None, "")
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("True None\n", "")
 
 
 def test_signals_that_a_host_program_handles_stay_with_it() -> None:
