@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig
 from sweeper.ended import EndedTrials
-from sweeper.results.importance import LEAST_TRIALS, write_importance
+from sweeper.results.columns import LEAST_TRIALS
+from sweeper.results.importance import write_importance
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ INTERRUPTED = 128 + signal.SIGINT  # as a shell reports a program that Ctrl-C en
 TERMINATING = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-# `timeout`, shells and service managers send the same request twice within microseconds
+# `timeout`, shells and service managers send SIGTERM or SIGHUP twice within microseconds
 _SAME_REQUEST_S = 0.1
 # how long a message may take before the program ends: the terminal may be stopped or gone
 _LAST_WORDS_S = 1.0
@@ -146,8 +146,12 @@ class _Watch:
                     _drop_closed_terminals()
                 if self._asked_at is None:
                     self._first(number)
-                elif time.monotonic() - self._asked_at > _SAME_REQUEST_S:
+                elif number == signal.SIGINT or self._has_waited():
                     self._end(number, f"a second signal, {signal.Signals(number).name}, came")
+
+    def _has_waited(self) -> bool:
+        assert self._asked_at is not None
+        return time.monotonic() - self._asked_at > _SAME_REQUEST_S
 
     def _next(self) -> int | None:
         """The next signal; None at the end. Does not return after the grace period."""

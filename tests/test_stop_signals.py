@@ -103,7 +103,7 @@ def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
     """Writing to the terminal fails from then on."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        ["setsid", "--ctty", "--wait", sys.executable, "-c", WAITING, "60", "0.6"],
+        ["setsid", "--ctty", "--wait", sys.executable, "-c", WAITING, "60", "3"],
         cwd=ROOT,
         stdin=child,
         stdout=child,

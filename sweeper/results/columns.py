@@ -15,6 +15,7 @@ import pyarrow as pa
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"sweeper"
+LEAST_TRIALS = 10
 
 INT32 = pa.int32()
 INT64 = pa.int64()

@@ -18,7 +18,6 @@ from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir
 
 _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
-LEAST_TRIALS = 10
 """Importances are computed from so many complete trials on."""
 _LEAST_COLUMNS = 6  # of the first version
 

@@ -28,7 +28,12 @@ def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     cachedir._own_directory.cache_clear()
     root = tmp_path / "cache"
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(root))
+    before = jax.config.values["jax_enable_compilation_cache"]
+    jax.config.update("jax_enable_compilation_cache", True)  # a calibration may have closed it
+    compilation_cache.reset_cache()
     yield root
+    jax.config.update("jax_enable_compilation_cache", before)
+    compilation_cache.reset_cache()
     cachedir._own_directory.cache_clear()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sweeper.dashboard.blocks import Block, axis, categories, chart, choice, note, rows
 from sweeper.dashboard.packing import rounded
 from sweeper.naming import counted
-from sweeper.results.importance import LEAST_TRIALS
+from sweeper.results.columns import LEAST_TRIALS
 
 _READING = (
     "fANOVA is the share of the variance of all values that a parameter explains by itself, by a "
