@@ -102,6 +102,11 @@ def test_sighup_stays_ignored_under_nohup() -> None:
 def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
     """Writing to the terminal fails from then on."""
     parent, child = pty.openpty()
+    # a child inherits what this process blocks or ignores
+    before = (
+        signal.pthread_sigmask(signal.SIG_SETMASK, ()),
+        signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
     process = subprocess.Popen(
         ["setsid", "--ctty", "--wait", sys.executable, "-c", WAITING, "60", "3"],
         cwd=ROOT,
@@ -109,6 +114,8 @@ def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
         stdout=child,
         stderr=child,
     )
+    signal.pthread_sigmask(signal.SIG_SETMASK, before[0])
+    signal.signal(signal.SIGHUP, before[1])
     os.close(child)
     assert os.read(parent, 100).split() == [b"ready"]
     os.close(parent)
