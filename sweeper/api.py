@@ -22,6 +22,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.doubts import data_doubts
 from sweeper.deaths import MOST
 from sweeper.errors import DataError, StudyError
+from sweeper.interrupts import end_program
 from sweeper.leaving import Leaving
 from sweeper.model_checks import check_models, never_run
 from sweeper.preview import Preview
@@ -245,7 +246,7 @@ def run(
             timeline=timeline,
         )
     if stopping.number is not None:
-        raise SystemExit(128 + stopping.number)
+        end_program(stopping.number)
     return status
 
 

@@ -7,6 +7,7 @@ from a terminal that was closed: after either, a round has only the grace period
 
 from __future__ import annotations
 
+import builtins
 import errno
 import logging
 import os
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -30,9 +32,10 @@ TERMINATING = tuple(
 _SAME_REQUEST_S = 0.1
 # how long a message may take before the program ends: the terminal may be stopped or gone
 _LAST_WORDS_S = 1.0
+# by then the callback that dropped an exception has returned
+_AGAIN_S = 0.05
 
 _wakeup: int | None = None
-_left_by: int | None = None
 _forking = threading.local()
 
 
@@ -41,6 +44,7 @@ class Left(BaseException):  # SystemExit would be attributed to user code
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
+        self.number = number
         self.exit_code = 128 + number
 
 
@@ -51,6 +55,7 @@ def leave_on_signals() -> None:
     """
     for number in (signal.SIGINT, *not_ignored(TERMINATING)):
         signal.signal(number, _leave)
+    sys.unraisablehook = partial(_send_again, sys.unraisablehook)
 
 
 def ignore_interrupts() -> None:
@@ -227,21 +232,37 @@ def not_ignored(numbers: Sequence[int]) -> tuple[int, ...]:
     return tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
 
 
+def end_program(number: int) -> NoReturn:
+    """End this program because a signal asked for it that nobody else handles.
+
+    IPython and Jupyter catch `SystemExit` and go on, so there the signal itself ends the program.
+
+    Raises:
+        SystemExit: with the exit code that a shell gives to the signal.
+    """
+    if hasattr(builtins, "__IPYTHON__"):
+        sys.stdout.flush()
+        signal.raise_signal(number)
+    raise SystemExit(128 + number)
+
+
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:
-    global _left_by
-    _left_by = number
     signal.signal(number, signal.SIG_DFL)  # a second one ends the program at once
     raise Left(number)
 
 
-def check_left() -> None:
-    """Raise `Left` again if a signal has raised it already: Python drops it in a callback.
-
-    Raises:
-        Left: a signal arrived since `leave_on_signals`.
-    """
-    if _left_by is not None:
-        raise Left(_left_by)
+def _send_again(
+    report: Callable[[sys.UnraisableHookArgs], object], dropped: sys.UnraisableHookArgs
+) -> None:
+    """Repeat a signal if Python drops `Left`, as it does in callbacks such as those of gc."""
+    if not isinstance(dropped.exc_value, Left):
+        report(dropped)
+        return
+    number = dropped.exc_value.number
+    signal.signal(number, _leave)
+    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

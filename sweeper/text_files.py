@@ -77,7 +77,7 @@ def _write(path: Path, text: str, mode: Literal["x", "w"]) -> None:
             try:
                 file.write(text)
                 file.flush()
-            except OSError:  # a full disk: half a file would be in the way of the next try
+            except BaseException:  # a full disk or a signal: nobody may take half a file for all
                 if path.is_file():
                     path.unlink()
                 raise

@@ -208,6 +208,22 @@ def test_a_script_that_sigterm_stops_commits_and_ends_with_143(
     assert deterministic_digest(run_dir) == digest
 
 
+INTERACTIVE = """\
+import builtins, signal
+from sweeper.interrupts import end_program
+builtins.__IPYTHON__ = True
+try:
+    end_program(signal.SIGTERM)
+except SystemExit:
+    print("went on")
+"""
+
+
+def test_ipython_which_catches_system_exit_ends_all_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERACTIVE], cwd=ROOT, capture_output=True)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, b"")
+
+
 def test_a_caller_in_another_thread_keeps_its_signals(tmp_path: Path) -> None:
     config = study_in(tmp_path, STUDY, *SHORT)
     stop, seen = threading.Event(), list[object]()
@@ -233,24 +249,25 @@ def test_the_stop_event_of_a_caller_is_set() -> None:
 
 # Python drops what a signal handler raises in a callback, such as of a weak reference
 DROPPED = """\
-import os, signal, sys, weakref
+import os, signal, sys, time, weakref
 
 class Kept:
     pass
 
 kept = Kept()
 watch = weakref.ref(kept, lambda _: os.kill(os.getpid(), signal.SIGTERM))
-from sweeper.interrupts import Left, check_left, leave_on_signals
+from sweeper.interrupts import Left, leave_on_signals
 leave_on_signals()
-sys.unraisablehook = lambda _: None
 del kept
 try:
-    check_left()
+    time.sleep(20)
 except Left as left:
     sys.exit(left.exit_code)
 """
 
 
 def test_a_signal_whose_exception_is_dropped_still_ends_the_command() -> None:
-    done = subprocess.run([sys.executable, "-c", DROPPED], cwd=ROOT, check=False)
-    assert done.returncode == 143
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (143, "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sweeper.console import console_on
 from sweeper.data.ahead import preparing
-from sweeper.interrupts import INTERRUPTED, TERMINATING, check_left, not_ignored, stopping_on
+from sweeper.interrupts import INTERRUPTED, TERMINATING, not_ignored, stopping_on
 from sweeper.leaving import Leaving
 from sweeper.live import QuietView, View, view_for
 from sweeper.logs import Level, logged
@@ -50,7 +50,6 @@ def trained(
         numbers = (signal.SIGINT, *not_ignored(TERMINATING))
         grace_s = config.execution.grace_s
         with stopping_on(numbers, view.say, leaving.leave, grace_s) as stopping:
-            check_left()
             status = api.run_prepared(
                 config,
                 prepared,

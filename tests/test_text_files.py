@@ -1,0 +1,15 @@
+"""A text file that a command writes is there whole, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.text_files import write_new
+
+
+def test_what_ends_the_writing_leaves_no_half_file(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):  # a signal ends it in the same way
+        write_new(tmp_path / "answer.csv", "a" * 100_000 + "\ud800")
+    assert [*tmp_path.iterdir()] == []
