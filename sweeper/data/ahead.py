@@ -35,7 +35,7 @@ from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
 from sweeper.lifeline import die_with
-from sweeper.resources import usable_cores
+from sweeper.resources import physical_bytes, usable_cores
 
 # what reads, splits and scales: another version may do it otherwise
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")
@@ -206,16 +206,16 @@ def _tidy(directory: Path) -> None:
 
 
 def _kept_at(config: StudyConfig) -> Path | None:
-    """Where the prepared arrays of a study are kept; None where its rows cannot be found."""
+    """Where the prepared arrays of a study are kept; None if its rows are not there or too many."""
     if isinstance(config.data, FunctionTable):  # it may read what nobody knows of
         return None
     settings = config.canonical()
     try:
+        files = _files(config)
+        if sum(path.stat().st_size for path in files) > (physical_bytes() or sys.maxsize):
+            return None  # to read all of them takes long, and they are refused later
         # the directories of a partitioned table hold values, too
-        content = [
-            [*(part for part in path.parts if "=" in part), _digest(path)]
-            for path in _files(config)
-        ]
+        content = [[*(part for part in path.parts if "=" in part), _digest(path)] for path in files]
     except (SweeperError, OSError):
         return None
     parts = [settings[name] for name in ("data", "train", "search")]

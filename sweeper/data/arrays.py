@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pandas as pd
@@ -12,9 +14,25 @@ import pandas as pd
 from sweeper.config import StudyConfig
 from sweeper.config.data import NpzTable
 from sweeper.data.files import find_file
+from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 from sweeper.naming import counted, did_you_mean, listed
+from sweeper.resources import available_bytes
+
+UNREADABLE = (
+    *(OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError),
+    *(KeyError, MemoryError, NotImplementedError, RuntimeError, zlib.error),
+)
+"""What NumPy raises for a file that is not arrays, or is damaged; `MemoryError` for a header that
+claims more than there is."""
+
+
+def stored_bytes(path: Path, names: Collection[str]) -> int:
+    """The size of these arrays of an archive, as it says itself; nobody can read more of it."""
+    with ZipFile(path) as archive:
+        stored = {info.filename.removesuffix(".npy"): info.file_size for info in archive.infolist()}
+    return sum(stored[name] for name in names)
 
 
 def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
@@ -33,8 +51,10 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
         # NumPy leaves a file open that it cannot read
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             _check_names(config, path.name, wanted, file.files)
+            if told := exceeding(stored_bytes(path, {*wanted.values()}), available_bytes()):
+                raise DataError(config.problem("data.path", f"{path.name} {told}", FEWER))
             arrays = [(name, file[name]) for name in dict.fromkeys(wanted.values())]
-    except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
+    except UNREADABLE as error:
         found = f"{path.name} is no .npz file of plain arrays ({type(error).__name__}: {error})"
         mend = "write it with numpy.savez, without objects"
         raise DataError(config.problem("data.path", found, mend)) from error

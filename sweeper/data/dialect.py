@@ -15,10 +15,9 @@ from typing import Any, TextIO
 import pandas as pd
 
 from sweeper.config.writing import toml_value
-from sweeper.data.packed import is_packed, open_unpacked
+from sweeper.data.packed import SEPARATORS, check_size, is_packed, open_unpacked
 from sweeper.naming import listed
 
-SEPARATORS = (",", ";", "\t", "|")
 # how files of such text end
 SUFFIXES = (".csv", ".tsv", ".txt")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -92,6 +91,7 @@ def read_fields(
     """What `pandas.read_csv` reads of a file, which may be compressed, from its header on."""
     options = {**dialect.options, "encoding_errors": errors, "compression": None, **options}
     if not dialect.skip_rows and not is_packed(path):
+        check_size(path)
         return pd.read_csv(path, **options)
     with open_text(path, dialect, errors) as file:
         return pd.read_csv(file, **{**options, "encoding": file.encoding})

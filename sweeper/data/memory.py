@@ -9,6 +9,20 @@ from sweeper.errors import DataError, Problem
 from sweeper.naming import size_text
 from sweeper.resources import physical_bytes
 
+FEWER = "write fewer rows or columns, or use a machine with more memory"
+"""How to fix a table that does not fit into memory."""
+
+
+def exceeding(needed_bytes: int, free_bytes: int | None) -> str:
+    """What a table that needs more memory than is free would take; empty if it fits.
+
+    Nothing is known of the memory that is free if `free_bytes` is None.
+    """
+    if free_bytes is None or needed_bytes <= free_bytes:
+        return ""
+    needed, free = size_text(needed_bytes), size_text(free_bytes)
+    return f"would take {needed} of memory, and {free} are free"
+
 
 def check_host(
     config: StudyConfig, data_bytes: int, why: str = "", mends: Sequence[str] = ()

@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.data.arrays import UNREADABLE, stored_bytes
 from sweeper.data.csv_table import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, read_fields
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, written
+from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem
 from sweeper.naming import counted, did_you_mean, listed
+from sweeper.resources import available_bytes
 
 ALL = "all"
 
@@ -73,7 +76,7 @@ def read_rows(
             by = f"sweeper.load(MODEL).predict the rows of {error.likely.reading}"
             mend = f"write it with {dialect}, or give {by}"
         raise DataError(Problem(path.name, "", error.found, mend)) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
     names = [str(name) for name in frame.columns] if ALL in keep else [*dict.fromkeys(keep)]
@@ -126,14 +129,21 @@ def _parquet(
 
 
 def _npy(path: Path, _: Dialect, _transform: Transform, columns: Collection[str]) -> pd.DataFrame:
+    _check_fits(path.stat().st_size)
     return _of_array(np.load(path, allow_pickle=False), columns)
 
 
 def _npz(path: Path, _: Dialect, _transform: Transform, columns: Collection[str]) -> pd.DataFrame:
     with np.load(path, allow_pickle=False) as file:
+        _check_fits(stored_bytes(path, ["x"] if "x" in file.files else file.files))
         if "x" in file.files:
             return _of_array(file["x"], columns)
         return pd.DataFrame({name: file[name] for name in file.files})
+
+
+def _check_fits(needed_bytes: int) -> None:
+    if found := exceeding(needed_bytes, available_bytes()):
+        raise ValueError(f"it {found}; {FEWER}")
 
 
 def _of_array(values: Any, columns: Collection[str]) -> pd.DataFrame:

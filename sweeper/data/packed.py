@@ -1,21 +1,37 @@
-"""Text files that may be compressed, read as what is in them."""
+"""Text files that may be compressed, read as what is in them.
+
+A file of a few megabytes may decompress to gigabytes. A large text is measured, a piece at a time,
+before it is read as a whole.
+"""
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
+import sys
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
+
+from sweeper.data.memory import FEWER, exceeding
 from sweeper.naming import listed
+from sweeper.resources import available_bytes, physical_bytes
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+SEPARATORS = (",", ";", "\t", "|")
+"""What may stand between the fields of a table."""
 
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
 """What the names of compressed files end with."""
@@ -23,12 +39,17 @@ SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, RuntimeError)
 """What reading a damaged file raises, apart from OSError and ValueError."""
 
+# so much text is read without being measured first
+_UNMEASURED_BYTES = 64_000_000
+_PIECE_BYTES = 1 << 20
+# of a number or a text in a table, at the least
+_FIELD_BYTES = 8
 _TAR = b"tar"
 _GZIP, _BZ2, _XZ, _ZSTD, _ZIP = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK"
 
 
 class PackedError(ValueError):
-    """An archive that does not hold just one table: what was found, and how to fix it."""
+    """A file that is too large, or not just one table: what was found, and how to fix it."""
 
     def __init__(self, found: str, mend: str) -> None:
         super().__init__(found)
@@ -56,14 +77,89 @@ def is_packed(path: Path) -> bool:
     return bool(_kind(path))
 
 
+def check_size(path: Path) -> None:
+    """Refuse a large file that does not fit into the memory that is free, or has no lines.
+
+    Raises:
+        PackedError: with both sizes.
+        OSError: it cannot be read.
+    """
+    if path.stat().st_size > _UNMEASURED_BYTES:
+        _check_text(path)
+
+
 @contextmanager
 def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, or of the one file in an archive.
+
+    Reading raises `PackedError` if all of them do not fit into the memory that is free.
 
     Raises:
         PackedError: an archive holds no file, or several.
         OSError: it cannot be read.
     """
+    with _opened(path) as file:
+        yield io.BufferedReader(_Measured(path, file), _PIECE_BYTES)
+
+
+class _Measured(io.RawIOBase):
+    """The bytes of `file`, at `path`, whose size is checked before they have become many."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file = path, file
+        self._left_bytes = _UNMEASURED_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        into = memoryview(buffer).cast("B")
+        piece = self._file.read(len(into))
+        into[: len(piece)] = piece
+        if 0 <= self._left_bytes < len(piece):
+            _check_text(self._path)
+        self._left_bytes -= len(piece)
+        return len(piece)
+
+
+def _check_text(path: Path) -> None:
+    there = path.stat()
+    needed = _table_bytes(path, there.st_size, there.st_mtime_ns)
+    if needed is None:
+        found = f"has a line of more than {_UNMEASURED_BYTES / 1e6:.0f} MB"
+        raise PackedError(found, "write a line of column names, then a line a row")
+    if found := exceeding(needed, available_bytes()):
+        raise PackedError(found, FEWER)
+
+
+@lru_cache(maxsize=8)
+def _table_bytes(path: Path, size: int, _changed_ns: int) -> int | None:
+    """What the table in a text file takes in memory at the least, as far as this machine has it.
+
+    None if a line has no end.
+    """
+    most = physical_bytes() or sys.maxsize
+    needed = 0 if is_packed(path) else size
+    text = line = lines = 0
+    fields = dict.fromkeys(SEPARATORS, 0)
+    with _opened(path) as file:
+        while needed <= most and (piece := file.read(_PIECE_BYTES)):
+            end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
+            line = len(piece) - end - 1 + (line if end < 0 else 0)
+            if line > _UNMEASURED_BYTES:
+                return None
+            text += len(piece)
+            # NumPy counts what is frequent several times as fast as `bytes.count`
+            letters = np.frombuffer(piece, np.uint8)
+            lines += int(np.count_nonzero(letters == ord("\n")))
+            for separator in SEPARATORS:
+                fields[separator] += int(np.count_nonzero(letters == ord(separator)))
+            needed = max(needed, text, _FIELD_BYTES * (lines + max(fields.values())))
+    return needed
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
     kind = _kind(path)
     if kind == _TAR:
         with tarfile.open(path) as tar:

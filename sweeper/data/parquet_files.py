@@ -17,9 +17,10 @@ from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
 from sweeper.data.files import find_files, folders_of
 from sweeper.data.identity import EXACT, number_of
+from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
-from sweeper.naming import listed, size_text
+from sweeper.naming import listed
 from sweeper.resources import available_bytes
 from sweeper.results.decoded import decoded_bytes
 
@@ -163,11 +164,9 @@ def _check_size(paths: Sequence[Path]) -> None:
     needed = 0
     with suppress(*_UNREADABLE):  # reading says what is wrong with a file
         needed = decoded_bytes(paths, free)
-    if needed > free:
+    if found := exceeding(needed, free):
         name = paths[0].name if len(paths) == 1 else f"the {len(paths)} files"
-        found = f"{name} would take {size_text(needed)} of memory, and {size_text(free)} are free"
-        mend = "write fewer rows or columns, or use a machine with more memory"
-        raise UnfitParquetError(found, mend)
+        raise UnfitParquetError(f"{name} {found}", FEWER)
 
 
 def _read(path: Path) -> pd.DataFrame:
