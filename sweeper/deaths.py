@@ -19,7 +19,7 @@ from sweeper.faults import Fault
 from sweeper.ledger import Ledger
 from sweeper.links import open_inside, remove_inside
 from sweeper.rundir import RunDir
-from sweeper.small_files import read_small
+from sweeper.small_files import read_json
 
 # after so many, the buckets of the round are trained in workers, where the culprit fails alone
 MOST = 2
@@ -63,7 +63,7 @@ def note_left(run_dir: RunDir) -> None:
 def _who_left(run_dir: RunDir) -> Any:
     """The process that left in good order, told once; None where the last one did not."""
     try:
-        return json.loads(read_small(run_dir.left))
+        return read_json(run_dir.left)
     except (OSError, ValueError):
         return None
     finally:

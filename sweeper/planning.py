@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -24,7 +23,7 @@ from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_str
 from sweeper.scheduler.given_plan import read_forecast, unfit
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures
-from sweeper.small_files import read_small
+from sweeper.small_files import read_json, read_small
 from sweeper.study.options import n_proposals, rungs
 from sweeper.trial import Scalar, TrialSpec
 
@@ -51,7 +50,7 @@ def foreseen(
         return recorded
     sizes = DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows)
     traced = traced_structure(config, lane_loop)
-    costs = _costs(config)
+    costs = costs_of(config)
     n_trials, devices = n_proposals(config), n_devices(config)
     made = forecast(config, sizes, costs, lane_loop, traced, n_trials, devices)
     if given is None:
@@ -75,14 +74,19 @@ def read_plan(path: Path) -> Forecast:
         raise StudyError(Problem(str(path), "", found, mend)) from error
 
 
-def _costs(config: StudyConfig) -> CostModel:
-    """The constants that the study names, or those that come with the package."""
+def costs_of(config: StudyConfig) -> CostModel:
+    """The constants that the study names, or those that come with the package.
+
+    Raises:
+        DataError: the file is missing.
+        StudyError: it holds no such constants.
+    """
     name = config.execution.costs
     if name is None:
         return shipped(jax.default_backend())
     path = find_file(config, name, "execution.costs", ".json")
     try:
-        return CostModel.from_dict(json.loads(read_small(path))["model"])
+        return CostModel.from_dict(read_json(path)["model"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         found = f"{path.name} holds no cost model ({error})"
         mend = "write it with `python -m sweeper calibrate`"

@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 _MOST_BYTES = 64_000_000
+
+
+def holds(path: Path, content: bytes) -> bool:
+    """Whether the file at `path` can be read, and has exactly this content."""
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def read_json(path: Path) -> Any:
+    """The value in a small file of JSON.
+
+    Raises:
+        OSError: as `read_small`.
+        ValueError: it is not JSON, or has too many brackets within each other.
+    """
+    try:
+        return json.loads(read_small(path))
+    except RecursionError:
+        raise ValueError("too many brackets within each other") from None
 
 
 def read_small(path: Path, encoding: str = "utf-8") -> str:

@@ -26,6 +26,7 @@ from sweeper.programs.saved_state import tensors_of
 from sweeper.programs.tensors import CheckpointError
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
+from sweeper.small_files import holds
 from sweeper.trial import CurveBlock, Scalar, TrialSpec
 
 
@@ -72,7 +73,7 @@ class RunStore:
     def note_preparation(self, data: Dataset, spec: DataSpec) -> None:
         """Write what a model has to be told of its data, unless just that is there."""
         text = note_of(data, spec)
-        if _is_written(self.run_dir.preparation, text):
+        if holds(self.run_dir.preparation, text.encode()):
             return
         with (
             fault_points(Step.NOTE_PREPARATION),
@@ -136,10 +137,3 @@ class Published:
         path = self.run_dir.model(row["trial_number"])
         kept = str(path.relative_to(self.run_dir.root)) if path.exists() else None
         return {**row, "model_path": kept}
-
-
-def _is_written(path: Path, text: str) -> bool:
-    try:
-        return path.read_bytes() == text.encode()
-    except OSError:
-        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from sweeper.programs.tensors import (
 )
 
 _State = TypeVar("_State", bound=PyTree)
+_DIGITS = 32  # of a digest
 
 LaneName = tuple[int, int]  # a trial's number, and which of its members
 
@@ -72,10 +73,14 @@ class LaneFile:
             CheckpointError: it cannot be read, or is not what was written.
         """
         try:
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                # in pieces: of another size, it may be larger than the memory
+                is_as_written = file_digest(file, sha256).hexdigest()[:_DIGITS] == digest
+                file.seek(0)
+                content = file.read() if is_as_written else b""
         except OSError as error:
             raise CheckpointError(f"{path}: {error.strerror}") from error
-        if _digest(content) != digest:
+        if not is_as_written:
             raise CheckpointError(f"{path}: its content is not what was written")
         try:
             self._tensors, written = unpacked(content)
@@ -103,4 +108,4 @@ def _lane_name(number: int, member: int) -> str:
 
 def _digest(content: bytes) -> str:
     # not blake2b: processors have instructions for this one, and it is every byte of every round
-    return sha256(content).hexdigest()[:32]
+    return sha256(content).hexdigest()[:_DIGITS]

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeper.data.dataset import Dataset
 from sweeper.programs.data_spec import DataSpec
-from sweeper.small_files import read_small
+from sweeper.small_files import read_json
 
 _CHECK = "check"
 # what is read of it; notes of earlier versions lack some, or have no digest of their own
@@ -56,7 +56,7 @@ def read_note(path: Path, data_digest: str | None) -> dict[str, Any]:
         NoteError: it cannot be read, was changed, or is of other data.
     """
     try:
-        note = json.loads(read_small(path))
+        note = read_json(path)
     except FileNotFoundError as error:
         raise NoteError("it is not there") from error
     except (OSError, ValueError) as error:

@@ -26,7 +26,7 @@ def is_importance(path: Path) -> bool:
     """Whether the file at `path` can be read, and has its columns."""
     try:
         check_published(path)
-        table = parquet.read_table(path)
+        table = parquet.read_table(path, page_checksum_verification=True)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, SetupError):
         return False
@@ -58,5 +58,5 @@ def write_importance(
         for param, measures in by_param.items()
     ]
     sink = pa.BufferOutputStream()
-    parquet.write_table(rows_table(rows, _SCHEMA), sink)
+    parquet.write_table(rows_table(rows, _SCHEMA), sink, write_page_checksum=True)
     swapped(run_dir.importance, run_dir.staging, sink.getvalue().to_pybytes())

@@ -43,7 +43,9 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
         texts = [field.name for field in schema if pa.types.is_string(field.type)]
         wanted = [name for name in schema.names if columns is None or name in columns]
         content.seek(0)
-        with parquet.ParquetFile(content, read_dictionary=texts) as file:
+        with parquet.ParquetFile(
+            content, read_dictionary=texts, page_checksum_verification=True
+        ) as file:
             # Arrow's threads abort a program that ends soon after (apache/arrow issue 34314)
             return file.read(columns=wanted, use_threads=False)
 

@@ -8,7 +8,7 @@ from sweeper.config import StudyConfig
 from sweeper.results.replace import swapped
 from sweeper.results.schema import columns_of_tables
 from sweeper.rundir import RunDir
-from sweeper.small_files import read_small
+from sweeper.small_files import holds, read_small
 
 _FIRST = "# The tables of the study "
 _HEAD = (
@@ -25,7 +25,7 @@ the same however often a study was interrupted, and with any number of threads o
 def write_schema_text(run_dir: RunDir, config: StudyConfig) -> None:
     """Write what the columns of this study mean, unless that is there already."""
     content = _text(config).encode()
-    if not run_dir.schema.exists() or run_dir.schema.read_bytes() != content:
+    if not holds(run_dir.schema, content):
         swapped(run_dir.schema, run_dir.staging, content)
 
 

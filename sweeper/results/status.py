@@ -14,7 +14,7 @@ from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
-from sweeper.small_files import read_small
+from sweeper.small_files import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def read_status(run_dir: RunDir) -> Status:
         SetupError: there is no status file, or it is not one of this version.
     """
     try:
-        status = Status(**json.loads(read_small(run_dir.status)))
+        status = Status(**read_json(run_dir.status))
     except FileNotFoundError:
         raise SetupError(
             Problem(
@@ -144,7 +144,7 @@ def _was_killed(status: Status) -> bool:
 def _has_left(run_dir: RunDir, status: Status) -> bool:
     """Whether its process noted that a signal ended it at once; known of any host."""
     try:
-        noted = json.loads(run_dir.left.read_text(encoding="utf-8"))
+        noted = read_json(run_dir.left)
     except (OSError, ValueError):
         return False
     return noted == {"pid": status.pid, "host": status.host}
@@ -167,7 +167,7 @@ def is_published(run_dir: RunDir) -> bool:
     False where that cannot be told.
     """
     try:
-        written = json.loads(read_small(run_dir.status))
+        written = read_json(run_dir.status)
         return written["state"] in ("finished", "interrupted")
     except (OSError, ValueError, TypeError, KeyError):
         return False

@@ -8,7 +8,7 @@ by non-negative least squares, can not disagree with what is predicted from them
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from importlib.resources import files
@@ -19,6 +19,8 @@ from sweeper.scheduler.capacity import LaneLoop
 # An accelerator that nobody has measured is nearer to a GPU than to a CPU.
 _SHIPPED = {"cpu": "cpu.json"}
 _SHIPPED_ELSE = "gpu.json"
+# an integer of JSON may be larger
+_LARGEST = sys.float_info.max
 
 MEASURED_ROWS = 1024
 """How many rows a model is measured on at a time; with many lanes side by side that is a lot."""
@@ -224,7 +226,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _seconds(name: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST:
         return float(value)
     raise ValueError(f"{name}: {value!r} is not a finite number of seconds, 0 or more")
 

@@ -17,6 +17,7 @@ from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.reconcile import joined
 from sweeper.results.listing import listed
 from sweeper.rundir import RunDir
+from sweeper.small_files import read_small
 
 _MEND = "put it back, or start the study over: python -m sweeper run {file} --fresh"
 
@@ -51,13 +52,21 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
     return data_spec(config, data)
 
 
+def _text_of(file: Path) -> str:
+    """The text of the study file; empty if it is gone or can no longer be read."""
+    try:
+        return read_small(file)
+    except (OSError, ValueError):
+        return ""
+
+
 @contextmanager
 def _told_of(file: Path, mend: str | None = None) -> Iterator[None]:
     """Name the lines of the user's own file, for `config` is of a text that was never written."""
     try:
         yield
     except (StudyError, DataError) as error:
-        source = Source(file, file.read_text(encoding="utf-8") if file.is_file() else "")
+        source = Source(file, _text_of(file))
         raise type(error)(
             replace(one, where=source.where(one.key), mend=mend or one.mend)
             for one in error.problems
