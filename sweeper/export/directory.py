@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
+from hashlib import file_digest, sha256
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -78,7 +79,9 @@ def export(
         staged.mkdir()
         (staged / MODEL_FILE).write_bytes(content)
         shutil.copyfile(run_dir.model(number, member), staged / "model.eqx")
-        for name, text in _texts(config, run_dir, row, record, output).items():
+        with (staged / "model.eqx").open("rb") as file:
+            weights = file_digest(file, sha256).hexdigest()
+        for name, text in _texts(config, run_dir, row, record, output, weights).items():
             (staged / name).parent.mkdir(parents=True, exist_ok=True)
             (staged / name).write_text(text, encoding="utf-8", newline="")
         staged.replace(output)
@@ -93,20 +96,23 @@ def _texts(
     row: Mapping[str, Any],
     record: Mapping[str, Any],
     output: Path,
+    weights: str,
 ) -> dict[str, str]:
-    """Every file that people can read, by its name."""
+    """Every file that people can read, by its name; `weights` is the digest of `model.eqx`."""
     settings = config.filled(record["params"])
     spec = DataSpec.from_dict(record["data"]["spec"])
     networks = Programs(spec).networks(settings)
     modules = texts_of(config, config.functions)
     versions = open_results(run_dir.root).study["versions"]
+    told = json.dumps(preprocess(record), indent=1) + "\n"
+    digests = {"model.eqx": weights, "preprocess.json": sha256(told.encode()).hexdigest()}
     return {
         **modules,
         "trial.toml": trial_text(
             run_dir.root, config, row, output / "trial.toml", is_portable=True
         ),
-        "preprocess.json": json.dumps(preprocess(record), indent=1) + "\n",
-        "load.py": load_script(record, settings, networks),
+        "preprocess.json": told,
+        "load.py": load_script(record, settings, networks, digests),
         "README.md": model_card(config, row, {**record, "versions": versions}, [*modules], output),
     }
 

@@ -56,13 +56,19 @@ def preprocess(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_script(
-    record: Mapping[str, Any], settings: Settings, networks: Mapping[str, Network]
+    record: Mapping[str, Any],
+    settings: Settings,
+    networks: Mapping[str, Network],
+    digests: Mapping[str, str],
 ) -> str:
-    """The text of `load.py` for what a saved model says of itself; `networks` are its parts."""
+    """The text of `load.py` for what a saved model says of itself; `networks` are its parts.
+
+    `digests` are the SHA-256 digests of the files that it reads, by name.
+    """
     data = record["data"]
     blocks = [
         _heading(record, settings),
-        _imports(data, networks),
+        _imports(data, networks, digests),
         *([_MLP] if any(isinstance(one, MlpNetwork) for one in networks.values()) else []),
         _built(networks, data["spec"]["dtype"]),
     ]
@@ -87,11 +93,16 @@ def _heading(record: Mapping[str, Any], settings: Settings) -> str:
     )
 
 
-def _imports(data: Mapping[str, Any], networks: Mapping[str, Network]) -> str:
+def _imports(
+    data: Mapping[str, Any], networks: Mapping[str, Network], digests: Mapping[str, str]
+) -> str:
     users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
-    lines = ["import json", *(["import sys"] if users else []), "from pathlib import Path", ""]
+    standard = ["hashlib", "json", *(["sys"] if users else [])]
+    lines = [*(f"import {name}" for name in standard), "from pathlib import Path", ""]
     lines += ["import equinox as eqx", "import jax", "import numpy as np", ""]
-    lines += ["HERE = Path(__file__).parent"]
+    lines += ["HERE = Path(__file__).parent", "DIGESTS = {"]
+    lines += [f"    {_text(name)}: {_text(digest)}," for name, digest in digests.items()]
+    lines += ["}", *_CHECK]
     lines += ['DATA = json.loads((HERE / "preprocess.json").read_text(encoding="utf-8"))']
     if data["spec"]["dtype"] == "float64":
         lines += ['jax.config.update("jax_enable_x64", True)']
@@ -102,6 +113,11 @@ def _imports(data: Mapping[str, Any], networks: Mapping[str, Network]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_CHECK = (
+    "for name, digest in DIGESTS.items():",
+    "    if hashlib.sha256((HERE / name).read_bytes()).hexdigest() != digest:",
+    '        raise ValueError(f"{HERE / name} is damaged or was edited: take another copy")',
+)
 _MLP = """\
 class MLP(eqx.Module):
     layers: tuple
