@@ -51,7 +51,8 @@ def swapped(target: Path, staging: Path, content: bytes) -> None:
 def _staged(target: Path, staging: Path) -> Iterator[Path]:
     """A path that nobody else knows: nobody can place a link there that would be followed."""
     make_directory(staging)
-    directory = Path(tempfile.mkdtemp(prefix=STAGED, dir=staging))
+    # from Python 3.12 on the path is absolute, even if that of `staging` is not
+    directory = staging / Path(tempfile.mkdtemp(prefix=STAGED, dir=staging)).name
     try:
         yield directory / target.name
     finally:
