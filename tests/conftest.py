@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,12 @@ from tests.crashes import Study
 # how long an example takes is the machine's matter
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+
+
+def pytest_collection_finish() -> None:
+    """Have garbage collections skip what is imported and collected, which stays to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
 from sweeper.data.preparation import prepare
+from sweeper.executors.compile_cache import leave_cache
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
@@ -24,6 +25,23 @@ from sweeper.trial import Scalar, TrialSpec
 from tests.small_studies import DIGITS, bent
 
 STUDY = bent(DIGITS, "study.seed=3", "execution.precision=float64")
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _compiled_once(compile_cache: Path) -> Iterator[None]:
+    """Compile a program once for all tests that train by it, unless it takes no time."""
+    cached = {
+        "jax_compilation_cache_dir": str(compile_cache / "programs"),
+        "jax_persistent_cache_min_compile_time_secs": 0.3,
+    }
+    before = {name: jax.config.values[name] for name in cached}
+    for name, value in cached.items():
+        jax.config.update(name, value)
+    leave_cache()  # JAX looks for a cache once, at its first compilation
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    leave_cache()
 
 
 @pytest.fixture(autouse=True)

@@ -280,7 +280,7 @@ def test_a_lane_is_the_trial_in_plain_equinox(
 @pytest.mark.parametrize(
     ("objective", "shapes"),
     [
-        ((), ((12, 1), (5, 3))),
+        ((), ((12, 1), (5, 2))),
         pytest.param(USERS, ((12, 1), (7, 2)), marks=pytest.mark.slow),
     ],
     ids=["wgan_gp", "own"],
@@ -294,7 +294,7 @@ def test_several_shapes_in_one_padded_class_are_each_the_plain_trial(
         for number, (width, depth) in enumerate(shapes)
     ]
 
-    outcome = study.train(trials, padded_to={"generator": (16, 2), "critic": (10, 3)})
+    outcome = study.train(trials, padded_to={"generator": (16, 2), "critic": (10, 2)})
 
     for trial in trials:
         models = trained(study, trial, outcome)
@@ -398,7 +398,9 @@ def test_a_loss_that_is_no_number_reaches_its_own_model_alone(coupled: Make) -> 
 
 
 @pytest.mark.parametrize(
-    "objective", [(), pytest.param(USERS, marks=pytest.mark.slow)], ids=["wgan_gp", "own"]
+    "objective",
+    [WGAN, pytest.param((), marks=pytest.mark.slow), pytest.param(USERS, marks=pytest.mark.slow)],
+    ids=["wgan", "wgan_gp", "own"],
 )
 def test_gradients_that_are_looked_at_are_the_same(
     objective: tuple[str, ...], coupled: Make

@@ -73,8 +73,8 @@ def test_the_average_of_the_weights_is_what_is_measured_and_saved(
 @pytest.mark.parametrize(
     ("ema", "way"),
     [
-        (None, "exact"),
         (0.8, "padded"),
+        pytest.param(None, "exact", marks=pytest.mark.slow),
         pytest.param(None, "padded", marks=pytest.mark.slow),
         pytest.param(0.8, "exact", marks=pytest.mark.slow),
     ],

@@ -55,6 +55,7 @@ def plain_losses(
     weights = [(jnp.asarray(layer.weight), jnp.asarray(layer.bias)) for layer in net.layers]
     optimizer = optax.adamw(settings.optimizer.lr, weight_decay=0.0)
 
+    @jax.jit
     def losses(weights, x, y):
         (first, bias), (last, offset) = weights
         outputs = jnp.tanh(x @ first.T + bias) @ last.T + offset

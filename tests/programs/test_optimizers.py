@@ -18,7 +18,7 @@ from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
-SHAPE = {"depth": 2, "width": 16, "activation": "relu"}
+SHAPE = {"depth": 1, "width": 16, "activation": "relu"}
 WAYS = plain.WAYS
 FEW = ("train.epochs=2", "train.metrics=[]")
 DECAYED = spec(5, **SHAPE, lr=1e-3, weight_decay=0.3)
@@ -87,7 +87,7 @@ def test_an_optimizer_is_that_of_optax(case: str, way: str, bench: Callable[...,
     ("factored", "written", "lane_loop"),
     [
         (8, "min_dim_size_to_factor=8,", "vmap"),
-        (128, "", "map"),
+        pytest.param(128, "", "map", marks=pytest.mark.slow),
         pytest.param(8, "min_dim_size_to_factor=8,", "map", marks=pytest.mark.slow),
         pytest.param(128, "", "vmap", marks=pytest.mark.slow),
     ],
@@ -154,8 +154,15 @@ def test_a_schedule_is_that_of_optax(name: str, numbers: dict[str, float]) -> No
     np.testing.assert_allclose(rates, expected, rtol=RELATIVE, atol=1e-12)
 
 
-@pytest.mark.parametrize("way", ["exact", pytest.param("padded", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", SCHEDULES)
+# the shape of each schedule is tested above
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(name, way, marks=[pytest.mark.slow] * ((name, way) != ("one_cycle", "exact")))
+        for name in SCHEDULES
+        for way in WAYS
+    ],
+)
 def test_the_rate_follows_the_steps_of_each_trial(
     name: str, way: str, bench: Callable[..., Bench]
 ) -> None:

@@ -116,16 +116,15 @@ REGRESSION = (
     'train.metrics=["r2"]',
 )
 SGD = ('optimizer={name="sgd",lr=1e-3,momentum=0.9}',)
-MOMENTS = ("optimizer.b1=0.8", "optimizer.b2=0.95", "optimizer.eps=1e-3")
+MOMENTS = ("optimizer.b1=0.8", "optimizer.b2=0.95", "optimizer.eps=1e-3", "optimizer.clip_norm=0.5")
 NORMED = ("model.layer_norm=true", "model.dropout=0.25")
 SHAPE = {"depth": 2, "width": 16, "activation": "relu"}
 TRIALS = {
     "adamw": ((), spec(5, **SHAPE, lr=1e-3, weight_decay=0.3)),
     "one layer": ((), spec(6, depth=1, width=9, activation="tanh", lr=5e-4, weight_decay=0.0)),
-    "LayerNorm and dropout": (NORMED, spec(7, **{**SHAPE, "depth": 3}, lr=1e-3, weight_decay=0.1)),
-    "moments": (MOMENTS, spec(3, **SHAPE, lr=1e-3, weight_decay=0.1)),
+    "LayerNorm and dropout": (NORMED, spec(7, **SHAPE, lr=1e-3, weight_decay=0.1)),
+    "moments and clipping": (MOMENTS, spec(3, **SHAPE, lr=1e-3, weight_decay=0.1)),
     "sgd": (SGD, spec(8, **SHAPE, lr=1e-3, weight_decay=0.0)),
-    "clipping": (("optimizer.clip_norm=0.5",), spec(4, **SHAPE, lr=1e-3, weight_decay=0.1)),
     "regression": (REGRESSION, spec(9, **SHAPE, lr=1e-3, weight_decay=0.3)),
 }
 
