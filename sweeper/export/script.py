@@ -89,7 +89,9 @@ def _heading(record: Mapping[str, Any], settings: Settings) -> str:
 
 def _imports(data: Mapping[str, Any], networks: Mapping[str, Network]) -> str:
     users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
-    lines = ["import json", *(["import sys"] if users else []), "from pathlib import Path", ""]
+    has_categories = bool(data.get("transform", {}).get("categories"))
+    lines = ["import json", *(["import sys"] if users else [])]
+    lines += [*(["import warnings"] if has_categories else []), "from pathlib import Path", ""]
     lines += ["import equinox as eqx", "import jax", "import numpy as np", ""]
     lines += ["HERE = Path(__file__).parent"]
     lines += ['DATA = json.loads((HERE / "preprocess.json").read_text(encoding="utf-8"))']
@@ -208,9 +210,15 @@ def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
         yield 'for one in DATA["categories"]:'
         yield '    is_lenient = DATA["edition"] == 1'
         yield '    known = Known(one["values"], one["fill"], DATA["words"], lenient=is_lenient)'
-        yield '    places, gone = known.places(values_of(rows[one["name"]]))'
-        yield "    if not gone.all() and (places[~gone] == UNKNOWN).all():"
+        yield '    values = values_of(rows[one["name"]])'
+        yield "    places, gone = known.places(values)"
+        yield "    is_new = (places == UNKNOWN) & ~gone"
+        yield "    is_other = len(values) > 1 or not known.is_like(values[0])"
+        yield "    if is_new.any() and is_new[~gone].all() and is_other:"
         yield "        raise ValueError(f\"'{one['name']}' has no value that training rows had\")"
+        yield "    if is_new.any():"
+        yield "        told = f\"'{one['name']}' has values that no training row had\""
+        yield "        warnings.warn(told, stacklevel=3)"
         if transform["one_hot"]:
             yield '    encoded.append(places[:, None] == np.arange(len(one["values"])))'
         else:
