@@ -78,7 +78,7 @@ def test_the_place_of_the_data_is_told_by_its_line(template: str, command: Comma
 @pytest.mark.parametrize(
     ("columns", "target", "because", "is_classes", "values"),
     [
-        ({"size": NUMBERS, "price": NUMBERS}, "price", LAST, False, 60),
+        ({"size": NUMBERS, "price": NUMBERS[::-1]}, "price", LAST, False, 60),
         ({"Label": NAMES, "size": NUMBERS}, "Label", "by its name", True, 3),
         ({"size": NUMBERS, "kind": NAMES}, "kind", LAST, True, 3),
         ({"size": NUMBERS, "digit": [0, 1, 2] * 20}, "digit", LAST, True, 3),
@@ -188,7 +188,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
 
 def test_words_that_may_be_categories_have_a_setting_to_keep_them(tmp_path: Path) -> None:
     rows = pd.DataFrame(
-        {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "b"] * 30}
+        {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "a", "b"] * 20}
     )
     rows.astype({"size": object}).replace({"size": {3.0: "null"}}).to_csv(
         tmp_path / "rows.csv", index=False

@@ -18,7 +18,8 @@ from pandas.api.types import (
     is_numeric_dtype,
 )
 
-from sweeper.data.identity import NotNumbersError, floats, is_exact, written
+from sweeper.data.identity import NotNumbersError, floats, is_exact, means_missing, written
+from sweeper.naming import listed
 
 _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
 _CHANGED = ("decimal", "integer", "mixed-integer-float")
@@ -26,6 +27,9 @@ _TEXT = ("string", "empty")
 _SCALARS = (str, int, float, Decimal, np.integer, np.floating, np.bool_)
 # text with more values than these that seldom come twice is a name or a date, not a category
 _MOST_TEXT_VALUES = 100
+# so many rows of units, types or descriptions may stand below a header
+_TOP = 3
+_UNITS_SHOWN = 4
 
 
 def declared_categories(frame: pd.DataFrame) -> frozenset[str]:
@@ -135,6 +139,60 @@ def header_of_data(frame: pd.DataFrame) -> str:
     if not (any(is_number) and all(fits)) or (numbers.diff().dropna() == 1).all():
         return ""
     return f"line 1 looks like data, not like column names ({', '.join(names[:4])}, ...)"
+
+
+def units_rows(frame: pd.DataFrame, texts: Collection[str] = ()) -> tuple[int, str]:
+    """How many rows of units or descriptions stand below the header of a CSV file, and what to say.
+
+    They have no number in any column that holds numbers from there on. `texts` are columns that
+    are not numbers.
+    """
+    columns = [frame[name] for name in frame if name not in texts]
+    numbers = [column for column in columns if is_numeric_dtype(column.dtype)]
+    with_units = [column for column in columns if _is_text_above_numbers(column)]
+    if not with_units:
+        return 0, ""
+    n_rows = max(
+        int(strays(column.iloc[:_TOP]).to_numpy().nonzero()[0][-1]) for column in with_units
+    )
+    n_rows += 1
+    above = [column.iloc[:n_rows] for column in (*numbers, *with_units)]
+    units = [str(text) for column in with_units for text in column.iloc[:n_rows].dropna()]
+    if any((column.notna() & ~strays(column)).any() for column in above):
+        return 0, ""
+    if all(map(means_missing, units)):
+        return 0, ""
+    shown = listed([repr(unit) for unit in units[:_UNITS_SHOWN]])
+    what = "looks like units or descriptions" if n_rows == 1 else "look like descriptions"
+    return n_rows, f"{what} ({shown}), not like data"
+
+
+def _is_text_above_numbers(column: pd.Series[Any]) -> bool:
+    """Whether a column holds text in its first rows alone, and numbers in the others."""
+    if not isinstance(column.dtype, pd.StringDtype) or not strays(column.iloc[:_TOP]).any():
+        return False
+    # of most text the first rows suffice
+    return all(
+        rows.count() > 1 and not strays(rows).any()
+        for rows in (column.iloc[_TOP : 100 + _TOP], column.iloc[_TOP:])
+    )
+
+
+def in_single_quotes(frame: pd.DataFrame) -> str:
+    """Which fields of a CSV file are in single quotes, which it reads as text; empty if none."""
+    if all(_is_quoted(str(name)) for name in frame):
+        return f"column names are in single quotes, such as {next(iter(frame))}"
+    for name in frame:
+        column = frame[name]
+        if not is_numeric_dtype(column.dtype) and infer_dtype(column, skipna=True) == "string":
+            values = column.dropna().unique()
+            if len(values) > 1 and all(map(_is_quoted, values)):
+                return f"values of column '{name}' are in single quotes, such as {values[0]}"
+    return ""
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == "'"
 
 
 def without_strays(column: pd.Series[Any], whole: pd.Series[Any]) -> pd.Series[Any]:
