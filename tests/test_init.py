@@ -160,7 +160,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "--target NAME takes another",
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
-        "houses.csv: 'day' is left out: it holds dates as text, such as '2026-01-01'",
+        "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
         "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
         "number; mend that, and take 'age' out of data.drop",
         "houses.csv: 'cost' is left out: it holds numbers written as text, such as '1,036'; read "
@@ -355,7 +355,7 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             ("--data", "names.csv"),
             3,
             "names.csv: no column beside the target 'kind' to learn from: "
-            "'day' (holds dates as text, such as '2026-01-01'); "
+            "'day' (holds dates or times as text, such as '2026-01-01'); "
             "name a table with numbers or categories\n",
         ),
         (

@@ -12,10 +12,13 @@ from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
 from sweeper.config.writing import toml_value
 from sweeper.data.columns import (
+    columns_of_sums,
+    dates_as_numbers,
     has_too_many_values,
     header_of_data,
     in_single_quotes,
     strays,
+    sums_told,
     unfit_kind,
     units_rows,
 )
@@ -65,11 +68,18 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
     texts = [name for name in raw.features if name not in config.data.categorical_columns]
     if config.train.target == "classes":
         texts += raw.targets
+    days = [
+        f"column '{name}' {told}"
+        for name in raw.features
+        if not raw.is_category(name) and (told := dates_as_numbers(raw.frame[name]))
+    ]
     as_text = [told for name in texts if (told := _as_text(raw, name))]
     return (
         *_of_csv(raw),
+        *_totals(raw),
         *_first(row_ids, "look like identifiers"),
         *_first([*_leaks(config, raw)], "give the target away"),
+        *_first(days, "hold dates as numbers"),
         *_first(as_text, "hold numbers as text"),
         *_first([*_sentinels(config, raw)], "hold numbers that may mean missing values"),
     )
@@ -83,6 +93,12 @@ def _of_csv(raw: RawData) -> Iterator[str]:
         yield f"{raw.name}: {header}; if so, add a line of column names above it"
     if quoted := in_single_quotes(raw.frame):
         yield f"{raw.name}: {quoted}: {unquoting(raw.path, raw.dialect)}"
+
+
+def _totals(raw: RawData) -> Iterator[str]:
+    """That the last row is the sum of all others."""
+    if names := columns_of_sums(raw.frame[[*raw.features, *raw.targets]]):
+        yield f"{raw.name}: {sums_told(raw.places([len(raw.frame) - 1]), names)}"
 
 
 def _leaks(config: StudyConfig, raw: RawData) -> Iterator[str]:

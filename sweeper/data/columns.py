@@ -30,6 +30,9 @@ _MOST_TEXT_VALUES = 100
 # so many rows of units, types or descriptions may stand below a header
 _TOP = 3
 _UNITS_SHOWN = 4
+# fewer rows may be anything
+_LEAST_ROWS = 10
+_FIRST_DAY, _LAST_DAY, _DAYS_TRIED = 1800_01_01, 2200_12_31, 1000
 
 
 def declared_categories(frame: pd.DataFrame) -> frozenset[str]:
@@ -175,6 +178,51 @@ def _is_text_above_numbers(column: pd.Series[Any]) -> bool:
     return all(
         rows.count() > 1 and not strays(rows).any()
         for rows in (column.iloc[_TOP : 100 + _TOP], column.iloc[_TOP:])
+    )
+
+
+def columns_of_sums(frame: pd.DataFrame) -> list[str]:
+    """The columns whose last number is the sum of all others, if at least half of them are."""
+    if len(frame) < _LEAST_ROWS:
+        return []
+    columns = [frame[name] for name in frame if _is_plain_number(frame[name])]
+    names = [str(column.name) for column in columns if column.iloc[-1:].count()]
+    sums = [str(column.name) for column in columns if _ends_in_sum(column.to_numpy(np.float64))]
+    return sums if 2 * len(sums) >= len(names) else []
+
+
+def sums_told(place: str, names: Sequence[str]) -> str:
+    """What to say of a row at `place` that holds sums in the columns `names`."""
+    columns = listed([f"'{name}'" for name in names])
+    return f"{place} is the sum of all other rows in {columns}; if it is a total, remove it"
+
+
+def _is_plain_number(column: pd.Series[Any]) -> bool:
+    return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+
+
+def _ends_in_sum(numbers: NDArray[np.float64]) -> bool:
+    others, last = numbers[:-1], numbers[-1]
+    if not np.count_nonzero(np.nan_to_num(others)) > 1:
+        return False
+    return bool(np.isclose(np.nansum(others), last, rtol=1e-9, atol=0))
+
+
+def dates_as_numbers(column: pd.Series[Any]) -> str:
+    """That a column holds days such as 20260131 as numbers, and what to do; else empty."""
+    if not _is_plain_number(column) or column.dtype.kind not in "iu":
+        return ""
+    if column.min() < _FIRST_DAY or column.max() > _LAST_DAY:
+        return ""
+    days = column.unique()
+    is_day = pd.to_datetime(
+        pd.Series(days[:_DAYS_TRIED]).astype(str), format="%Y%m%d", errors="coerce"
+    )
+    if len(days) < _LEAST_ROWS or is_day.isna().any():
+        return ""
+    return (
+        f"holds dates as numbers, such as {days[0]}, of which 31 January and 1 February are 70 "
+        "apart: write the days since a fixed one, or leave it out with data.drop"
     )
 
 

@@ -15,11 +15,14 @@ from pandas.api.types import (
 )
 
 from sweeper.data.columns import (
+    columns_of_sums,
+    dates_as_numbers,
     has_too_many_values,
     header_of_data,
     in_single_quotes,
     plain,
     strays,
+    sums_told,
     unfit_kind,
     units_rows,
     without_fractions,
@@ -148,7 +151,11 @@ def guess(path: Path, target: str | None = None) -> Guess:
         missing_values=["", *sorted(of_numbers)] if as_missing else (),
         hints=(
             *_leaks(kept, plain(frame[[target]])[0][target], is_classes=is_classes),
-            *_sentinels(kept, frame[[] if is_classes else [target]], sorted(words), source),
+            *_totals(table, path, source, dialect),
+            *(f"'{name}' {told}" for name in kept if (told := dates_as_numbers(kept[name]))),
+            *_sentinels(
+                kept, plain(frame[[] if is_classes else [target]])[0], sorted(words), source
+            ),
         ),
     )
 
@@ -158,6 +165,13 @@ def _leaks(features: pd.DataFrame, target: pd.Series[Any], *, is_classes: bool) 
     for name in features:
         if why := leak_reason(features[name], target, is_classes=is_classes):
             yield f"'{name}' {why}: {LEAVE_OUT}"
+
+
+def _totals(table: pd.DataFrame, path: Path, source: str, dialect: Dialect) -> Iterator[str]:
+    """That the last row is the sum of all others."""
+    if names := columns_of_sums(plain(table)[0]):
+        line = f"line {row_lines(path, dialect)[-1]}" if source == "csv" else f"row {len(table)}"
+        yield sums_told(line, names)
 
 
 def _sentinels(
@@ -358,7 +372,7 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
             yield f"would be numbers, but {stray}; {mend}"
         texts = column.dropna().astype(str)
         if texts.str.fullmatch(DATE).all():
-            yield f"holds dates as text, such as '{texts.iloc[0]}'"
+            yield f"holds dates or times as text, such as '{texts.iloc[0]}'"
         if has_too_many_values(column):
             yield f"is text with {column.nunique()} different values"
 

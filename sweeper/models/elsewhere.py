@@ -44,9 +44,9 @@ _CHANGES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Within this block, this thread is told of another process, host and day.
+    """Within this block, this thread sees another process id, host and day.
 
-    A module that has imported such a function by its own name still has the first one.
+    A module that has imported such a function by its own name still calls the original.
     """
     with _lock:
         kept = [(module, name, getattr(module, name, None)) for module, name, _ in _CHANGES]

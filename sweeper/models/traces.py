@@ -37,7 +37,7 @@ class Trace:
     def repeats(self) -> bool:
         """Whether the call, traced again, is the same program with the same numbers in it.
 
-        The second trace is told of another process, host and day. If it raises, as it may after
+        The second trace sees another process id, host and day. If it raises, as it may after
         leaving a traced value in a global variable, it is not the same.
         """
         try:
