@@ -121,6 +121,9 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
         yield f"'{name}' is taken as {values}, but it {what}"
     if len(guessed.as_text) > _MOST_TOLD:
         yield f"{len(guessed.as_text) - _MOST_TOLD} more columns hold numbers written as text"
+    yield from guessed.hints[:_MOST_TOLD]
+    if len(guessed.hints) > _MOST_TOLD:
+        yield f"`sweeper plan` says more of {len(guessed.hints) - _MOST_TOLD} other columns"
     reasons = list(guessed.drop.items())
     for name, why in reasons[:_MOST_TOLD]:
         yield f"'{name}' is left out: it {why}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from sweeper.config import StudyConfig
+from sweeper.config.data import FunctionTable
 from sweeper.config.recorded import study_of
 from sweeper.config.writing import toml_value
 from sweeper.errors import Problem, StudyError, SweeperError
@@ -127,7 +128,7 @@ def joined(
         problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
     known = data_digest(sessions)
     if not problems and known is not None and digest not in (None, known):
-        problems = [_other(config, "data", "the data")]
+        problems = [_other_data(config)]
     if not problems and asks_start:
         problems = [*other_start(config, began["continued_from"], start)]
     if problems:
@@ -201,6 +202,18 @@ def _changed_code(
 def _other(config: StudyConfig, key: str, what: str) -> Problem:
     found = f"{what} is not what it was when the study in {config.run_dir} began"
     return config.problem(key, found, _BACK)
+
+
+def _other_data(config: StudyConfig) -> Problem:
+    """That the rows are not those of the first session."""
+    if not isinstance(config.data, FunctionTable):
+        return _other(config, "data", "the data")
+    found = (
+        f"'{config.data.function}' does not return the rows that it returned when the study in "
+        f"{config.run_dir} began"
+    )
+    fix = f"let it return those again, name another results.dir, or {_FRESH}"
+    return config.problem("data.function", found, fix)
 
 
 def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:

@@ -18,7 +18,7 @@ from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.parts import PartsTable
-from sweeper.data.transform import Transform
+from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins
 from sweeper.programs.build import Programs
@@ -114,7 +114,10 @@ class SavedModel:
             UnfitRowsError: a column is missing, or holds what it cannot be given.
         """
         data = self.info["data"]
-        x = Transform.of_record(self.info).of(rows, _warn).astype(data["spec"]["dtype"])
+        try:
+            x = Transform.of_record(self.info).of(rows, _warn).astype(data["spec"]["dtype"])
+        except UnfitRowsError as error:
+            raise error.with_traceback(None) from None  # what it went through explains nothing
         scale, shift = self._of_fold(x.dtype)
         return x * scale + shift
 

@@ -78,7 +78,7 @@ def test_the_place_of_the_data_is_told_by_its_line(template: str, command: Comma
 @pytest.mark.parametrize(
     ("columns", "target", "because", "is_classes", "values"),
     [
-        ({"size": NUMBERS, "price": NUMBERS}, "price", LAST, False, 60),
+        ({"size": NUMBERS, "price": NUMBERS[::-1]}, "price", LAST, False, 60),
         ({"Label": NAMES, "size": NUMBERS}, "Label", "by its name", True, 3),
         ({"size": NUMBERS, "kind": NAMES}, "kind", LAST, True, 3),
         ({"size": NUMBERS, "digit": [0, 1, 2] * 20}, "digit", LAST, True, 3),
@@ -160,7 +160,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "--target NAME takes another",
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
-        "houses.csv: 'day' is left out: it holds dates as text, such as '2026-01-01'",
+        "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
         "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
         "number; mend that, and take 'age' out of data.drop",
         "houses.csv: 'cost' is left out: it holds numbers written as text, such as '1,036'; read "
@@ -188,7 +188,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
 
 def test_words_that_may_be_categories_have_a_setting_to_keep_them(tmp_path: Path) -> None:
     rows = pd.DataFrame(
-        {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "b"] * 30}
+        {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "a", "b"] * 20}
     )
     rows.astype({"size": object}).replace({"size": {3.0: "null"}}).to_csv(
         tmp_path / "rows.csv", index=False
@@ -355,7 +355,7 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             ("--data", "names.csv"),
             3,
             "names.csv: no column beside the target 'kind' to learn from: "
-            "'day' (holds dates as text, such as '2026-01-01'); "
+            "'day' (holds dates or times as text, such as '2026-01-01'); "
             "name a table with numbers or categories\n",
         ),
         (

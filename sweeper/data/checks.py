@@ -11,11 +11,24 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
 from sweeper.config.writing import toml_value
-from sweeper.data.columns import has_too_many_values, header_of_data, strays, unfit_kind
+from sweeper.data.columns import (
+    columns_of_sums,
+    dates_as_numbers,
+    has_too_many_values,
+    header_of_data,
+    in_single_quotes,
+    strays,
+    sums_told,
+    unfit_kind,
+    units_rows,
+)
+from sweeper.data.dialect import unquoting, without_rows
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
+from sweeper.data.leakage import LEAVE_OUT, leak_reason
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
+from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
 from sweeper.data.text_numbers import TextNumbers, text_numbers
 from sweeper.errors import Problem
 from sweeper.naming import counted, did_you_mean, listed
@@ -28,6 +41,9 @@ _COLUMNS_SHOWN = 6
 def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     """Everything that has to be mended before the study can train on `raw`."""
     yield from _column_problems(config, raw)
+    if units := _units_problems(config, raw):
+        yield from units
+        return
     for name in raw.features:
         yield from _feature_problems(config, raw, name)
     if set(raw.targets) <= set(raw.frame.columns):
@@ -52,20 +68,71 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
     texts = [name for name in raw.features if name not in config.data.categorical_columns]
     if config.train.target == "classes":
         texts += raw.targets
+    days = [
+        f"column '{name}' {told}"
+        for name in raw.features
+        if not raw.is_category(name) and (told := dates_as_numbers(raw.frame[name]))
+    ]
     as_text = [told for name in texts if (told := _as_text(raw, name))]
-    header = header_of_data(raw.frame) if raw.path is not None else ""
-    above = [f"{raw.name}: {header}; if so, add a line of column names above it"] if header else []
     return (
-        *above,
+        *_of_csv(raw),
+        *_totals(raw),
         *_first(row_ids, "look like identifiers"),
+        *_first([*_leaks(config, raw)], "give the target away"),
+        *_first(days, "hold dates as numbers"),
         *_first(as_text, "hold numbers as text"),
+        *_first([*_sentinels(config, raw)], "hold numbers that may mean missing values"),
     )
+
+
+def _of_csv(raw: RawData) -> Iterator[str]:
+    """What to say of the whole of a CSV file."""
+    if raw.path is None:
+        return
+    if header := header_of_data(raw.frame):
+        yield f"{raw.name}: {header}; if so, add a line of column names above it"
+    if quoted := in_single_quotes(raw.frame):
+        yield f"{raw.name}: {quoted}: {unquoting(raw.path, raw.dialect)}"
+
+
+def _totals(raw: RawData) -> Iterator[str]:
+    """That the last row is the sum of all others."""
+    if names := columns_of_sums(raw.frame[[*raw.features, *raw.targets]]):
+        yield f"{raw.name}: {sums_told(raw.places([len(raw.frame) - 1]), names)}"
+
+
+def _leaks(config: StudyConfig, raw: RawData) -> Iterator[str]:
+    """Features that the target can be read from."""
+    is_classes = config.train.target == "classes"
+    for target in raw.targets:
+        for name in raw.features:
+            if why := leak_reason(raw.frame[name], raw.frame[target], is_classes=is_classes):
+                yield f"column '{name}' {why}: {LEAVE_OUT}"
+
+
+def _sentinels(config: StudyConfig, raw: RawData) -> Iterator[str]:
+    """Numbers that may stand for missing values, unless the study lists the texts for these."""
+    if getattr(config.data, "missing_values", None) is not None:
+        return
+    targets = raw.targets if config.train.target == "numbers" else ()
+    names = [name for name in (*raw.features, *targets) if name not in raw.categories]
+    found = [one for name in names if (one := sentinels(raw.frame[name]))]
+    words = sorted({word for of in raw.words.values() for word in of})
+    missing = None if raw.path is None else [*words, *all_texts(found)]
+    for one in found:
+        has_setting = config.data.missing_target == "drop"
+        also = "" if has_setting else MISSING_TARGET
+        if one.name in raw.features:
+            also = IMPUTE if config.data.impute == "none" else ""
+        yield f"column '{one.name}' {one.told(missing, also)}"
 
 
 def _as_text(raw: RawData, name: str) -> str:
     """That a column holds numbers written as text, and how to read them; else empty."""
-    numbers = text_numbers(raw.frame[name])
+    numbers = text_numbers(raw.frame[name], has_strays=raw.path is None)
     if numbers is None or (name in raw.targets and numbers.is_boolean):
+        return ""
+    if numbers.is_plain and name in raw.categories:
         return ""
     values = "classes" if name in raw.targets else "categories"
     count = f"{raw.frame[name].nunique()} {values}"
@@ -104,6 +171,18 @@ def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield config.problem("data.drop", found, "leave at least one to learn from")
 
 
+def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
+    """Rows below the header that hold no data."""
+    if raw.path is None:
+        return []
+    columns = [name for name in (*raw.features, *raw.targets) if name in raw.frame]
+    n_rows, told = units_rows(raw.frame[columns], raw.categories)
+    if not n_rows:
+        return []
+    found = f"{raw.places(range(n_rows))} of {raw.name} {told}"
+    return [config.problem(raw.key, found, without_rows(raw.path, raw.dialect, n_rows))]
+
+
 def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
     column = raw.frame[name]
     drop = f" or add '{name}' to data.drop" if _can_drop(config) else ""
@@ -126,7 +205,7 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         text = f", or to data.categorical_columns if '{name}' is meant as text" if drop else ""
         yield from _stray_problems(config, raw, name, f"{mend}{text}")
     if not is_numeric_dtype(column.dtype) and has_too_many_values(column):
-        numbers = text_numbers(column)
+        numbers = text_numbers(column, has_strays=raw.path is None)
         values = f"{column.nunique()} different values"
         found = f"column '{name}' of {raw.name} is text with {values}"
         mend = f"add '{name}' to data.drop" if drop else mend
@@ -168,7 +247,7 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             rows = _rows(strays(raw.frame[name]))
             what = f"text, and {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
-            if numbers := text_numbers(raw.frame[name]):
+            if numbers := text_numbers(raw.frame[name], has_strays=raw.path is None):
                 instead = f"{_fix(raw, name, numbers)}; or {instead}"
             yield from _cell_problem(config, raw, name, rows, what, instead)
     if config.train.target == "classes":
@@ -214,7 +293,7 @@ def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> 
     rows = _rows(strays(raw.frame[name]))
     if len(rows) < raw.frame[name].count() / 2:
         # else the column is meant as text
-        numbers = text_numbers(raw.frame[name])
+        numbers = text_numbers(raw.frame[name], has_strays=raw.path is None)
         mend = mend if numbers is None else f"{_fix(raw, name, numbers)}; or {mend}"
         yield from _cell_problem(config, raw, name, rows, "text among numbers", mend)
 

@@ -18,7 +18,8 @@ from pandas.api.types import (
     is_numeric_dtype,
 )
 
-from sweeper.data.identity import NotNumbersError, floats, is_exact, written
+from sweeper.data.identity import NotNumbersError, floats, is_exact, means_missing, written
+from sweeper.naming import listed
 
 _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
 _CHANGED = ("decimal", "integer", "mixed-integer-float")
@@ -26,6 +27,12 @@ _TEXT = ("string", "empty")
 _SCALARS = (str, int, float, Decimal, np.integer, np.floating, np.bool_)
 # text with more values than these that seldom come twice is a name or a date, not a category
 _MOST_TEXT_VALUES = 100
+# so many rows of units, types or descriptions may stand below a header
+_TOP = 3
+_UNITS_SHOWN = 4
+# fewer rows may be anything
+_LEAST_ROWS = 10
+_FIRST_DAY, _LAST_DAY, _DAYS_TRIED = 1800_01_01, 2200_12_31, 1000
 
 
 def declared_categories(frame: pd.DataFrame) -> frozenset[str]:
@@ -135,6 +142,105 @@ def header_of_data(frame: pd.DataFrame) -> str:
     if not (any(is_number) and all(fits)) or (numbers.diff().dropna() == 1).all():
         return ""
     return f"line 1 looks like data, not like column names ({', '.join(names[:4])}, ...)"
+
+
+def units_rows(frame: pd.DataFrame, texts: Collection[str] = ()) -> tuple[int, str]:
+    """How many rows of units or descriptions stand below the header of a CSV file, and what to say.
+
+    They have no number in any column that holds numbers from there on. `texts` are columns that
+    are not numbers.
+    """
+    columns = [frame[name] for name in frame if name not in texts]
+    numbers = [column for column in columns if is_numeric_dtype(column.dtype)]
+    with_units = [column for column in columns if _is_text_above_numbers(column)]
+    if not with_units:
+        return 0, ""
+    n_rows = max(
+        int(strays(column.iloc[:_TOP]).to_numpy().nonzero()[0][-1]) for column in with_units
+    )
+    n_rows += 1
+    above = [column.iloc[:n_rows] for column in (*numbers, *with_units)]
+    units = [str(text) for column in with_units for text in column.iloc[:n_rows].dropna()]
+    if any((column.notna() & ~strays(column)).any() for column in above):
+        return 0, ""
+    if all(map(means_missing, units)):
+        return 0, ""
+    shown = listed([repr(unit) for unit in units[:_UNITS_SHOWN]])
+    what = "looks like units or descriptions" if n_rows == 1 else "look like descriptions"
+    return n_rows, f"{what} ({shown}), not like data"
+
+
+def _is_text_above_numbers(column: pd.Series[Any]) -> bool:
+    """Whether a column holds text in its first rows alone, and numbers in the others."""
+    if not isinstance(column.dtype, pd.StringDtype) or not strays(column.iloc[:_TOP]).any():
+        return False
+    # of most text the first rows suffice
+    return all(
+        rows.count() > 1 and not strays(rows).any()
+        for rows in (column.iloc[_TOP : 100 + _TOP], column.iloc[_TOP:])
+    )
+
+
+def columns_of_sums(frame: pd.DataFrame) -> list[str]:
+    """The columns whose last number is the sum of all others, if at least half of them are."""
+    if len(frame) < _LEAST_ROWS:
+        return []
+    columns = [frame[name] for name in frame if _is_plain_number(frame[name])]
+    names = [str(column.name) for column in columns if column.iloc[-1:].count()]
+    sums = [str(column.name) for column in columns if _ends_in_sum(column.to_numpy(np.float64))]
+    return sums if 2 * len(sums) >= len(names) else []
+
+
+def sums_told(place: str, names: Sequence[str]) -> str:
+    """What to say of a row at `place` that holds sums in the columns `names`."""
+    columns = listed([f"'{name}'" for name in names])
+    return f"{place} is the sum of all other rows in {columns}; if it is a total, remove it"
+
+
+def _is_plain_number(column: pd.Series[Any]) -> bool:
+    return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+
+
+def _ends_in_sum(numbers: NDArray[np.float64]) -> bool:
+    others, last = numbers[:-1], numbers[-1]
+    if not np.count_nonzero(np.nan_to_num(others)) > 1:
+        return False
+    return bool(np.isclose(np.nansum(others), last, rtol=1e-9, atol=0))
+
+
+def dates_as_numbers(column: pd.Series[Any]) -> str:
+    """That a column holds days such as 20260131 as numbers, and what to do; else empty."""
+    if not _is_plain_number(column) or column.dtype.kind not in "iu":
+        return ""
+    if column.min() < _FIRST_DAY or column.max() > _LAST_DAY:
+        return ""
+    days = column.unique()
+    is_day = pd.to_datetime(
+        pd.Series(days[:_DAYS_TRIED]).astype(str), format="%Y%m%d", errors="coerce"
+    )
+    if len(days) < _LEAST_ROWS or is_day.isna().any():
+        return ""
+    return (
+        f"holds dates as numbers, such as {days[0]}, of which 31 January and 1 February are 70 "
+        "apart: write the days since a fixed one, or leave it out with data.drop"
+    )
+
+
+def in_single_quotes(frame: pd.DataFrame) -> str:
+    """Which fields of a CSV file are in single quotes, which it reads as text; empty if none."""
+    if all(_is_quoted(str(name)) for name in frame):
+        return f"column names are in single quotes, such as {next(iter(frame))}"
+    for name in frame:
+        column = frame[name]
+        if not is_numeric_dtype(column.dtype) and infer_dtype(column, skipna=True) == "string":
+            values = column.dropna().unique()
+            if len(values) > 1 and all(map(_is_quoted, values)):
+                return f"values of column '{name}' are in single quotes, such as {values[0]}"
+    return ""
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == "'"
 
 
 def without_strays(column: pd.Series[Any], whole: pd.Series[Any]) -> pd.Series[Any]:

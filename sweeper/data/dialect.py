@@ -20,6 +20,7 @@ from sweeper.naming import listed
 
 # how files of such text end
 SUFFIXES = (".csv", ".tsv", ".txt")
+_SINGLE_QUOTES = 'quotechar="\'"'
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 # read to see in which way more columns are numbers
@@ -95,6 +96,42 @@ def read_fields(
         return pd.read_csv(path, **options)
     with open_text(path, dialect, errors) as file:
         return pd.read_csv(file, **{**options, "encoding": file.encoding})
+
+
+def rewriting(path: Path, dialect: Dialect, change: str, *options: str) -> str:
+    """The code of pandas that makes a `change` to a CSV file and leaves all other text as it is.
+
+    `options` are more arguments for reading it.
+    """
+    name = toml_value(_from_here(path))
+    first = read_fields(path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False)
+    is_nameless = not str(first.iloc[0, 0])
+    reading = [
+        name,
+        *dialect.arguments("sep", "encoding", "skiprows"),
+        *(["index_col=0"] if is_nameless else []),
+        *("dtype=str", "keep_default_na=False", *options),
+    ]
+    writing = [name, *dialect.arguments("sep", "decimal", "encoding")]
+    writing += [] if is_nameless else ["index=False"]
+    after = ", and remove skip_rows from [data]" if dialect.skip_rows else ""
+    steps = f"{change}; " if change else ""
+    return f"df = pd.read_csv({', '.join(reading)}); {steps}df.to_csv({', '.join(writing)}){after}"
+
+
+def unquoting(path: Path, dialect: Dialect) -> str:
+    """How to write a CSV file again whose fields are in single quotes."""
+    return f"use pandas: {rewriting(path, dialect, '', _SINGLE_QUOTES)}"
+
+
+def without_rows(path: Path, dialect: Dialect, n_rows: int) -> str:
+    """How to write a CSV file again without its first rows."""
+    return f"remove them, or use pandas: {rewriting(path, dialect, f'df = df[{n_rows}:]')}"
+
+
+def _from_here(path: Path) -> str:
+    here = Path.cwd()
+    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
 
 def settings_told(settings: Mapping[str, str | int]) -> str:

@@ -23,8 +23,10 @@ _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 DATE = (
     r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}"
     rf"|\d{{1,2}}[-/. ]+{_MONTH}[-/., ]+\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}})([ T].*)?"
+    rf"|\d{{4}}[-/](0?[1-9]|1[0-2])|{_MONTH}[-/ ]\d{{2,4}}|\d{{4}}[-/ ]?Q[1-4]|Q[1-4][-/ ]\d{{4}}"
+    r"|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[AaPp]\.?[Mm]\.?)?"
 )
-"""A day as text: 2026-01-31, 31.1.2026 or 31 Jan 2026, and maybe a time."""
+"""Text such as 2026-01-31, 31.1.2026 or 31 Jan 2026, maybe with a time; or a month, or a time."""
 
 # of fewer rows a class is more likely a slip of the pen, and is hardly learnt in any case
 _FEW_ROWS = 5
@@ -202,8 +204,9 @@ def _dates(data: Dataset) -> Iterator[str]:
         texts = [value for value in column["values"] if value is not None]
         if texts and all(isinstance(text, str) and re.fullmatch(DATE, text) for text in texts):
             yield (
-                f"column '{column['name']}' holds dates as text, such as '{texts[0]}', and each of "
-                f"the {len(texts)} is a category: write numbers, or leave it out with data.drop"
+                f"column '{column['name']}' holds dates or times as text, such as '{texts[0]}', "
+                f"and each of the {len(texts)} is a category: write numbers, or leave it out with "
+                "data.drop"
             )
 
 

@@ -15,21 +15,28 @@ from pandas.api.types import (
 )
 
 from sweeper.data.columns import (
+    columns_of_sums,
+    dates_as_numbers,
     has_too_many_values,
     header_of_data,
+    in_single_quotes,
     plain,
     strays,
+    sums_told,
     unfit_kind,
+    units_rows,
     without_fractions,
     without_strays,
 )
 from sweeper.data.csv_table import UnfitCsvError, missing_words, read_csv_table, row_lines
-from sweeper.data.dialect import SUFFIXES, USUAL, Dialect
+from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, unquoting, without_rows
 from sweeper.data.doubts import DATE, missing_classes, missing_words_told
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
+from sweeper.data.leakage import LEAVE_OUT, leak_reason
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
+from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import DataError, Problem
 from sweeper.naming import counted, did_you_mean, did_you_mean_file, listed
@@ -61,7 +68,7 @@ class Guess:
     that it is none even so. `as_text` are columns of numbers that are written as text, and how to
     read them. `settings` are those by which a CSV file is read that is not UTF-8 with commas.
     `words` says which words of a column of text were read as missing values; if only
-    `missing_values` meant those, they would stay text.
+    `missing_values` meant those, they would stay text. `hints` is what else to say of columns.
     """
 
     source: str
@@ -81,6 +88,7 @@ class Guess:
     settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     missing_values: Sequence[str] = ()
+    hints: Sequence[str] = ()
 
     @property
     def is_left_out(self) -> bool:
@@ -119,11 +127,12 @@ def guess(path: Path, target: str | None = None) -> Guess:
     as_missing = _words(found, table[[target, *kept]], of_numbers)
     counts = frame[target].value_counts()
     stray = lines.stray(frame[target])
+    is_classes = not stray and _is_classes(frame[target])
     return Guess(
         source,
         target,
         because,
-        is_classes=not stray and _is_classes(frame[target]),
+        is_classes=is_classes,
         rows=len(frame),
         features=len(kept.columns),
         drop=drop,
@@ -140,7 +149,42 @@ def guess(path: Path, target: str | None = None) -> Guess:
         settings=dialect.instead_of(USUAL),
         words=as_missing,
         missing_values=["", *sorted(of_numbers)] if as_missing else (),
+        hints=(
+            *_leaks(kept, plain(frame[[target]])[0][target], is_classes=is_classes),
+            *_totals(table, path, source, dialect),
+            *(f"'{name}' {told}" for name in kept if (told := dates_as_numbers(kept[name]))),
+            *_sentinels(
+                kept, plain(frame[[] if is_classes else [target]])[0], sorted(words), source
+            ),
+        ),
     )
+
+
+def _leaks(features: pd.DataFrame, target: pd.Series[Any], *, is_classes: bool) -> Iterator[str]:
+    """What to say of features that give the target away."""
+    for name in features:
+        if why := leak_reason(features[name], target, is_classes=is_classes):
+            yield f"'{name}' {why}: {LEAVE_OUT}"
+
+
+def _totals(table: pd.DataFrame, path: Path, source: str, dialect: Dialect) -> Iterator[str]:
+    """That the last row is the sum of all others."""
+    if names := columns_of_sums(plain(table)[0]):
+        line = f"line {row_lines(path, dialect)[-1]}" if source == "csv" else f"row {len(table)}"
+        yield sums_told(line, names)
+
+
+def _sentinels(
+    features: pd.DataFrame, targets: pd.DataFrame, words: Sequence[str], source: str
+) -> Iterator[str]:
+    """What to say of numbers that may stand for missing values."""
+    columns = (*features.items(), *targets.items())
+    found = [one for _, column in columns if (one := sentinels(column))]
+    missing = [*words, *all_texts(found)] if source == "csv" else None
+    filled = "" if features.isna().to_numpy().any() else IMPUTE
+    for one in found:
+        also = MISSING_TARGET if one.name in targets else filled
+        yield f"'{one.name}' {one.told(missing, also)}"
 
 
 def _words_of_numbers(
@@ -189,10 +233,23 @@ def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
     if source == "csv" and (found := header_of_data(frame)):
         mend = "add a line of column names above it"
         raise DataError(Problem(str(path), "", found, mend))
+    if source == "csv":
+        _refuse_layout(path, frame, dialect)
     if frame.empty or len(frame.columns) < 2:
         found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
         raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))
     return source, frame, dialect
+
+
+def _refuse_layout(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
+    """Raise a DataError for fields in single quotes, and for rows of units below the header."""
+    if quoted := in_single_quotes(frame):
+        raise DataError(Problem(str(path), "", quoted, unquoting(path, dialect)))
+    n_rows, told = units_rows(frame)
+    if n_rows:
+        lines = row_lines(path, dialect)[:n_rows]
+        found = f"{'line' if n_rows == 1 else 'lines'} {', '.join(map(str, lines))} {told}"
+        raise DataError(Problem(str(path), "", found, without_rows(path, dialect, n_rows)))
 
 
 def _parquet(path: Path, target: str | None) -> pd.DataFrame:
@@ -273,7 +330,9 @@ def _as_text(columns: pd.DataFrame, target: str, lines: _Lines) -> dict[str, str
 
     Words for true and false are good names of two classes.
     """
-    found = {str(name): text_numbers(columns[name]) for name in columns}
+    found = {
+        str(name): text_numbers(columns[name], has_strays=lines.source != "csv") for name in columns
+    }
     return {
         name: f"holds {numbers}: {lines.fix(numbers)}"
         for name, numbers in found.items()
@@ -303,7 +362,7 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
         yield "has no value in any row"
     elif not is_numeric_dtype(column.dtype):
         stray = lines.stray(column)
-        if numbers := text_numbers(column):
+        if numbers := text_numbers(column, has_strays=lines.source != "csv"):
             if stray or has_too_many_values(column):
                 keep = f", and remove '{column.name}' from data.drop" if numbers.words else ""
                 yield f"holds {numbers}; {lines.fix(numbers)}{keep}"
@@ -313,7 +372,7 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
             yield f"would be numbers, but {stray}; {mend}"
         texts = column.dropna().astype(str)
         if texts.str.fullmatch(DATE).all():
-            yield f"holds dates as text, such as '{texts.iloc[0]}'"
+            yield f"holds dates or times as text, such as '{texts.iloc[0]}'"
         if has_too_many_values(column):
             yield f"is text with {column.nunique()} different values"
 

@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
 from sweeper.data.columns import without_fractions
+from sweeper.data.text_numbers import text_numbers
 
 # what pandas and Arrow call an index that they write as a column
 _WRITTEN_INDEX = re.compile(r"unnamed: \d+.*|__index_level_\d+__|level_\d+|index(\.\d+)?|")
@@ -67,6 +68,8 @@ def row_id_reason(name: str, column: pd.Series[Any]) -> str:
         )
     if is_numeric_dtype(known.dtype) or not isinstance(known.dtype, pd.StringDtype):
         return ""
+    if numbers := text_numbers(known):
+        return row_id_reason(name, pd.to_numeric(known)) if numbers.is_plain else ""
     if len(known) >= _LEAST_TEXTS and known.is_unique:
         return "has a different text in every row, as an identifier has"
     return _reason_of_repeated(name.strip(), known)

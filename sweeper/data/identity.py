@@ -151,6 +151,7 @@ class Known:
         self._missing = list(values).index(fill) if fill in values else UNKNOWN
         self._lenient = lenient
         self._words = frozenset(words)
+        self._are_numbers = {number_of(value) is not None for value in places.values()}
         self._exact = _unique((written(value), place) for place, value in places.items())
         self._numbers = _unique((number_of(value), place) for place, value in places.items())
         self._all_numbers = _unique(
@@ -160,6 +161,7 @@ class Known:
         self._truths = _unique(
             (value, place) for place, value in places.items() if isinstance(value, bool)
         )
+        self._is_boolean = all(v in _TRUTHS for v in places.values() if _is_text(v))
         self._words_of_truth = _unique(
             (_TRUTHS.get(value), place) for place, value in places.items() if _is_text(value)
         )
@@ -171,10 +173,14 @@ class Known:
         for form in _exact_forms(value):
             if form in self._exact:
                 return self._exact[form]
-        if _is_text(value) and value in self._words:
+        if written(value) in self._words:
             return None
         found = (table.get(key) for key, table in self._readings(value) if key is not None)
         return next((place for place in found if place is not None), UNKNOWN)
+
+    def is_like(self, value: Any) -> bool:
+        """Whether a value is a number, if some known one is, or text, if some known one is."""
+        return (number_of(value) is not None) in self._are_numbers
 
     def _readings(self, value: Any) -> Iterable[tuple[Hashable, dict[Hashable, int]]]:
         """What else a value may be read as, and the known values that are read in the same way."""
@@ -183,6 +189,8 @@ class Known:
         if _is_text(value):
             yield number, self._singles
             yield _TRUTHS.get(value), self._truths
+            if self._is_boolean:
+                yield _TRUTHS.get(value), self._words_of_truth
             return
         yield number, self._all_numbers
         single = _single_of(value)
@@ -261,12 +269,19 @@ class NotNumbersError(ValueError):
 def floats(column: Any, words: Iterable[str] = (), *, exact: bool = True) -> NDArray[np.float64]:
     """A column of numbers as floats, NaN where one is missing.
 
-    `words` are texts that mean a missing number. If `exact`, integers and decimals are refused that
-    a float would change.
+    `words` are texts that mean a missing number; a number such as -999 may be among them. If
+    `exact`, integers and decimals are refused that a float would change.
 
     Raises:
         NotNumbersError: a value is not a number, or would be changed.
     """
+    texts = frozenset(words)
+    found = _floats(column, texts, exact)
+    gaps = [float(number) for word in texts if (number := number_of(word)) is not None]
+    return np.where(np.isin(found, gaps), np.nan, found) if gaps else found
+
+
+def _floats(column: Any, texts: frozenset[str], exact: bool) -> NDArray[np.float64]:
     array = column if isinstance(column, np.ndarray) else array_of(column)
     kind = array.dtype.kind
     if kind in "bf":
@@ -278,7 +293,6 @@ def floats(column: Any, words: Iterable[str] = (), *, exact: bool = True) -> NDA
         if rows := [row for row in large if int(found[row]) != int(array[row])]:
             raise NotNumbersError(_changed(array[rows[0]]), rows)
         return found
-    texts = frozenset(words)
     return _each(array.tolist() if kind in "OU" else list(array), lambda v: _float(v, texts, exact))
 
 

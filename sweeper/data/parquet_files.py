@@ -15,8 +15,9 @@ from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, 
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
+from sweeper.data.columns import cells
 from sweeper.data.files import find_files, folders_of
-from sweeper.data.identity import EXACT, number_of
+from sweeper.data.identity import EXACT, Known, number_of, written
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
@@ -76,6 +77,13 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         if name not in frame
     )
     notes += tuple(
+        f"all rows come from {name}={values[0]}, but column '{name}' has {others}: it is read as is"
+        for name, values in partitions.items()
+        if name in frame
+        and name not in columns
+        and (others := other_values(frame[name], values[0]))
+    )
+    notes += tuple(
         f"the index '{level}' of {paths[0].name} is not read as a column: "
         "write the table after df.reset_index() if the model should learn from it"
         for level in _named_index(paths[0])
@@ -115,6 +123,7 @@ def parquet_table(
     """
     _check_size(paths)
     frames = [with_index(_read(path), wanted) for path in paths]
+    _check_partitions(paths, frames, partitions or {})
     for path, frame in zip(paths, frames, strict=True):
         _check_columns(paths[0], frames[0], path, frame)
     files = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
@@ -220,6 +229,26 @@ def _check_columns(first: Path, expected: pd.DataFrame, path: Path, frame: pd.Da
     for name, one, other in _of_different_kinds(expected, frame):
         found = f"column '{name}' holds {one} in {first.name} and {other} in {path.name}"
         raise UnfitParquetError(found, "write the same type in every file")
+
+
+def _check_partitions(
+    paths: Sequence[Path], frames: Sequence[pd.DataFrame], partitions: Partitions
+) -> None:
+    """Refuse a column with other values than the directory of its file is named after."""
+    for name, values in partitions.items():
+        for path, frame, value in zip(paths, frames, values, strict=True):
+            if name in frame and (others := other_values(frame[name], value)):
+                found = f"column '{name}' of {path} has {others}, and its directory {name}={value}"
+                fix = "remove the column from the files, or move the rows to the right directory"
+                raise UnfitParquetError(found, fix)
+
+
+def other_values(column: pd.Series[Any], of_directory: str | None) -> str:
+    """The first value of a column that is not the one `of_directory`; empty if there is none."""
+    values = cells(column.drop_duplicates()).tolist()
+    known = Known(() if of_directory is None else (of_directory,))
+    others = [v for v in values if known.place(v) != (None if of_directory is None else 0)]
+    return "missing values" if others == [None] else written(others[0]) if others else ""
 
 
 def _of_different_kinds(

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.config.writing import toml_value
-from sweeper.data.dialect import USUAL, Dialect, read_fields
+from sweeper.data.dialect import USUAL, Dialect, rewriting
 from sweeper.data.identity import means_missing
 from sweeper.naming import listed
 
@@ -22,6 +22,7 @@ _LEAST_SHARE = 0.95
 _MOST_GAP_WORDS = 3
 # of fewer different values units may as well be names: 2D and 3D
 _LEAST_VALUES = 3
+_MOST_CODES = 10
 _WORDS = "booleans in words"
 
 _CODE = re.compile(r"\s*0\d")
@@ -56,7 +57,7 @@ class TextNumbers:
 
     `code` is the line of pandas that reads them from the column `name`. `needs_decimal` is true if
     they are only written with a decimal comma. `words` stand for missing values, if nothing else
-    in the column is text.
+    in the column is text. `is_plain` is true if only the type of the column is wrong.
     """
 
     name: str
@@ -65,6 +66,7 @@ class TextNumbers:
     code: str
     needs_decimal: bool = False
     words: tuple[str, ...] = ()
+    is_plain: bool = False
 
     def __str__(self) -> str:
         return f"{self.what}, such as '{self.example}'"
@@ -82,7 +84,8 @@ class TextNumbers:
         `missing` are the words that already mean a missing value.
         """
         if csv_file is None:
-            return f"read them with pandas: {self.code}"
+            codes = f"; or, if they are codes, add '{self.name}' to data.categorical_columns"
+            return f"read them with pandas: {self.code}{codes if self.is_plain else ''}"
         if self.words:
             words = [*dict.fromkeys(["", *missing, *self.words])]
             return f"write missing_values = {toml_value(words)} in [data]"
@@ -92,35 +95,16 @@ class TextNumbers:
 
     def _rewriting(self, path: Path, dialect: Dialect, missing: Iterable[str]) -> str:
         """The code that changes this column of a CSV file and leaves all other text as it is."""
-        name = toml_value(_from_here(path))
         gaps = [*dict.fromkeys(["", *missing])]
-        is_first_nameless = not str(
-            read_fields(path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[
-                0, 0
-            ]
-        )
-        reading = [
-            name,
-            *dialect.arguments("sep", "encoding", "skiprows"),
-            *(["index_col=0"] if is_first_nameless else []),
-            *("dtype=str", "keep_default_na=False", f"na_values={{{self.name!r}: {gaps!r}}}"),
-        ]
-        writing = [name, *dialect.arguments("sep", "decimal", "encoding")]
-        writing += [] if is_first_nameless else ["index=False"]
-        after = ", and remove skip_rows from [data]" if dialect.skip_rows else ""
-        return (
-            f"df = pd.read_csv({', '.join(reading)}); {self.code}; "
-            f"df.to_csv({', '.join(writing)}){after}"
-        )
+        return rewriting(path, dialect, self.code, f"na_values={{{self.name!r}: {gaps!r}}}")
 
 
-def _from_here(path: Path) -> str:
-    here = Path.cwd()
-    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+def text_numbers(column: pd.Series[Any], *, has_strays: bool = False) -> TextNumbers | None:
+    """What numbers or booleans the text in a column means; None if it is just text.
 
-
-def text_numbers(column: pd.Series[Any]) -> TextNumbers | None:
-    """What numbers or booleans the text in a column means; None if it is just text."""
+    With `has_strays` a few values may be other text among plain numbers: in a CSV file they are
+    the only reason why the column is text.
+    """
     if not isinstance(column.dtype, pd.StringDtype):
         return None
     values = [*map(str, column.iloc[:_MOST_ROWS].dropna().unique()[:_MOST_VALUES])]
@@ -133,6 +117,7 @@ def text_numbers(column: pd.Series[Any]) -> TextNumbers | None:
         or _fractions(texts, name)
         or _numbers(texts, name)
         or _with_gaps(values, name)
+        or _plain_numbers(texts, name, has_strays=has_strays)
     )
 
 
@@ -206,6 +191,22 @@ def _numbers(texts: Sequence[str], name: str) -> TextNumbers | None:
         f"{read} = pd.to_numeric({read}{code}{errors})",
         needs_decimal=is_decimal and is_only,
     )
+
+
+def _plain_numbers(texts: Sequence[str], name: str, *, has_strays: bool) -> TextNumbers | None:
+    """Numbers as they should be, in a column that some program wrote as text.
+
+    A few different integers may be the codes of categories.
+    """
+    plain = [text for text in texts if _PLAIN.fullmatch(text)]
+    share = _LEAST_SHARE if has_strays else 1
+    if len(plain) < share * len(texts) or any(map(_CODE.match, plain)):
+        return None
+    if len(plain) <= _MOST_CODES and all(map(str.isdigit, plain)):
+        return None
+    errors = "" if len(plain) == len(texts) else ', errors="coerce"'
+    code = f"df[{name!r}] = pd.to_numeric(df[{name!r}]{errors})"
+    return TextNumbers(name, "numbers written as text", plain[0], code, is_plain=True)
 
 
 def _are_names(texts: Sequence[str], signed: Sequence[re.Match[str]]) -> bool:

@@ -224,7 +224,7 @@ class Transform:
             mend = "write numbers, or leave them empty" if self.fills else "write numbers"
             if any(f"'{word}'" in error.found for word in ("True", "False", "true", "false")):
                 mend = f"{mend}; of booleans give a column of type bool, or 1 and 0"
-            raise UnfitRowsError(f"{found}: {error.found}", mend, error.rows) from error
+            raise UnfitRowsError(f"{found}: {error.found}", mend, error.rows) from None
 
     def _places(
         self, columns: Mapping[str, Any], doubt: Callable[[str], None]
@@ -235,7 +235,7 @@ class Transform:
             known = Known(one.values, one.fill, self.words, lenient=self.edition == 1)
             places, gone = known.places(values)
             every.append((one, places))
-            _check_known(one, values, places, gone, doubt)
+            _check_known(one, known, values, places, gone, doubt)
         if self.one_hot:
             # a value that no training row has is zeros
             return np.concatenate(
@@ -247,6 +247,7 @@ class Transform:
 
 def _check_known(
     one: Category,
+    known: Known,
     values: Sequence[Any],
     places: NDArray[np.int64],
     gone: NDArray[np.bool_],
@@ -255,14 +256,15 @@ def _check_known(
     """Report what a column holds that no training row had.
 
     Raises:
-        UnfitRowsError: that is all it holds.
+        UnfitRowsError: that is all it holds in several rows, or in one of another type.
     """
     strange: list[int] = np.flatnonzero((places == UNKNOWN) & ~gone).tolist()
     shown = _listed([values[row] for row in strange])
-    if strange and len(strange) == len(values) - gone.sum():
-        known = _listed([value for value in one.values if value is not None])
+    is_all = len(strange) == len(values) - gone.sum()
+    if strange and is_all and (len(values) > 1 or not known.is_like(values[strange[0]])):
+        learnt = _listed([value for value in one.values if value is not None])
         found = f"column '{one.name}' has only values that no training row had: {shown}"
-        raise UnfitRowsError(found, f"write them as in training: {known}", strange)
+        raise UnfitRowsError(found, f"write them as in training: {learnt}", strange)
     if strange:
         in_rows = counted(len(strange), "row")
         doubt(f"column '{one.name}' has {shown} in {in_rows}, which no training row had")

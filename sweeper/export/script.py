@@ -97,7 +97,9 @@ def _imports(
     data: Mapping[str, Any], networks: Mapping[str, Network], digests: Mapping[str, str]
 ) -> str:
     users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
+    has_categories = bool(data.get("transform", {}).get("categories"))
     standard = ["hashlib", "json", *(["sys"] if users else [])]
+    standard += ["warnings"] if has_categories else []
     lines = [*(f"import {name}" for name in standard), "from pathlib import Path", ""]
     lines += ["import equinox as eqx", "import jax", "import numpy as np", ""]
     lines += ["HERE = Path(__file__).parent", "DIGESTS = {"]
@@ -224,9 +226,15 @@ def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
         yield 'for one in DATA["categories"]:'
         yield '    is_lenient = DATA["edition"] == 1'
         yield '    known = Known(one["values"], one["fill"], DATA["words"], lenient=is_lenient)'
-        yield '    places, gone = known.places(values_of(rows[one["name"]]))'
-        yield "    if not gone.all() and (places[~gone] == UNKNOWN).all():"
+        yield '    values = values_of(rows[one["name"]])'
+        yield "    places, gone = known.places(values)"
+        yield "    is_new = (places == UNKNOWN) & ~gone"
+        yield "    is_other = len(values) > 1 or not known.is_like(values[0])"
+        yield "    if is_new.any() and is_new[~gone].all() and is_other:"
         yield "        raise ValueError(f\"'{one['name']}' has no value that training rows had\")"
+        yield "    if is_new.any():"
+        yield "        told = f\"'{one['name']}' has values that no training row had\""
+        yield "        warnings.warn(told, stacklevel=3)"
         if transform["one_hot"]:
             yield '    encoded.append(places[:, None] == np.arange(len(one["values"])))'
         else:

@@ -18,6 +18,8 @@ import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
+from sweeper.models.elsewhere import elsewhere
+
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 # primitives that run an inner jaxpr once, with the same inputs and outputs as their own
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "checkpoint", "custom_jvp_call")
@@ -35,10 +37,12 @@ class Trace:
     def repeats(self) -> bool:
         """Whether the call, traced again, is the same program with the same numbers in it.
 
-        It is not if it raises, as it may after leaving a traced value in a global variable.
+        The second trace sees another process id, host and day. If it raises, as it may after
+        leaving a traced value in a global variable, it is not the same.
         """
         try:
-            again = trace(self.function, *self.arguments)
+            with elsewhere():
+                again = trace(self.function, *self.arguments)
         except Exception:
             return False
         return self.equals(again)
@@ -91,7 +95,8 @@ def trace(function: Callable[..., Any], key: Any, *others: Any) -> Trace:
 def unrepeatable(what: str, mend: str) -> tuple[str, str]:
     """What is wrong with a call that does not repeat, and how to fix it."""
     found = f"{what} computes something else each time that it is called with the same arguments"
-    return found, f"{mend}, not on NumPy's or Python's random numbers, a clock or a global variable"
+    others = "NumPy's or Python's random numbers, a clock, a process id or a global variable"
+    return found, f"{mend}, not on {others}"
 
 
 _Shape = jax.ShapeDtypeStruct

@@ -163,8 +163,8 @@ class _Check:
         if not built.repeats():
             yield (
                 f"'{table.function}' builds another model each time, with the same key",
-                "draw with the given key alone: jax.random, not NumPy, random, a clock or a "
-                "global variable",
+                "draw with the given key alone: jax.random, not NumPy, random, a clock, a process "
+                "id or a global variable",
             )
             return
         if self._place.is_called:

@@ -120,7 +120,7 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     except (OSError, CheckpointError) as error:
         told = error.strerror if isinstance(error, OSError) else f"no saved model: {error}"
         mend = "name a directory that `python -m sweeper export` wrote"
-        raise SetupError(Problem(str(path), "", str(told), mend)) from error
+        raise SetupError(Problem(str(path), "", str(told), mend)) from None
     text = metadata.get(_HEADER)
     if text is None:
         mend = "name a directory that `python -m sweeper export` wrote"

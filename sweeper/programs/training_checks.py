@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError
+from sweeper.models.elsewhere import elsewhere
 from sweeper.models.traces import Trace, trace
 from sweeper.models.untraceable import mend_of
 from sweeper.models.user import KEY
@@ -62,7 +63,7 @@ def _modules(config: StudyConfig) -> Mapping[str, str]:
 
 def _traced_again(config: StudyConfig, data: Dataset, module: str) -> Trace | None:
     """The training step with a second import of `module`; None if that is not possible."""
-    with imported_again(module, config.base_dir), suppress(*RAISED):
+    with elsewhere(), imported_again(module, config.base_dir), suppress(*RAISED):
         return _traced_training(config, data)
     return None
 

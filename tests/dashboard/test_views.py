@@ -61,6 +61,14 @@ def test_an_axis_is_logarithmic_where_sizes_differ(values: list[float], log: boo
     assert wants_log(np.array([*values, NAN], float)) is log
 
 
+def test_equal_values_have_a_narrow_axis() -> None:
+    trials = trials_of([{"value": 1.0, "params_lr": 1e-3}] * 3)
+    for view in (history_view(trials), slices_view(trials, ["params_lr"])):
+        for one in charts(view):
+            ends = one["option"]["yAxis"]["min"], one["option"]["yAxis"]["max"]
+            assert ends == (0.99, 1.01)
+
+
 def lr_at(*values: float) -> Trials:
     """Twenty poor trials in the middle, then good ones at these rates."""
     poor = [{"value": 9.0 + i, "params_lr": 1e-3} for i in range(20)]

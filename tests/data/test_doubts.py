@@ -127,7 +127,9 @@ def test_dates_as_text_are_told(make_study) -> None:
     rows = [f"{i % 7},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
     table = "\n".join(["size,since,kind", *rows, ""])
     (told,) = told_of(make_study(CSV, table))
-    assert told.startswith("column 'since' holds dates as text, such as '2026-01-01', and each of ")
+    assert told.startswith(
+        "column 'since' holds dates or times as text, such as '2026-01-01', and each"
+    )
     assert "is a category: write numbers, or leave it out with data.drop" in told
     assert told_of(make_study(CSV, table.replace("2026-01-01", "soon"))) == ()
 
@@ -157,3 +159,44 @@ def test_a_generator_that_is_never_trained_is_told_of(
         "never trained",
     )
     assert told_of(study) == (told if is_told else ())
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_told"),
+    [
+        (("8:00", "12:30", "23:59:59"), True),
+        (("08:00 AM", "9:15 pm", "12:30 p.m."), True),
+        (("2024-01", "2024-12", "2023-7"), True),
+        (("Jan 2024", "Feb-24", "March 2024"), True),
+        (("2024Q1", "2024-Q2", "2025 Q4"), True),
+        (("Q1 2024", "Q2 2024", "Q3 2024"), True),
+        (("16:9", "4:3", "21:9"), False),
+        (("1:0", "2:1", "0:0"), False),
+    ],
+)
+def test_months_and_times_as_text_are_named(
+    make_study, texts: tuple[str, ...], is_told: bool
+) -> None:
+    rows = "".join(f"{texts[i % 3]},{'ab'[i % 2]}\n" for i in range(12))
+    told = told_of(make_study(CSV, "since,kind\n" + rows))
+    assert [f"such as '{min(texts)}'" in one for one in told] == ([True] if is_told else [])
+
+
+def test_days_as_numbers_are_named(make_study, tmp_path: Path) -> None:
+    rows = "".join(f"202401{i % 31 + 1:02},{'aab'[i % 3]}\n" for i in range(62))
+    (told,) = told_of(make_study(CSV, "day,kind\n" + rows))
+    hint = "holds dates as numbers, such as 20240101, of which 31 January and 1 February are 70"
+    assert told.startswith(f"column 'day' {hint}")
+    said = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
+    assert any(f"'day' {hint}" in line for line in said)
+    other = rows.replace("20240131", "20240132")
+    assert told_of(make_study(CSV, "day,kind\n" + other)) == ()
+
+
+def test_a_row_of_totals_is_named(make_study, tmp_path: Path) -> None:
+    table = "cost,size,kind\n" + "".join(f"{i % 7}.5,{i % 4},{'aab'[i % 3]}\n" for i in range(42))
+    assert told_of(make_study(CSV, table)) == ()
+    total = f"{sum(i % 7 + 0.5 for i in range(42))},{sum(i % 4 for i in range(42))},a\n"
+    hint = "line 44 is the sum of all other rows in 'cost' and 'size'; if it is a total, remove it"
+    assert told_of(make_study(CSV, table + total)) == (f"rows.csv: {hint}",)
+    assert f"rows.csv: {hint}" in begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")

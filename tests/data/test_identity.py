@@ -160,6 +160,9 @@ def is_of_other_words(kind: str, trained: str, given: str) -> bool:
         ([0, 1], True, 1),
         (["TRUE", "FALSE"], False, 1),
         (["TRUE", "maybe"], "true", UNKNOWN),
+        (["True", "False"], "true", 0),
+        (["True", "False", None], "FALSE", 1),
+        (["True", "true", "False"], "TRUE", UNKNOWN),
         ([0.5, 1.5], Decimal("1.50"), 1),
         (["a"], b"a", UNKNOWN),
         (["a"], np.str_("a"), 0),
@@ -400,6 +403,14 @@ def test_a_column_of_unknown_categories_alone_is_refused() -> None:
     )
     assert refusal.value.rows == [0, 2]
     assert LEARNT.of({"code": [None], "size": [1.0]}).tolist() == [[1, 0, 0]]
+
+
+def test_a_single_row_of_an_unknown_category_is_predicted_with_a_warning() -> None:
+    told: list[str] = []
+    assert LEARNT.of({"code": 99, "size": 1.0}, told.append).tolist() == [[1, 0, 0]]
+    assert told == ["column 'code' has 99 in 1 row, which no training row had"]
+    with pytest.raises(UnfitRowsError, match="has only values that no training row had: 'K1A'"):
+        LEARNT.of({"code": "K1A", "size": 1.0})
 
 
 def test_text_among_new_numbers_is_refused_with_its_row() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sweeper.data.guess import guess
@@ -68,3 +69,50 @@ def test_units_below_the_column_names_are_left_out_with_their_row(make_study) ->
     data = prepare(make_study(CSV + 'missing_target = "drop"\n', units))
     assert data.digest == prepare(make_study(CSV, TABLE)).digest
     assert data.notes == ("1 of 41 rows has no value of the target 'kind': left out",)
+
+
+@pytest.mark.parametrize(
+    ("units", "lines"),
+    [
+        ("kg;m;class\n", "line 2 of rows.csv looks like units"),
+        ("kg;;\n", "line 2 of rows.csv looks like units"),
+        ("(kg);(m);-\n", "line 2 of rows.csv looks like units"),
+        ("kg;m;\nfloat;int;int\n", "lines 2, 3 of rows.csv look like descriptions"),
+    ],
+)
+def test_units_below_the_column_names_are_refused(
+    units: str, lines: str, make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = prepare(make_study(CSV, TABLE)).digest
+    config = make_study(CSV, TABLE.replace("kind\n", f"kind\n{units}"))
+    with pytest.raises(DataError) as caught:
+        prepare(config)
+    assert lines in str(caught.value)
+    with pytest.raises(DataError, match=lines.replace(" of rows.csv", "")):
+        guess(tmp_path / "rows.csv")
+    exec(str(caught.value).partition("use pandas: ")[2], {"pd": pd})
+    assert prepare(config).digest == expected
+
+
+@pytest.mark.parametrize("row", ["?;;1\n", "?;-;1\n", "abc;2;0\n"])
+def test_a_text_in_the_first_row_is_not_a_unit(row: str, make_study) -> None:
+    with pytest.raises(DataError, match="text among numbers"):
+        prepare(make_study(CSV, TABLE.replace("kind\n", f"kind\n{row}")))
+
+
+@pytest.mark.parametrize("is_header_quoted", [True, False])
+def test_single_quotes_are_named(
+    is_header_quoted: bool, make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = prepare(make_study(CSV, TABLE)).digest
+    header, *rows = TABLE.splitlines()
+    lines = [";".join(f"'{field}'" for field in row.split(";")) for row in (header, *rows)]
+    quoted = "\n".join([lines[0] if is_header_quoted else header, *lines[1:]]) + "\n"
+    config = make_study(CSV.replace("kind", "'kind'") if is_header_quoted else CSV, quoted)
+    (note,) = [note for note in prepare(config).notes if "single quotes" in note]
+    with pytest.raises(DataError, match="are in single quotes, such as '"):
+        guess(tmp_path / "rows.csv")
+    exec(note.partition("use pandas: ")[2], {"pd": pd})
+    assert prepare(make_study(CSV)).digest == expected

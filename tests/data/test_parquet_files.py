@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from sweeper.config import load
 from sweeper.data.dataset import Dataset
 from sweeper.data.guess import guess
 from sweeper.data.new_rows import read_rows
+from sweeper.data.parquet_files import other_values
 from sweeper.data.preparation import prepare
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError
@@ -174,3 +177,41 @@ def test_predict_reads_a_partitioned_table(make_study, partitioned: Path) -> Non
     assert rows.frame["year"].tolist() == rows.kept["year"] == [2024] * 10
     with pytest.raises(DataError, match=r"nothing.parquet: cannot be read: no such file"):
         read_rows(partitioned / "nothing.parquet", transform, {"price"})
+
+
+def test_a_column_that_contradicts_its_directory_is_refused(make_study, partitioned: Path) -> None:
+    years = {file: int(file.parent.name[-4:]) for file in partitioned.glob("*/*.parquet")}
+    for file, year in years.items():
+        pd.read_parquet(file, partitioning=None).assign(year=year).to_parquet(file)
+    assert ("year", "number") in features(prepared(make_study, "rows"))
+    transform = Transform.from_dict(prepared(make_study, "rows").transform)
+
+    file, year = next(iter(years.items()))
+    pd.read_parquet(file, partitioning=None).assign(year=1999).to_parquet(file)
+    found = rf"column 'year' of .*{file.name} has 1999, and its directory year={year}; remove the"
+    assert re.search(found, refused(make_study, "rows"))
+    for read in (guess, lambda path: read_rows(path, transform, {"price"})):
+        with pytest.raises(DataError, match=found):
+            read(partitioned)
+    (note,) = prepared(make_study, f"rows/year={year}").notes
+    assert note == (f"all rows come from year={year}, but column 'year' has 1999: it is read as is")
+
+
+@pytest.mark.parametrize(
+    ("values", "directory", "others"),
+    [
+        ([2024, 2024], "2024", ""),
+        (["01", "01"], "01", ""),
+        (["1", "1"], "01", "1"),
+        ([1, 1], "01", ""),
+        ([True], "true", ""),
+        ([pd.Timestamp("2024-01-31")], "2024-01-31", ""),
+        ([None, "a"], "a", "missing values"),
+        ([None, None], None, ""),
+        (["a"], None, "a"),
+    ],
+)
+def test_a_column_is_compared_with_the_name_of_its_directory(
+    values: list[Any], directory: str | None, others: str
+) -> None:
+    assert other_values(pd.Series(values), directory) == others

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.api import run
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.guess import guess
 from sweeper.data.preparation import prepare
-from sweeper.errors import DataError
+from sweeper.errors import DataError, StudyError
 
 TABLE = "size,colour,weight,price\n" + "".join(
     f"{i % 7}.5,{'red' if i % 3 else 'blue'},{i * i % 11},{i}.25\n" for i in range(20)
@@ -272,6 +273,23 @@ def test_a_function_that_returns_other_rows_each_time_is_refused(
 
     (problem,) = refusal(make_study(PYTHON, loss="mse"))
     assert "'rows:load' returns other rows each time that it is imported and called" in problem
+
+
+def test_a_study_does_not_go_on_with_other_rows_of_a_slow_function(
+    make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeper.data.user_rows._QUICK_S", 0.0)  # nothing is called twice
+    monkeypatch.chdir(tmp_path)
+    text = FUNCTION.replace("RETURNED", "X + np.random.random(), FRAME['price']")
+    (tmp_path / "rows.py").write_text(text)
+    config = make_study(PYTHON, loss="mse")
+    run(config, observer=lambda event: None)
+
+    with pytest.raises(StudyError) as caught:
+        run(config, observer=lambda event: None)
+
+    found = "data.function: 'rows:load' does not return the rows that it returned when the study in"
+    assert found in str(caught.value)
 
 
 def test_a_function_with_a_fixed_seed_is_read(make_study, tmp_path: Path) -> None:

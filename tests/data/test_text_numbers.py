@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from sweeper.authoring import begin
@@ -204,3 +206,40 @@ def test_init_says_so(tmp_path: Path) -> None:
     ]
     assert load(tmp_path / "study.toml").canonical()["data"]["drop"] == ["cost"]
     assert "\n# 'cost' holds numbers written" in (tmp_path / "study.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        ([f"{n}.5" for n in range(30)], [n + 0.5 for n in range(30)]),
+        ([str(n * 7) for n in range(30)], [n * 7 for n in range(30)]),
+        (["-1", "2", "3"], [-1, 2, 3]),
+        ([str(n) for n in range(10)], None),
+        ([f"{n:03}" for n in range(30)], None),
+        ([*(str(n) for n in range(30)), "K1A", "K2B"], None),
+    ],
+)
+def test_plain_numbers_in_a_column_of_text_are_found(
+    texts: list[str], numbers: list[float] | None
+) -> None:
+    df = pd.DataFrame({"x": pd.Series(texts, dtype="str")})
+    found = text_numbers(df["x"], has_strays=True)
+    assert (found is None) == (numbers is None)
+    if found is not None:
+        exec(found.code, {"df": df, "pd": pd})
+        assert df["x"].tolist() == numbers
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", pd.ArrowDtype(pa.string()), object])
+def test_numbers_that_parquet_has_as_text_are_named(make_study, tmp_path: Path, dtype: Any) -> None:
+    sizes = [*(f"{n % 20}.5" for n in range(59)), "much"]
+    rows = pd.DataFrame({"size": sizes, "kind": ["a", "a", "b"] * 20})
+    rows.astype({"size": dtype}).to_parquet(tmp_path / "rows.parquet")
+    config = make_study('source = "parquet"\npath = "rows.parquet"\ntarget = "kind"\n')
+    told = begin(None, tmp_path / "new.toml", tmp_path / "rows.parquet")
+    fix = "read them with pandas: df['size'] = pd.to_numeric(df['size'], errors=\"coerce\"); or"
+    assert sum(fix in line for line in (*told, *prepare(config).notes)) == 2
+    as_codes = make_study(
+        'source = "parquet"\npath = "rows.parquet"\ntarget = "kind"\ncategorical_columns=["size"]\n'
+    )
+    assert prepare(as_codes).notes == ()

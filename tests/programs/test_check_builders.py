@@ -11,6 +11,7 @@ from tests.programs.test_check_draws import check
 
 HEAD = """\
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np, os, random, time
+import platform, socket, uuid, datetime
 
 normal = jax.random.normal
 KEYS, COUNT, RNG = [jax.random.key(0)], [0], np.random.default_rng(0)
@@ -48,6 +49,16 @@ UNREPEATABLE = {
     "Python's random numbers": "Net(normal(key, shape) * random.random())",
     "the time": "Net(normal(jax.random.key(time.time_ns() % 2**31), shape))",
     "the time and the key": "Net(normal(jax.random.fold_in(key, time.time_ns() % 2**20), shape))",
+    "the day": "Net(normal(jax.random.key(int(time.time() // 86400)), shape))",
+    "today": "Net(normal(jax.random.key(datetime.date.today().toordinal()), shape))",
+    "the process": "Net(normal(jax.random.fold_in(key, os.getpid()), shape))",
+    "the process, for NumPy": (
+        "Net(jnp.asarray(np.random.default_rng(os.getpid()).normal(size=shape)))"
+    ),
+    "the host": "Net(normal(key, shape), len(socket.gethostname()))",
+    "the machine": "Net(normal(key, shape), len(platform.node()))",
+    "the network card": "Net(normal(jax.random.key(uuid.getnode() % 999), shape))",
+    "the system": "Net(normal(key, shape), len(os.uname().nodename))",
     "the system's random numbers": "Net(normal(jax.random.key(os.urandom(1)[0]), shape))",
     "a key in a module": "Net(normal(next_key(), shape))",
     "a counter": "Net(normal(jax.random.key(next_count()), shape))",

@@ -18,7 +18,7 @@ from sweeper.dashboard.blocks import (
     upright,
 )
 from sweeper.dashboard.trials import Trials
-from sweeper.dashboard.views.scales import wants_log
+from sweeper.dashboard.views.scales import ends_if_equal, wants_log
 from sweeper.dashboard.views.states import AT_THE_EDGE, by_state
 
 _BY = {
@@ -77,11 +77,12 @@ def _chart(trials: Trials, index: int, by: str, is_near: bool) -> Block:
     column, unit = _BY[by]
     objective, metric = trials.objectives[index], trials.metrics[index]
     best = best_so_far(trials, index, column)
-    log = not is_near and wants_log(trials.numbers(objective))
+    values = trials.numbers(objective)
+    log = not is_near and wants_log(values)
     ends = better_half(trials, index) if is_near else {}
     option = {
         "xAxis": axis(by, unit, scale=False),
-        "yAxis": upright(axis(metric, log=log, **ends)),
+        "yAxis": upright(axis(metric, log=log, **(ends or ends_if_equal(values)))),
         "dataZoom": list(ZOOM),
         "legend": {},
         "series": [

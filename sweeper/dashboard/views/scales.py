@@ -21,6 +21,19 @@ def wants_log(values: np.ndarray) -> bool:
     return bool(high / low > _SPREAD)
 
 
+def ends_if_equal(values: np.ndarray) -> dict[str, float]:
+    """The ends of an axis of numbers that are all the same, 1 % to both sides; else empty.
+
+    By itself the chart would show 1 on an axis from 0.4 to 1.6.
+    """
+    known = values[np.isfinite(values)]
+    if not len(known) or known.min() != known.max():
+        return {}
+    value = float(known[0])
+    margin = 0.01 * abs(value) or 0.01
+    return {"min": value - margin, "max": value + margin}
+
+
 def is_log(entry: Mapping[str, Any], values: np.ndarray) -> bool:
     """Whether a parameter is drawn evenly in the logarithm, and all its values can be shown so."""
     told = values[np.isfinite(values)]

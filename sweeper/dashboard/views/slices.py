@@ -20,7 +20,7 @@ from sweeper.dashboard.blocks import (
     upright,
 )
 from sweeper.dashboard.trials import Trials
-from sweeper.dashboard.views.scales import choices_of, is_log, steps, wants_log
+from sweeper.dashboard.views.scales import choices_of, ends_if_equal, is_log, steps, wants_log
 from sweeper.dashboard.views.states import AT_THE_EDGE, by_state
 
 _AT_ONCE = 9
@@ -99,11 +99,12 @@ def _chart(trials: Trials, name: str) -> Block:
     title, entry = trials.title(name), trials.parameters[name]
     metric = trials.metrics[0]
     texts = choices_of(trials, name)
-    log = wants_log(trials.numbers("value"))
+    values = trials.numbers("value")
+    log = wants_log(values)
     option: Option = {
         "legend": {},
         # beside the first points, whose rings would cover its labels
-        "yAxis": upright(axis(metric, log=log, offset=8)),
+        "yAxis": upright(axis(metric, log=log, offset=8, **ends_if_equal(values))),
         "series": [
             *by_state(trials, (name, "value"), log=log),
             ring((name, "value")),
