@@ -13,7 +13,7 @@ from sweeper.data.columns import unfit_kind
 from sweeper.data.folds import grouped_folds
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
-from sweeper.data.split import groups_of, split, times
+from sweeper.data.split import groups_of, misordered, split, times
 from sweeper.errors import Problem
 from sweeper.naming import counted, did_you_mean, listed
 
@@ -76,6 +76,9 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} {are} no time"
             mend = "write numbers, or times as 2026-01-31T12:00"
             yield config.problem(key, f"{found} ({raw.places(rows)})", mend)
+        elif way == "time" and config.edition > 1 and (wrong := misordered(raw.frame[name])):
+            found = f"column '{name}' of {raw.name} holds {wrong}, and numbers sort them wrongly"
+            yield config.problem(key, found, "write dates as 2026-01-31, or months as 2026-01")
 
 
 def _has_order(column: pd.Series[Any]) -> bool:
