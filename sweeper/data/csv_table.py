@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
@@ -283,8 +284,8 @@ def _check_cells(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
         column = frame[name]
         if not isinstance(column.dtype, pd.StringDtype):
             continue
-        odd = column[column.str.contains(r"[\0\r\n]", na=False)]
-        for row, cell in odd.items():
+        for row in np.flatnonzero(column.str.contains(r"[\0\r\n]", na=False)).tolist():
+            cell = str(column.iloc[row])
             if "\0" in cell:
                 line = row_lines(path, dialect)[row]
                 found = f"has a NUL byte in column '{name}' (line {line})"

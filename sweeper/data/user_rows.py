@@ -184,7 +184,7 @@ def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> ND
         return array_of(part) if is_list and array.dtype.kind == "f" else array
     except (TypeError, ValueError, RuntimeError) as error:
         mend = "return arrays, or lists whose rows are all of one length"
-        raise DataError(config.problem(_KEY, f"{wrong} no array ({error})", mend)) from error
+        raise DataError(config.problem(_KEY, f"{wrong} not an array ({error})", mend)) from error
 
 
 def _is_structured(part: Any) -> bool:

@@ -82,7 +82,7 @@ def _follow(jaxpr: Jaxpr, inputs: Sequence[bool]) -> tuple[list[bool], bool]:
         given = [is_marked(atom) for atom in equation.invars]
         outputs = [any(given)] * len(equation.outvars)
         is_fixed |= equation.primitive.name in _DRAWS and not given[0]
-        for inner in _inner(equation):
+        for inner in inner_jaxprs(equation):
             its = given if len(given) == len(inner.invars) else [any(given)] * len(inner.invars)
             its_outputs, is_fixed_there = _follow(inner, its)
             is_fixed |= is_fixed_there
@@ -92,7 +92,8 @@ def _follow(jaxpr: Jaxpr, inputs: Sequence[bool]) -> tuple[list[bool], bool]:
     return [is_marked(atom) for atom in jaxpr.outvars], is_fixed
 
 
-def _inner(equation: Any) -> Iterator[Jaxpr]:
+def inner_jaxprs(equation: Any) -> Iterator[Jaxpr]:
+    """The jaxprs that an equation holds, such as the body of a loop."""
     for leaf in jax.tree.leaves(equation.params, is_leaf=lambda one: isinstance(one, _JAXPRS)):
         if isinstance(leaf, _JAXPRS):
             yield leaf.jaxpr if isinstance(leaf, ClosedJaxpr) else leaf

@@ -354,7 +354,7 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
         ),
         (
             "[[1, 2], [3]], [1, 2]",
-            "'x' of what 'rows:load' returns is no array (setting an array element with a "
+            "'x' of what 'rows:load' returns is not an array (setting an array element with a "
             "sequence. The requested array has an inhomogeneous shape after 1 dimensions. The "
             "detected shape was (2,) + inhomogeneous part.); "
             "return arrays, or lists whose rows are all of one length",

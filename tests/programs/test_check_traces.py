@@ -92,7 +92,7 @@ class Net(eqx.Module):
     def __call__"""
 FIXED = {
     "a new key": "(self, x): return self.a(x + normal(jax.random.key(0), x.shape))",
-    "a new key beside the given one": (
+    "a new key next to the given one": (
         "(self, x, key=None): "
         "return self.drop(self.a(x + normal(jax.random.PRNGKey(0), x.shape)), key=key)"
     ),
