@@ -12,7 +12,6 @@ from sweeper.config import StudyConfig
 from sweeper.config.train import WEIGHED
 from sweeper.config.writing import toml_value
 from sweeper.data.columns import has_too_many_values, header_of_data, strays, unfit_kind
-from sweeper.data.doubts import same_but_for_looks
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.part_checks import part_problems
@@ -58,17 +57,9 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
     above = [f"{raw.name}: {header}; if so, add a line of column names above it"] if header else []
     return (
         *above,
-        *_alike_groups(config, raw),
         *_first(row_ids, "look like identifiers"),
         *_first(as_text, "hold numbers as text"),
     )
-
-
-def _alike_groups(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Groups that may be one, so that its rows may be in several parts."""
-    name = config.data.split.group
-    if name is not None and (alike := same_but_for_looks(raw.frame[name].unique())):
-        yield f"column '{name}' has groups {alike}, and are different ones; write them alike"
 
 
 def _as_text(raw: RawData, name: str) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from sweeper.config import StudyConfig
 from sweeper.data.columns import unfit_kind
+from sweeper.data.doubts import same_but_for_looks
 from sweeper.data.folds import grouped_folds
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
@@ -44,6 +45,13 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _batch_problems(config, least)
     if config.data.split.stratify:
         yield from _stratify_problems(config, raw, sizes)
+
+
+def group_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
+    """Groups that may be one, so that its rows may be in several parts."""
+    name = config.data.split.group
+    if name is not None and (alike := same_but_for_looks(raw.frame[name].unique())):
+        yield f"column '{name}' has groups {alike}, and are different ones; write them alike"
 
 
 def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
