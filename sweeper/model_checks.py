@@ -61,9 +61,12 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Outputs that do not suit the loss, and settings that make no difference to any model."""
     if config.has_user_models or config.names_functions:
+        from sweeper.programs.idle_functions import idle_optimizer, paired_rows
         from sweeper.programs.output_checks import output_hints, undefined_measures
 
         yield from undefined_measures(config, data)
+        yield from paired_rows(config, data.out_size)
+        yield from idle_optimizer(config)
         if config.has_user_models:
             yield from output_hints(config, data)
     if uncertain_decays(config):

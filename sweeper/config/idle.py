@@ -203,6 +203,32 @@ def _of_study(config: StudyConfig) -> Iterator[str]:
         is_high = bound.max is None or (greatest is not None and bound.max >= greatest)
         if is_low and is_high:
             yield f"study.constraints.{index} changes nothing: {bound.metric} is always within it"
+        key = f"study.constraints.{index}: no trial can keep"
+        if _is_less(bound.max, least):
+            yield f"{key} max = {bound.max:g}, for {bound.metric} is never less than {least:g}"
+        if _is_less(greatest, bound.min):
+            yield f"{key} min = {bound.min:g}, for {bound.metric} is never more than {greatest:g}"
+    if N_PARAMETERS in config.study.objectives and not _searches_size(config):
+        yield (
+            f"every trial has the same {N_PARAMETERS}, an objective of the study: nothing is "
+            "searched that changes the size of the model; search model.depth or model.width"
+        )
+
+
+def _is_less(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and one < other
+
+
+def _searches_size(config: StudyConfig) -> bool:
+    """Whether models of different sizes may be proposed."""
+    models = config.each("model")
+    for key in (*config.search, *config.same_as):
+        around, _, name = key.rpartition(".")
+        if around == "model" or around.startswith("model."):
+            is_mlp = isinstance(models.get(around), MlpTable)
+            if not (is_mlp and name in ("dropout", "activation")):
+                return True
+    return False
 
 
 def _of_execution(config: StudyConfig) -> Iterator[str]:

@@ -189,12 +189,14 @@ class FloatSearch(_range_of(float)):
 
     def count(self) -> int | None:
         """How many values there are; None where they are a continuum."""
-        values = self.values() if self.beside else None
+        values = self.values() if self.beside or self.low == self.high else None
         return self._ranged() if values is None else len(values)
 
     def values(self) -> tuple[float, ...] | None:
         """All values, ascending; None where they are a continuum."""
         ranged = self.in_range()
+        if ranged is None and self.low == self.high:
+            ranged = (self.low,)
         return None if ranged is None else tuple(sorted({*ranged, *self.beside}))
 
     def in_range(self) -> tuple[float, ...] | None:

@@ -22,7 +22,13 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
     of_classes = data.target if config.train.target == "classes" else ()
     categories = None if config.edition == 1 else {*of_classes, *data.categorical_columns}
     try:
-        frame = read_csv_table(path, dialect, missing=data.missing_values, categories=categories)
+        frame = read_csv_table(
+            path,
+            dialect,
+            missing=data.missing_values,
+            categories=categories,
+            strict=config.edition > 1,
+        )
         words = missing_words(path, dialect, frame, data.missing_values)
     except UnfitCsvError as error:
         found = f"{path.name} {error.found}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
@@ -21,8 +23,10 @@ from sweeper.data.dialect import (
 )
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
 from sweeper.data.packed import DAMAGE, PackedError, open_unpacked
-from sweeper.naming import listed
+from sweeper.naming import counted, listed
 
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_LONGEST_FIELD = 2**31 - 1
 _OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
 
 
@@ -48,6 +52,7 @@ def read_csv_table(
     rows: int | None = None,
     missing: Sequence[str] | None = None,
     categories: Collection[str] | None = None,
+    strict: bool = True,
 ) -> pd.DataFrame:
     """The rows of a CSV file with a header, without the index that pandas wrote.
 
@@ -57,7 +62,7 @@ def read_csv_table(
 
     Columns of `categories` stay text if the numbers that pandas reads are not what is written, such
     as 01234, and other columns have the integers that are written. If None, all are as pandas reads
-    them.
+    them. If `strict`, cells with a NUL byte and quoted cells that hold whole rows are refused.
 
     Raises:
         UnfitCsvError: it cannot be read, or not as it was meant.
@@ -78,6 +83,8 @@ def read_csv_table(
     except (OSError, ValueError, *DAMAGE) as error:
         raise _unreadable(path, error, dialect) from error
     _check_shape(path, header, frame, dialect)
+    if strict:
+        _check_cells(path, frame, dialect)
     first = frame.columns[0]
     has_index = not header.iloc[0] and first not in nameless and _is_index(frame[first])
     _check_names(path, list(header), nameless, int(has_index), dialect)
@@ -112,13 +119,17 @@ def missing_words(
 def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
     """The line on which each row of a CSV file begins; its header is line 1."""
     begins: list[int] = []
-    with open_text(path, dialect) as file:
-        reader, line = csv.reader(file, delimiter=dialect.separator), 1 + dialect.skip_rows
-        for record in reader:
-            # a blank line is no row, and a quoted field may run over several lines
-            if len(record) > 1 or any(field.strip() for field in record):
-                begins.append(line)
-            line = reader.line_num + 1 + dialect.skip_rows
+    limit = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        with open_text(path, dialect) as file:
+            reader, line = csv.reader(file, delimiter=dialect.separator), 1 + dialect.skip_rows
+            for record in reader:
+                # a blank line is no row, and a quoted field may run over several lines
+                if len(record) > 1 or any(field.strip() for field in record):
+                    begins.append(line)
+                line = reader.line_num + 1 + dialect.skip_rows
+    finally:
+        csv.field_size_limit(limit)
     return begins[1:]
 
 
@@ -166,7 +177,7 @@ def _as_written(
 def _is_doubtful(column: pd.Series[Any], is_category: bool) -> bool:
     """Whether numbers may be written in a way that they do not show."""
     if is_category:
-        return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+        return _is_number(column.dtype)
     return is_float_dtype(column.dtype) and bool((column.abs() >= EXACT).any())
 
 
@@ -265,6 +276,53 @@ def _check_shape(path: Path, header: pd.Series[str], frame: pd.DataFrame, dialec
         raise UnfitCsvError(f"has several columns {listed(twice)}", mend)
     if frame.empty:
         raise UnfitCsvError("has a header and no rows", "write a line a row")
+
+
+def _check_cells(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
+    """Refuse cells with a NUL byte, and quoted cells that swallow whole rows."""
+    for place, name in enumerate(frame):
+        column = frame[name]
+        if not isinstance(column.dtype, pd.StringDtype):
+            continue
+        for row in np.flatnonzero(column.str.contains(r"[\0\r\n]", na=False)).tolist():
+            cell = str(column.iloc[row])
+            if "\0" in cell:
+                line = row_lines(path, dialect)[row]
+                found = f"has a NUL byte in column '{name}' (line {line})"
+                raise UnfitCsvError(found, "remove the byte, or write the file again")
+            if _holds_rows(frame, place, _LINE_BREAK.split(cell), dialect):
+                line, n_rows = row_lines(path, dialect)[row], len(_LINE_BREAK.findall(cell))
+                found = (
+                    f"has a quoted field in column '{name}' that begins in line {line} and "
+                    f"swallows the {counted(n_rows, 'row')} up to line {line + n_rows}"
+                )
+                raise UnfitCsvError(found, 'remove the stray quotes (") in these two lines')
+
+
+def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: Dialect) -> bool:
+    """Whether the lines of a cell in column `place` are the end of a row, rows, and a beginning.
+
+    Then each has its number of separators, and numbers in the columns that are numbers elsewhere.
+    """
+    names, separator = [*map(str, frame)], dialect.separator
+    rows = [line.split(separator) for line in lines]
+    columns = [names[place:], *[names] * (len(lines) - 2), names[: place + 1]]
+    if any(len(row) != len(its) for row, its in zip(rows, columns, strict=True)):
+        return False
+    numeric = {name for name in names if _is_number(frame[name].dtype)}
+    cells = [
+        text.strip().replace(dialect.decimal, ".")
+        for row, its in zip(rows, columns, strict=True)
+        for name, text in zip(its, row, strict=True)
+        if name in numeric and text.strip() not in MISSING_WORDS
+    ]
+    n_numbers = sum(number_of(cell, lenient=True) is not None for cell in cells)
+    # some may be words for missing values
+    return n_numbers > len(cells) / 2 if cells else len(names) > 2
+
+
+def _is_number(dtype: Any) -> bool:
+    return is_numeric_dtype(dtype) and not is_bool_dtype(dtype)
 
 
 def _is_index(column: pd.Series[Any]) -> bool:

@@ -118,17 +118,17 @@ def _alike(data: Dataset) -> Iterator[str]:
     classes = [
         name for name, rows in rows_of.items() if rows >= _FEW_ROWS or _bare(name) not in common
     ]
-    if names := _same_but_for_looks(classes):
+    if names := same_but_for_looks(classes):
         yield f"classes {names}, and are learnt as different ones; write them alike"
     for column in data.transform.get("categories", ()):
-        if names := _same_but_for_looks(column["values"]):
+        if names := same_but_for_looks(column["values"]):
             yield (
                 f"column '{column['name']}' has categories {names}, and are different ones; "
                 "write them alike"
             )
 
 
-def _same_but_for_looks(names: Iterable[Any]) -> str:
+def same_but_for_looks(names: Iterable[Any]) -> str:
     """Texts that are the same but for case, blanks and punctuation; empty if there are none."""
     groups: dict[str, list[str]] = {}
     for name in names:

@@ -106,6 +106,7 @@ def _csv(
         nameless=columns,
         missing=words,
         categories=None if transform.edition == 1 else (),
+        strict=transform.edition > 1,
     )
     gone: dict[str, Any] = {}
     for one in transform.categories:

@@ -10,10 +10,11 @@ import pandas as pd
 
 from sweeper.config import StudyConfig
 from sweeper.data.columns import unfit_kind
+from sweeper.data.doubts import same_but_for_looks
 from sweeper.data.folds import grouped_folds
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
-from sweeper.data.split import groups_of, split, times
+from sweeper.data.split import groups_of, misordered, split, times
 from sweeper.errors import Problem
 from sweeper.naming import counted, did_you_mean, listed
 
@@ -46,6 +47,13 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _stratify_problems(config, raw, sizes)
 
 
+def group_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
+    """Groups that may be one, so that its rows may be in several parts."""
+    name = config.data.split.group
+    if name is not None and (alike := same_but_for_looks(raw.frame[name].unique())):
+        yield f"column '{name}' has groups {alike}, and are different ones; write them alike"
+
+
 def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     """What keeps the column of group or time from parting the rows."""
     ways = config.data.split
@@ -76,6 +84,9 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} {are} no time"
             mend = "write numbers, or times as 2026-01-31T12:00"
             yield config.problem(key, f"{found} ({raw.places(rows)})", mend)
+        elif way == "time" and config.edition > 1 and (wrong := misordered(raw.frame[name])):
+            found = f"column '{name}' of {raw.name} holds {wrong}, and numbers sort them wrongly"
+            yield config.problem(key, found, "write dates as 2026-01-31, or months as 2026-01")
 
 
 def _has_order(column: pd.Series[Any]) -> bool:

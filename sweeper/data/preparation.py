@@ -12,6 +12,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.encode import encode, scaled_features
 from sweeper.data.features import categories_of
 from sweeper.data.folds import with_folds
+from sweeper.data.part_checks import group_notes
 from sweeper.data.raw import RawData
 from sweeper.data.room import check_room
 from sweeper.data.split import Parts, groups_of, split
@@ -32,7 +33,7 @@ def prepare(config: StudyConfig) -> Dataset:
     categories = categories_of(config, raw, parts)
     check_room(config, raw, categories)
     data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
-    data = replace(data, notes=(*raw.notes, *notes(config, raw)))
+    data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
     of_training = None if groups is None else groups[parts.train]
     return with_folds(config, data, scaled_features(config, raw, data), of_training)
 

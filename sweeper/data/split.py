@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from sweeper.config import StudyConfig
@@ -18,6 +18,9 @@ from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.errors import DataError
 
 Rows = NDArray[np.intp]
+
+# of fewer different numbers it is chance that they look like dates
+_FEWEST_DATES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,55 @@ def times(column: pd.Series[Any]) -> pd.Series[Any]:
     if is_numeric_dtype(column.dtype) or is_datetime64_any_dtype(column.dtype):
         return column
     return pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
+
+
+def misordered(column: pd.Series[Any]) -> str:
+    """The dates that the column seems to write as numbers of another order; empty if none."""
+    if not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+        return ""
+    numbers = column.unique().astype(np.float64)
+    whole = np.floor(numbers)
+    if (numbers == whole).all():
+        day, year = np.divmod(numbers, 10_000)
+        if len(numbers) >= _FEWEST_DATES and _is_year(year).all() and _are_days(day):
+            return f"dates that begin with the day or the month, such as {int(numbers[0])}"
+        return ""
+    if _is_year(whole).all() and _are_unpadded([_fraction(one) for one in column.unique()]):
+        return f"months or weeks after the year, such as {column.iloc[0]}"
+    return ""
+
+
+def _is_year(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return (numbers >= 1900) & (numbers <= 2100)
+
+
+def _are_days(numbers: NDArray[np.float64]) -> bool:
+    """Whether all are a month, or a day and a month in either order: 7, 3101 or 131."""
+    first, last = np.divmod(numbers, 100)
+
+    def is_in(part: NDArray[np.float64], most: int) -> NDArray[np.bool_]:
+        return (part >= 1) & (part <= most)
+
+    return bool(
+        is_in(numbers, 12).all()
+        or (is_in(first, 31) & is_in(last, 12)).all()
+        or (is_in(first, 12) & is_in(last, 31)).all()
+    )
+
+
+def _fraction(number: Any) -> str:
+    return str(number).partition(".")[2]
+
+
+def _are_unpadded(fractions: Sequence[str]) -> bool:
+    """Whether decimals are numbers of months or weeks, one digit or two, of which 2 follows 11."""
+    if not all(1 <= int(text) <= 53 and len(text) < 3 for text in fractions):
+        return False
+    short = {text for text in fractions if len(text) == 1 and text != "1"}
+    long = {text for text in fractions if text[0] != "0" and len(text) == 2}
+    return bool(short and long) and (
+        all(int(text) <= 12 for text in fractions) or len(long) >= _FEWEST_DATES
+    )
 
 
 def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Parts:

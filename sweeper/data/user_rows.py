@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,8 @@ def _is_same(one: Any, other: Any) -> bool:
         return [*one] == [*other] and all(_is_same(one[name], other[name]) for name in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_is_same, one, other))
+    if _is_structured(one):
+        return True  # refused in any case
     if isinstance(one, np.ma.MaskedArray):
         return _is_same(_unmasked(one), _unmasked(other))
     if isinstance(one, np.ndarray | bool | int | float | str | np.generic):
@@ -126,6 +129,8 @@ def _tabled(
         found = f"'{data.function}' returns {type(returned).__name__}"
         mend = "return (x, y), a DataFrame or a dict of arrays"
         raise DataError(config.problem(_KEY, found, mend))
+    if config.edition > 1:
+        _check_indices(config, data, returned)
     arrays: list[tuple[str, Any]] = []
     names: dict[str, tuple[str, ...]] = {}
     for name, value in returned.items():
@@ -144,8 +149,32 @@ def _tabled(
     return frame, {**columns, **names}
 
 
+def _check_indices(config: StudyConfig, data: FunctionTable, returned: Mapping[str, Any]) -> None:
+    """Refuse parts of as many rows whose indices differ: they would be paired by position.
+
+    Raises:
+        DataError: with the names of two such parts.
+    """
+    parts = {n: part for n, part in returned.items() if isinstance(part, pd.DataFrame | pd.Series)}
+    for (one, first), (other, second) in pairwise(parts.items()):
+        if len(first) == len(second) and not first.index.equals(second.index):
+            found = f"'{one}' and '{other}' of what '{data.function}' returns have unequal indices"
+            fix = (
+                f"return {other}.loc[{one}.index], or reset_index(drop=True) of both if row n of "
+                "one belongs to row n of the other"
+            )
+            raise DataError(config.problem(_KEY, found, fix))
+
+
 def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> NDArray[Any]:
     """The part as an array, in which masked values are missing."""
+    wrong = f"'{name}' of what '{data.function}' returns is"
+    if hasattr(part, "toarray"):
+        found = f"{wrong} a sparse {type(part).__name__}"
+        raise DataError(config.problem(_KEY, found, f"return {name}.toarray()"))
+    if _is_structured(part):
+        found, fix = f"{wrong} a structured array", f"return pandas.DataFrame({name})"
+        raise DataError(config.problem(_KEY, found, fix))
     if isinstance(part, np.ma.MaskedArray):
         return _unmasked(part)
     try:
@@ -154,9 +183,12 @@ def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> ND
         # in which NumPy may have changed integers
         return array_of(part) if is_list and array.dtype.kind == "f" else array
     except (TypeError, ValueError, RuntimeError) as error:
-        found = f"'{name}' of what '{data.function}' returns is no array ({error})"
         mend = "return arrays, or lists whose rows are all of one length"
-        raise DataError(config.problem(_KEY, found, mend)) from error
+        raise DataError(config.problem(_KEY, f"{wrong} not an array ({error})", mend)) from error
+
+
+def _is_structured(part: Any) -> bool:
+    return isinstance(part, np.ndarray) and part.dtype.names is not None
 
 
 def _unmasked(part: Any) -> NDArray[Any]:

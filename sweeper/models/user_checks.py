@@ -24,6 +24,7 @@ from sweeper.config.parts import PartsTable
 from sweeper.config.search import ends
 from sweeper.errors import Problem, StudyError
 from sweeper.keywords import keywords_of
+from sweeper.models.trace_checks import fixed_draws, shared_arrays
 from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.untraceable import mend_of
 from sweeper.models.user import (
@@ -149,6 +150,10 @@ class _Check:
             return wrong
         if wrong := _unfit_arrays(model):
             return wrong
+        for warning in shared_arrays(table.function, built):
+            self._warn(*warning)
+        for warning in fixed_draws(model, x) if self._place.is_called else ():
+            self._warn(*warning)
         for wrong in self._unlike_what_it_says(table, built, x):
             if self._config.edition > 1:
                 return wrong

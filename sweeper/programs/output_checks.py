@@ -122,6 +122,13 @@ def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
         else:
             continue
         measured = jax.jit(measure)
+        if setting == "loss" and not any(
+            jnp.any(measured(outputs, y)[1] != 0) for outputs in _kinds_of_outputs(y, spec)
+        ):
+            yield (
+                f"train.loss: the gradient of '{name}' is 0 on the validation rows, whatever "
+                "outputs were tried, so nothing is learnt"
+            )
         if not any(_is_finite(measured(outputs, y)) for outputs in _kinds_of_outputs(y, spec)):
             what = " or its gradient" if setting == "loss" else ""
             is_judged = setting == "loss" or f"val_{column_of(name)}" in config.study.objectives

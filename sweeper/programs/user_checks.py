@@ -176,6 +176,10 @@ def _unfit_state(state: Any, after: Any) -> _Wrong | None:
     if strange := [leaf for leaf in leaves if not eqx.is_array(leaf)]:
         found = f"keeps {type(strange[0]).__name__} in its state, which is no array"
         return found, "begin with an array, such as jnp.zeros((), jnp.int32)"
+    if any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves):
+        found = "keeps a random key in its state, which cannot be saved"
+        fix = "keep jax.random.key_data(key) instead (Optax's add_noise and noisy_sgd cannot)"
+        return found, fix
     mend = "give a state of the same tree, shapes and types as the one before"
     if jax.tree.structure(state) != jax.tree.structure(after):
         return "gives a state of another tree with its first step", mend

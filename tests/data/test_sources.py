@@ -298,6 +298,37 @@ def test_a_function_with_a_fixed_seed_is_read(make_study, tmp_path: Path) -> Non
     assert prepare(make_study(PYTHON, loss="mse")).n_features == 2
 
 
+@pytest.mark.parametrize(
+    ("returned", "pair"),
+    [
+        ("X, FRAME['price'][::-1]", ("x", "y")),
+        ("FRAME[['size']], FRAME[['price']].set_index(FRAME['weight'])", ("x", "y")),
+        ("X.set_index(pd.Index(range(1, 21))), FRAME['price']", ("x", "y")),
+        (
+            "dict(size=FRAME['size'], w=list(FRAME['weight']), y=FRAME['price'][::-1])",
+            ("size", "y"),
+        ),
+    ],
+)
+def test_parts_with_unequal_indices_are_refused(
+    make_study, tmp_path: Path, returned: str, pair: tuple[str, str]
+) -> None:
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
+    one, other = pair
+    data = PYTHON + ('target = "y"\n' if one == "size" else "")
+    assert refusal(make_study(data, loss="mse")) == [
+        f"study.toml:11: data.function: '{one}' and '{other}' of what 'rows:load' returns have "
+        f"unequal indices; return {other}.loc[{one}.index], or reset_index(drop=True) of both if "
+        "row n of one belongs to row n of the other"
+    ]
+
+
+def test_parts_whose_rows_are_in_one_other_order_are_read(make_study, tmp_path: Path) -> None:
+    returned = "X[::-1], FRAME['price'][::-1]"
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
+    assert prepare(make_study(PYTHON, loss="mse")).n_features == 2
+
+
 def test_a_function_is_given_its_arguments(make_study, tmp_path: Path, numbers: Dataset) -> None:
     text = FUNCTION.replace("RETURNED", "X, FRAME['price'] + shift")
     (tmp_path / "rows.py").write_text(text)
@@ -341,10 +372,26 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
         ),
         (
             "[[1, 2], [3]], [1, 2]",
-            "'x' of what 'rows:load' returns is no array (setting an array element with a "
+            "'x' of what 'rows:load' returns is not an array (setting an array element with a "
             "sequence. The requested array has an inhomogeneous shape after 1 dimensions. The "
             "detected shape was (2,) + inhomogeneous part.); "
             "return arrays, or lists whose rows are all of one length",
+        ),
+        (
+            "__import__('scipy.sparse').sparse.csr_matrix(X), FRAME['price']",
+            "'x' of what 'rows:load' returns is a sparse csr_matrix; return x.toarray()",
+        ),
+        (
+            "dict(x=__import__('scipy.sparse').sparse.coo_array(X), y=FRAME['price'])",
+            "'x' of what 'rows:load' returns is a sparse coo_array; return x.toarray()",
+        ),
+        (
+            "X.to_records(), FRAME['price']",
+            "'x' of what 'rows:load' returns is a structured array; return pandas.DataFrame(x)",
+        ),
+        (
+            "X, np.ma.array(FRAME[['price']].to_records())",
+            "'y' of what 'rows:load' returns is a structured array; return pandas.DataFrame(y)",
         ),
         (
             "X, FRAME[[]]",

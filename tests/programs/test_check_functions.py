@@ -92,6 +92,10 @@ def halves(*, lr):
     return keeps(jnp.zeros(2, jnp.int32), lambda count: count + 0.5)
 
 
+def noisy(*, lr):
+    return optax.noisy_sgd(lr, key=0)
+
+
 def gathers(*, lr):
     return keeps((), lambda past: (*past, jnp.zeros(1)))
 """
@@ -239,6 +243,12 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
             "optimizer.name",
             "'own:halves' makes float64[2] of int32[2] in its state",
             SAME_STATE,
+        ),
+        (
+            ("optimizer={name='own:noisy',lr=0.1}",),
+            "optimizer.name",
+            "'own:noisy' keeps a random key in its state, which cannot be saved",
+            "keep jax.random.key_data(key) instead (Optax's add_noise and noisy_sgd cannot)",
         ),
         (
             ("optimizer={name='own:gathers',lr=0.1}",),

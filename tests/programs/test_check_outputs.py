@@ -88,6 +88,18 @@ def of_positive(outputs, y):
 
 def without_gradient(outputs, y):
     return jnp.sqrt(jnp.sum(outputs - outputs))
+
+
+def of_targets(outputs, y):
+    return jnp.mean(y.astype(outputs.dtype) ** 2)
+
+
+def errors(outputs, y):
+    return jnp.mean(outputs.argmax(-1) != y)
+
+
+def straight(outputs, y):
+    return jnp.mean(outputs)
 """
 
 
@@ -104,6 +116,15 @@ def without_gradient(outputs, y):
             "train.loss: 'measures:without_grad",
         ),
         (["task='classes'", "loss='measures:of_positive'"], None),
+        (
+            ["task='classes'", "loss='measures:of_targets'"],
+            "train.loss: the gradient of 'measures:of_targets' is 0 on the validation rows",
+        ),
+        (
+            ["task='classes'", "loss='measures:errors'"],
+            "train.loss: the gradient of 'measures:errors' is 0 on the validation rows",
+        ),
+        (["task='classes'", "loss='measures:straight'"], None),
     ],
 )
 def test_measures_that_are_never_finite_are_warned_of(

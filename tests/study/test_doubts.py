@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import StudyConfig, parse
+from sweeper.naming import counted
 from sweeper.study.ask_tell import Study
 from sweeper.study.doubts import doubts
 from sweeper.study.options import given_options
@@ -177,6 +178,8 @@ _WHEN = 'type="categorical",choices=[0.0,0.5],when={"model.depth"=[2,3]}'
         (f'{_SIX},model.width={{same_as="model.depth"}}', 6),
         ('optimizer.lr={type="float",low=0.1,high=0.3,step=0.1,or=[0.5]}', 4),
         ('optimizer.lr={type="float",low=0.1,high=0.3}', None),
+        ('optimizer.lr={type="float",low=0.1,high=0.1}', 1),
+        ('optimizer.lr={type="float",low=0.1,high=0.1,log=true,or=[0.1,0.5]}', 2),
         (
             f'optimizer.lr={_TWO},optimizer.name={{type="categorical",choices=["adam","sgd"]}},'
             'optimizer.momentum={type="categorical",choices=[0.0,0.5,0.9]}',
@@ -191,7 +194,7 @@ def test_trials_that_must_repeat_others_are_counted(search: str, points: int | N
         more = _study(f"search={{{search}}}", f"study.n_trials={points + 2}")
         (doubt,) = doubts(more)
         assert doubt.startswith(
-            f"the space has {points} points, so at least 2 of {points + 2} trials repeat"
+            f"the space has {counted(points, 'point')}, so at least 2 of {points + 2} trials repeat"
         )
         for enough in (f"study.n_trials={points}", 'study.sampler.name="grid"'):
             assert doubts(_study(f"search={{{search}}}", enough)) == ()

@@ -1,0 +1,102 @@
+"""What a trace of a user-defined model shows that its author hardly means."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+
+from sweeper.models.traces import Trace, trace
+from sweeper.models.user import KEY, passes_key, with_key, without_key
+from sweeper.naming import listed
+from sweeper.user_code import RAISED
+
+# primitives that draw; their first operand is a key
+_DRAWS = ("random_bits", "random_gamma", "rng_bit_generator", "threefry2x32")
+_PLACES_SHOWN = 4
+
+
+def shared_arrays(name: str, built: Trace) -> Iterator[tuple[str, str]]:
+    """That the function `name` puts an array in several places of its model, and how to tie them.
+
+    Arrays of one repeated number, such as initial biases, are left out.
+    """
+    places: dict[Any, list[str]] = defaultdict(list)
+    jaxpr = built.jaxpr.jaxpr
+    filled = {var for one in jaxpr.eqns if _is_fill(one) for var in one.outvars}
+    outvars = iter(jaxpr.outvars)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(built.result):
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            var = next(outvars)
+            is_one = isinstance(var, Var) and var not in filled
+            if is_one and jnp.issubdtype(leaf.dtype, jnp.floating):
+                places[var].append(f"model{jax.tree_util.keystr(path)}")
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" and np.ptp(leaf):
+            places[id(leaf)].append(f"model{jax.tree_util.keystr(path)}")
+    shared = [group for group in places.values() if len(group) > 1]
+    if shared:
+        more = ", among others," if len(shared) > 1 or len(shared[0]) > _PLACES_SHOWN else ""
+        yield (
+            f"'{name}' puts the same array in {listed(shared[0][:_PLACES_SHOWN])}{more} "
+            "and training changes each on its own",
+            "tie the layers with eqx.nn.Shared, or draw an array for each",
+        )
+
+
+def fixed_draws(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[tuple[str, str]]:
+    """That the model draws the same numbers in every step of training, and what to do instead."""
+    call = with_key if passes_key(model, x) else without_key
+    try:
+        called = trace(call, KEY, model, x)
+    except RAISED:
+        return  # refused elsewhere
+    jaxpr = called.jaxpr.jaxpr
+    is_given = [True, *[False] * (len(jaxpr.invars) - 2), True]
+    if _follow(jaxpr, is_given)[1]:
+        yield (
+            "the model draws with a key that is the same in every step",
+            "draw with the key that __call__(self, x, *, key=None) is passed in training, or keep "
+            "an array that is drawn once in a field",
+        )
+
+
+def _is_fill(equation: Any) -> bool:
+    is_broadcast = equation.primitive.name == "broadcast_in_dim"
+    return is_broadcast and isinstance(equation.invars[0], Literal)
+
+
+def _follow(jaxpr: Jaxpr, inputs: Sequence[bool]) -> tuple[list[bool], bool]:
+    """Which outputs depend on the marked `inputs`, and whether a draw has a key that does not."""
+    marked: set[Var] = {var for var, is_in in zip(jaxpr.invars, inputs, strict=True) if is_in}
+    is_fixed = False
+
+    def is_marked(atom: Any) -> bool:
+        return not isinstance(atom, Literal) and atom in marked
+
+    for equation in jaxpr.eqns:
+        given = [is_marked(atom) for atom in equation.invars]
+        outputs = [any(given)] * len(equation.outvars)
+        is_fixed |= equation.primitive.name in _DRAWS and not given[0]
+        for inner in inner_jaxprs(equation):
+            its = given if len(given) == len(inner.invars) else [any(given)] * len(inner.invars)
+            its_outputs, is_fixed_there = _follow(inner, its)
+            is_fixed |= is_fixed_there
+            if len(its_outputs) == len(outputs) and equation.primitive.name == "jit":
+                outputs = its_outputs
+        marked |= {var for var, is_in in zip(equation.outvars, outputs, strict=True) if is_in}
+    return [is_marked(atom) for atom in jaxpr.outvars], is_fixed
+
+
+def inner_jaxprs(equation: Any) -> Iterator[Jaxpr]:
+    """The jaxprs that an equation holds, such as the body of a loop."""
+    for leaf in jax.tree.leaves(equation.params, is_leaf=lambda one: isinstance(one, _JAXPRS)):
+        if isinstance(leaf, _JAXPRS):
+            yield leaf.jaxpr if isinstance(leaf, ClosedJaxpr) else leaf
+
+
+_JAXPRS = (ClosedJaxpr, Jaxpr)
