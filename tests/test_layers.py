@@ -90,6 +90,7 @@ HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 ROOMS = {"worker": "executors"}
 
 DOORS = {
+    "cloudpickle": {"models"},
     "distributed": {"executors"},
     "equinox": {"models", "programs", "store"},
     "filelock": {"lock"},
