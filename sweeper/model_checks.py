@@ -11,6 +11,7 @@ from sweeper.config.idle import uncertain_decays
 from sweeper.config.optimizers import decays_of
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.dataset import Dataset
+from sweeper.user_source import incomparable
 
 if TYPE_CHECKING:
     from sweeper.programs.build import Programs
@@ -25,6 +26,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         StudyError: with what to mend.
         SetupError: a function changes JAX's settings.
     """
+    from sweeper.executors.claims import n_workers
     from sweeper.executors.jax_setup import check_kept
 
     warnings: tuple[str, ...] = ()
@@ -48,6 +50,10 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.training_checks import check_training
 
         check_training(config, data)
+    if n_workers(config):
+        from sweeper.models.by_value import by_value
+
+        by_value(config)
     if decays_of(config.optimizer):
         from sweeper.programs.decay_checks import check_decay
 
@@ -66,6 +72,12 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
         yield from undefined_measures(config, data)
         if config.has_user_models:
             yield from output_hints(config, data)
+    for function, key in config.functions.items():
+        for name in incomparable(function):
+            yield (
+                f"{key}: '{name}' in __main__, which '{function}' uses, cannot be compared with "
+                "what it was when the study began, so a change of it would not be noticed"
+            )
     if uncertain_decays(config):
         from sweeper.programs.decay_checks import idle_amounts
 

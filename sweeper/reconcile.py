@@ -10,7 +10,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.recorded import study_of
 from sweeper.config.writing import toml_value
 from sweeper.errors import Problem, StudyError, SweeperError
-from sweeper.user_source import MAIN, source_digests
+from sweeper.user_source import MAIN, changed_names, source_digests
 
 # Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.
 _FREE = (
@@ -193,8 +193,8 @@ def _changed_code(
         before = began.get(key, {})
         if not before and all(name.startswith(f"{MAIN}.") for name in now):
             continue  # earlier versions recorded nothing of what stands in __main__
-        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        if changed:
+        in_main = any(name.startswith(f"{MAIN}.") for name in before)
+        if changed := changed_names(before, now, config.edition, in_main=in_main):
             yield key, ", ".join(changed)
 
 

@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "sweeper"
 
 # From the bottom up: a module imports from layers below its own, never from beside or above.
 LAYERS = (
+    {"main_source"},
     {"teardown", "user_source"},
     {
         "errors",
