@@ -114,7 +114,7 @@ class SavedModel:
             UnfitRowsError: a column is missing, or holds what it cannot be given.
         """
         data = self.info["data"]
-        x = Transform.of_record(self.info).of(rows, _warn).astype(data["spec"]["dtype"])
+        x = Transform.of_record(self.info).of(rows, _warn, data["spec"]["dtype"])
         scale, shift = self._of_fold(x.dtype)
         return x * scale + shift
 
