@@ -22,7 +22,13 @@ from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError
 from sweeper.rundir import RunDir
 from sweeper.trust import TRUST, is_at_hand, is_known
-from sweeper.user_source import MAIN, changed_names, source_digests
+from sweeper.user_source import (
+    MAIN,
+    OF_ANOTHER_MAIN,
+    changed_names,
+    is_of_another_main,
+    source_digests,
+)
 
 _KEY_BYTES = 32
 _NOT_YOURS = "no study that you have run here has used"
@@ -75,6 +81,10 @@ def foreign(
     """
     own = [*_own_claims(sessions)]
     for function, key in config.function_keys:
+        if is_of_another_main(function):
+            found = f"names {function}, which is not defined in this program"
+            yield Problem(str(root), key, found, OF_ANOTHER_MAIN)
+            continue
         if is_known(function, config.base_dir) or _is_own(config, function, own):
             continue
         if changed := _changed(config, function, own):

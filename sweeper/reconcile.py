@@ -10,7 +10,13 @@ from sweeper.config import StudyConfig
 from sweeper.config.recorded import study_of
 from sweeper.config.writing import toml_value
 from sweeper.errors import Problem, StudyError, SweeperError
-from sweeper.user_source import MAIN, changed_names, source_digests
+from sweeper.user_source import (
+    MAIN,
+    OF_ANOTHER_MAIN,
+    changed_names,
+    is_of_another_main,
+    source_digests,
+)
 
 # Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.
 _FREE = (
@@ -156,8 +162,11 @@ def refuse_edited(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) ->
     """
     edited = [] if not sessions else [*_changed_code(config, sessions[0]["code"])]
     found = "is not what it was when the model was trained"
+    absent = {key: name for name, key in config.functions.items() if is_of_another_main(name)}
     problems = [
-        config.problem(key, f"{files} {found}", "put it back, or train the study again")
+        config.problem(key, f"{absent[key]} is not defined in this program", OF_ANOTHER_MAIN)
+        if key in absent
+        else config.problem(key, f"{files} {found}", "put it back, or train the study again")
         for key, files in edited
         if not _asks(key)
     ]

@@ -13,7 +13,22 @@ from pathlib import Path
 
 from sweeper.main_source import MAIN, found_in_main
 
-__all__ = ["MAIN", "changed_names", "incomparable", "is_beside", "source_digests"]
+__all__ = [
+    "MAIN",
+    "OF_ANOTHER_MAIN",
+    "changed_names",
+    "incomparable",
+    "is_beside",
+    "is_of_another_main",
+    "source_digests",
+]
+
+
+OF_ANOTHER_MAIN = (
+    "run the command in the notebook or script that defines it, such as "
+    'sweeper.command("export", "runs/digits"), or move it to a file next to the study file, name '
+    "that in the study file and train the study again"
+)
 
 
 def source_digests(function: str, base_dir: Path) -> dict[str, str]:
@@ -33,6 +48,12 @@ def source_digests(function: str, base_dir: Path) -> dict[str, str]:
     if files:
         return _digests_of(files, base_dir)
     return {path.name: _digest(path) for path in _installed(module)}
+
+
+def is_of_another_main(function: str) -> bool:
+    """Whether `function` is in the `__main__` of a notebook or script that is not this program."""
+    module, _, name = function.partition(":")
+    return module == MAIN and not hasattr(sys.modules[MAIN], name)
 
 
 def changed_names(

@@ -11,9 +11,11 @@ from types import ModuleType
 import jax
 import jax.numpy as jnp
 import pytest
+from sklearn.datasets import load_digits
 
+import sweeper
 from sweeper.config import StudyConfig
-from sweeper.errors import StudyError
+from sweeper.errors import SetupError, StudyError
 from sweeper.models.by_value import by_value
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
@@ -91,8 +93,7 @@ def study(tmp_path: Path, *overrides: str) -> StudyConfig:
     return study_in(tmp_path, OWN, "study.n_trials=2", "train.epochs=1", *overrides)
 
 
-@pytest.mark.usefixtures("main")
-def test_a_worker_trains_the_code_of_main(tmp_path: Path) -> None:
+def test_a_worker_trains_the_code_of_main(main: ModuleType, tmp_path: Path) -> None:
     own = ("train.loss='__main__:loss'", "train.task='classes'", "execution.workers=1")
     rows = [
         trained(study(tmp_path / strategy, *own, f"execution.strategy='{strategy}'"))
@@ -102,6 +103,16 @@ def test_a_worker_trains_the_code_of_main(tmp_path: Path) -> None:
     ]
     assert rows[0]["state"] == ["COMPLETE", "COMPLETE"]
     assert rows[0] == rows[1]
+
+    run_dir, best = tmp_path / "process" / "run", tmp_path / "best"
+    sweeper.command("export", str(run_dir), "--to", str(best))
+    assert sweeper.load(best).predict(load_digits(return_X_y=True)[0]).shape == (1797,)
+    del main.__dict__["build"]
+    absent = "names __main__:build, which is not defined in this program"
+    with pytest.raises(SetupError, match=absent):
+        sweeper.command("export", str(run_dir), "--to", str(tmp_path / "again"))
+    with pytest.raises(SetupError, match=absent):
+        sweeper.load(best)
 
 
 def test_what_cannot_be_sent_to_workers_is_refused(main: ModuleType, tmp_path: Path) -> None:
