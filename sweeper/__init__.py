@@ -20,14 +20,16 @@ from sweeper.address_space import check_address_space
 
 if TYPE_CHECKING:
     from sweeper.api import run
+    from sweeper.cli import command
     from sweeper.config import StudyConfig
     from sweeper.models.marks import decay_mask
     from sweeper.results.read import open_results
     from sweeper.saved_model import load
 
-__all__ = ["decay_mask", "load", "load_study", "open_results", "run"]
+__all__ = ["command", "decay_mask", "load", "load_study", "open_results", "run"]
 
 _HOMES = {
+    "command": "sweeper.cli",
     "decay_mask": "sweeper.models.marks",
     "load": "sweeper.saved_model",
     "open_results": "sweeper.results.read",

@@ -139,6 +139,20 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
+def command(*words: str) -> None:
+    """Run a command of the command line in this process: `command("export", "runs/digits")`.
+
+    So commands find functions that a notebook or script defines itself.
+
+    Raises:
+        SweeperError: the command refuses, or cannot do it.
+        SystemExit: it ended with another exit code than 0.
+    """
+    code = app_for(words)([*words], prog_name="sweeper", standalone_mode=False)
+    if code:
+        raise SystemExit(code)
+
+
 def _check_current_directory() -> None:
     try:
         Path.cwd()

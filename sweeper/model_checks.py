@@ -11,6 +11,9 @@ from sweeper.config.idle import uncertain_decays
 from sweeper.config.optimizers import decays_of
 from sweeper.config.own_program import OwnProgramTable
 from sweeper.data.dataset import Dataset
+from sweeper.errors import StudyError
+from sweeper.naming import size_text
+from sweeper.user_source import incomparable
 
 if TYPE_CHECKING:
     from sweeper.programs.build import Programs
@@ -25,6 +28,8 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         StudyError: with what to mend.
         SetupError: a function changes JAX's settings.
     """
+    _check_memory_limit(config, data)
+    from sweeper.executors.claims import n_workers
     from sweeper.executors.jax_setup import check_kept
 
     warnings: tuple[str, ...] = ()
@@ -48,6 +53,10 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         from sweeper.programs.training_checks import check_training
 
         check_training(config, data)
+    if n_workers(config):
+        from sweeper.models.by_value import by_value
+
+        by_value(config)
     if decays_of(config.optimizer):
         from sweeper.programs.decay_checks import check_decay
 
@@ -56,6 +65,26 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     if config.edition > 1:
         check_kept()
     return found
+
+
+def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
+    """Refuse a limit that is smaller than what a program has as arguments, whatever it trains.
+
+    Raises:
+        StudyError: with both numbers.
+    """
+    limit = config.execution.memory_limit_bytes
+    if limit is None:
+        return
+    least, what = sum(array.nbytes for array in (data.x_train, data.y_train)), "the training rows"
+    if not any(key.startswith("model.") for key in config.search) and not config.has_user_models:
+        n_parameters = never_run(config, data).n_parameters(config.filled({}))
+        least += n_parameters * data.x_train.itemsize
+        what += " and the weights of one model"
+    if least > limit:
+        found = f"{config.execution.memory_limit!r}, and {what} alone take {size_text(least)}"
+        fix = "write a larger limit, or remove it"
+        raise StudyError(config.problem("execution.memory_limit", found, fix))
 
 
 def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
@@ -69,6 +98,12 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
         yield from idle_optimizer(config)
         if config.has_user_models:
             yield from output_hints(config, data)
+    for function, key in config.functions.items():
+        for name in incomparable(function):
+            yield (
+                f"{key}: '{name}' in __main__, which '{function}' uses, cannot be compared with "
+                "what it was when the study began, so a change of it would not be noticed"
+            )
     if uncertain_decays(config):
         from sweeper.programs.decay_checks import idle_amounts
 

@@ -22,7 +22,13 @@ from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError
 from sweeper.rundir import RunDir
 from sweeper.trust import TRUST, is_at_hand, is_known
-from sweeper.user_source import source_digests
+from sweeper.user_source import (
+    MAIN,
+    OF_ANOTHER_MAIN,
+    changed_names,
+    is_of_another_main,
+    source_digests,
+)
 
 _KEY_BYTES = 32
 _NOT_YOURS = "no study that you have run here has used"
@@ -75,6 +81,10 @@ def foreign(
     """
     own = [*_own_claims(sessions)]
     for function, key in config.function_keys:
+        if is_of_another_main(function):
+            found = f"names {function}, which is not defined in this program"
+            yield Problem(str(root), key, found, OF_ANOTHER_MAIN)
+            continue
         if is_known(function, config.base_dir) or _is_own(config, function, own):
             continue
         if changed := _changed(config, function, own):
@@ -92,9 +102,11 @@ def foreign(
 
 def _is_own(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the user has run the study with this function, as its source is now."""
-    digests = source_digests(function, config.base_dir)
+    now = source_digests(function, config.base_dir)
     return any(
-        claims["base_dir"] == str(config.base_dir) and claims["functions"].get(function) == digests
+        claims["base_dir"] == str(config.base_dir)
+        and function in claims["functions"]
+        and not _changes(config, function, claims["functions"][function], now)
         for claims in own
     )
 
@@ -105,9 +117,15 @@ def _changed(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]
     for claims in own:
         before = claims["functions"].get(function)
         if before is not None and claims["base_dir"] == str(config.base_dir):
-            names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-            return ", ".join(names)
+            return ", ".join(_changes(config, function, before, now))
     return ""
+
+
+def _changes(
+    config: StudyConfig, function: str, before: Mapping[str, str], now: Mapping[str, str]
+) -> list[str]:
+    in_main = function.partition(":")[0] == MAIN
+    return changed_names(before, now, config.edition, in_main=in_main)
 
 
 def _is_here(

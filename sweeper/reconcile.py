@@ -11,7 +11,13 @@ from sweeper.config.data import FunctionTable
 from sweeper.config.recorded import study_of
 from sweeper.config.writing import toml_value
 from sweeper.errors import Problem, StudyError, SweeperError
-from sweeper.user_source import MAIN, source_digests
+from sweeper.user_source import (
+    MAIN,
+    OF_ANOTHER_MAIN,
+    changed_names,
+    is_of_another_main,
+    source_digests,
+)
 
 # Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.
 _FREE = (
@@ -157,8 +163,11 @@ def refuse_edited(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) ->
     """
     edited = [] if not sessions else [*_changed_code(config, sessions[0]["code"])]
     found = "is not what it was when the model was trained"
+    absent = {key: name for name, key in config.functions.items() if is_of_another_main(name)}
     problems = [
-        config.problem(key, f"{files} {found}", "put it back, or train the study again")
+        config.problem(key, f"{absent[key]} is not defined in this program", OF_ANOTHER_MAIN)
+        if key in absent
+        else config.problem(key, f"{files} {found}", "put it back, or train the study again")
         for key, files in edited
         if not _asks(key)
     ]
@@ -194,8 +203,8 @@ def _changed_code(
         before = began.get(key, {})
         if not before and all(name.startswith(f"{MAIN}.") for name in now):
             continue  # earlier versions recorded nothing of what stands in __main__
-        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        if changed:
+        in_main = any(name.startswith(f"{MAIN}.") for name in before)
+        if changed := changed_names(before, now, config.edition, in_main=in_main):
             yield key, ", ".join(changed)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError
 from sweeper.trust import NOWHERE, TRUST, is_at_hand, is_known
-from sweeper.user_source import source_digests
+from sweeper.user_source import OF_ANOTHER_MAIN, is_of_another_main, source_digests
 
 # the settings whose functions a model and the state of its training are built by
 _BUILDING = re.compile(r"(model|optimizer)\..*|train\.program")
@@ -71,6 +71,9 @@ class Code:
         raise SetupError(self._refused(name, *one, places) for one in foreign)
 
     def _refused(self, name: str, function: str, key: str, places: Sequence[Path]) -> Problem:
+        if is_of_another_main(function):
+            found = f"names {function}, which is not defined in this program"
+            return Problem(name, key, found, OF_ANOTHER_MAIN)
         where = " or ".join(str(place) for place in places)
         there = [place for place in places if any((place / file).exists() for file in self.texts)]
         if there:

@@ -114,8 +114,9 @@ class SavedModel:
             UnfitRowsError: a column is missing, or holds what it cannot be given.
         """
         data = self.info["data"]
+        dtype = data["spec"]["dtype"]
         try:
-            x = Transform.of_record(self.info).of(rows, _warn).astype(data["spec"]["dtype"])
+            x = Transform.of_record(self.info).of(rows, _warn, dtype)
         except UnfitRowsError as error:
             raise error.with_traceback(None) from None  # what it went through explains nothing
         scale, shift = self._of_fold(x.dtype)

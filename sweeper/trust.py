@@ -57,10 +57,13 @@ def is_at_hand(function: str, base_dir: Path, digests: Mapping[str, str]) -> boo
     if module == MAIN:
         spec = getattr(sys.modules[MAIN], "__spec__", None)
         is_ours = spec is not None and spec.name.partition(".")[0] == __package__
-        is_there = not is_ours
-    else:
-        is_there = is_beside(module.partition(".")[0], base_dir)
-    if not is_there:
+        found = {} if is_ours else source_digests(function, base_dir)
+        # records of earlier versions lack values
+        both = found.keys() & digests.keys()
+        return function.replace(":", ".") in both and all(
+            found[one] == digests[one] for one in both
+        )
+    if not is_beside(module.partition(".")[0], base_dir):
         return False
     found = source_digests(function, base_dir)
     return bool(found) and all(digests.get(name) == digest for name, digest in found.items())

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from sweeper.teardown import note_foreign_code
-from sweeper.user_source import source_digests
+from sweeper.user_source import OF_ANOTHER_MAIN, is_of_another_main, source_digests
 
 Function = Callable[..., Any]
 # what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
@@ -132,6 +132,8 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
     function = getattr(module, function_name, None)
     if callable(function):
         return function
+    if is_of_another_main(name):
+        raise LoadError(f"this program does not define '{name}'", OF_ANOTHER_MAIN)
     callables = [name for name, value in vars(module).items() if callable(value)]
     near = get_close_matches(function_name, callables, n=1)
     mend = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"

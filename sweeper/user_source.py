@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import CodeType
-from typing import Any
 
-MAIN = "__main__"
-_PLAIN = (bool, int, float, str, bytes, tuple)
+from sweeper.main_source import MAIN, found_in_main
+
+__all__ = [
+    "MAIN",
+    "OF_ANOTHER_MAIN",
+    "changed_names",
+    "incomparable",
+    "is_beside",
+    "is_of_another_main",
+    "source_digests",
+]
+
+
+OF_ANOTHER_MAIN = (
+    "run the command in the notebook or script that defines it, such as "
+    'sweeper.command("export", "runs/digits"), or move it to a file next to the study file, name '
+    "that in the study file and train the study again"
+)
 
 
 def source_digests(function: str, base_dir: Path) -> dict[str, str]:
@@ -23,16 +36,47 @@ def source_digests(function: str, base_dir: Path) -> dict[str, str]:
 
     They are the module's own and those in `base_dir` that it imports, directly or not; none of
     them is run. An installed module is its own file alone. What stands in `__main__`, as in a
-    notebook, has a digest for each function, class and plain value that `function` refers to.
+    notebook, has a digest for each function, class and value that `function` refers to.
     """
     module, _, name = function.partition(":")
     base_dir = base_dir.resolve()
     if module == MAIN:
-        return _digests_in_main(name)
-    files = sorted(_files_beside(module, base_dir))
+        found = found_in_main(name)
+        files = {path for one in found.modules for path in _files_beside(one, base_dir)}
+        return {**found.digests, **_digests_of(files, base_dir)}
+    files = _files_beside(module, base_dir)
     if files:
-        return {path.relative_to(base_dir).as_posix(): _digest(path) for path in files}
+        return _digests_of(files, base_dir)
     return {path.name: _digest(path) for path in _installed(module)}
+
+
+def is_of_another_main(function: str) -> bool:
+    """Whether `function` is in the `__main__` of a notebook or script that is not this program."""
+    module, _, name = function.partition(":")
+    return module == MAIN and not hasattr(sys.modules[MAIN], name)
+
+
+def changed_names(
+    before: Mapping[str, str], now: Mapping[str, str], edition: int, *, in_main: bool
+) -> list[str]:
+    """The files, or names in `__main__`, whose digests differ from those recorded `before`.
+
+    Records of edition 1 have plain values alone of `__main__`, so only what both have is compared.
+    """
+    names = [*{**before, **now}]
+    if edition == 1 and now and in_main:
+        names = [name for name in names if name in before and name in now]
+    return [name for name in names if before.get(name) != now.get(name)]
+
+
+def incomparable(function: str) -> list[str]:
+    """Names in `__main__` that `function` uses there and whose edits cannot be noticed."""
+    module, _, name = function.partition(":")
+    return found_in_main(name).incomparable if module == MAIN else []
+
+
+def _digests_of(files: Iterable[Path], base_dir: Path) -> dict[str, str]:
+    return {path.relative_to(base_dir).as_posix(): _digest(path) for path in sorted(files)}
 
 
 def is_beside(module: str, base_dir: Path) -> bool:
@@ -40,62 +84,6 @@ def is_beside(module: str, base_dir: Path) -> bool:
     importlib.invalidate_caches()
     spec = PathFinder.find_spec(module, [str(base_dir)])
     return spec is not None and spec.loader is not None
-
-
-def _digests_in_main(name: str) -> dict[str, str]:
-    """A digest of `name` in `__main__`, and of each name there that its source refers to."""
-    values, found = vars(sys.modules[MAIN]), dict[str, str]()
-    waiting = [name]
-    while waiting:
-        name = waiting.pop()
-        if f"{MAIN}.{name}" in found or name not in values:
-            continue
-        text, names = _source_of(values[name])
-        if text is not None:
-            found[f"{MAIN}.{name}"] = blake2b(text.encode(), digest_size=16).hexdigest()
-            waiting += names
-    return dict(sorted(found.items()))
-
-
-def _source_of(value: Any) -> tuple[str | None, Sequence[str]]:
-    """The source of a function, class or plain value, and the names in it; None for others."""
-    if isinstance(value, _PLAIN):
-        return repr(value), ()
-    if getattr(value, "__module__", None) != MAIN:
-        return None, ()
-    if not isinstance(value, type):
-        return _code_of(inspect.unwrap(value))
-    bases = [base.__name__ for base in value.__bases__]
-    texts, names = [repr(bases), repr(inspect.get_annotations(value))], list(bases)
-    for attribute in value.__dict__:
-        text, inner = _code_of(inspect.unwrap(getattr(value, attribute)))
-        texts.append(f"{attribute} = {text}")
-        names += inner
-    return "\n".join(texts), names
-
-
-def _code_of(function: Any) -> tuple[str | None, Sequence[str]]:
-    """The source of a function, or its compiled code if there is none, and the names in it."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return (None, ()) if not isinstance(function, _PLAIN) else (repr(function), ())
-    try:
-        text = inspect.getsource(function)
-    except OSError:
-        text = repr((_compiled(code), function.__defaults__, function.__kwdefaults__))
-    return text, [*_names_in(code)]
-
-
-def _compiled(code: CodeType) -> str:
-    inner = (_compiled(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
-    return repr((code.co_code, code.co_names, code.co_varnames, *inner))
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)
 
 
 def _files_beside(module: str, base_dir: Path) -> set[Path]:

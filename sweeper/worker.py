@@ -56,7 +56,8 @@ class WorkerSetup:
     `cpus` are the cores it may use, all where there are none. `start` is the saved model that
     trials start from, if they do. `xla_threads` are as many as the program that runs the study has,
     unless nobody has said. `directory` is where the program was started, for files that code
-    of the user's opens, where it is not this process's own anyway.
+    of the user's opens, where it is not this process's own anyway. `main` are functions that the
+    study names in `__main__`, pickled by value.
     """
 
     config: StudyConfig
@@ -67,6 +68,7 @@ class WorkerSetup:
     start: StartFile | None = None
     directory: Path | None = None
     xla_threads: int | None = None
+    main: bytes | None = None
 
 
 _timeline = Timeline()
@@ -123,11 +125,14 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
     from sweeper.executors.claims import devices_of
     from sweeper.executors.jax_setup import configure_for
     from sweeper.executors.trainer import Trainer
+    from sweeper.models.by_value import restore
     from sweeper.programs.continued import read_start
 
     config = setup.config
     configure_for(config)
     jax.devices()  # where there is no device to open, it is the start that fails, and no trial
+    if setup.main is not None:
+        restore(setup.main, config.base_dir)
     start = setup.start
     saved = None if start is None else read_start(start.path, start.base_dir)
     data = Dataset.load(setup.data)

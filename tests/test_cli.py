@@ -169,7 +169,7 @@ def test_version_is_printed(command: CommandLine) -> None:
 
 def test_public_names_are_fetched_when_used() -> None:
     fetched = [getattr(sweeper, name).__name__ for name in sweeper.__all__]
-    assert fetched == ["decay_mask", "load", "load_study", "open_results", "run"]
+    assert fetched == ["command", "decay_mask", "load", "load_study", "open_results", "run"]
     with pytest.raises(AttributeError, match="no attribute 'launch'"):
         _ = sweeper.launch
 

@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "sweeper"
 
 # From the bottom up: a module imports from layers below its own, never from beside or above.
 LAYERS = (
+    {"main_source"},
     {"teardown", "user_source"},
     {
         "errors",
@@ -90,6 +91,7 @@ HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 ROOMS = {"worker": "executors"}
 
 DOORS = {
+    "cloudpickle": {"models"},
     "distributed": {"executors"},
     "equinox": {"models", "programs", "store"},
     "filelock": {"lock"},

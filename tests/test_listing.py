@@ -13,6 +13,7 @@ import pytest
 import sweeper
 from sweeper.errors import StudyError
 from sweeper.results.listing import buckets_of, curves, listed, plain
+from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
@@ -53,6 +54,21 @@ def test_rows_are_those_that_pandas_reads(run_dir: RunDir) -> None:
 def test_integers_of_64_bits_are_listed_exactly() -> None:
     column = pa.chunked_array([pa.array([2**63 - 1, None, -(2**53) - 1], pa.int64())])
     assert plain(column) == [2**63 - 1, None, -(2**53) - 1]
+
+
+def test_an_unknown_state_is_refused_with_those_that_there_are(run_dir: RunDir) -> None:
+    with pytest.raises(StudyError, match=r"'complete'; states are 'COMPLETE', 'PRUNED' and 'FAIL'"):
+        listed(run_dir).where("state == 'complete'")
+
+
+def test_an_empty_list_says_why(run_dir: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("--head", "0"), ("--where", "epochs_done < 0")):
+        sweeper.command("trials", str(run_dir.root), *words)
+    assert capsys.readouterr().out == "none of 6 trials shown\nno trials match\n"
+
+
+def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:
+    assert "says why each trial ended" in for_want_of_one(run_dir)
 
 
 def test_trials_are_chosen_and_sorted(run_dir: RunDir) -> None:

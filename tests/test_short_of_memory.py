@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import sweeper
+from sweeper.errors import StudyError
 from sweeper.faults import VARIABLE, Fault, plan_faults
 from sweeper.progress import Event, Warned
 from sweeper.results.digest import deterministic_digest
@@ -169,16 +170,21 @@ def test_lanes_side_by_side_are_halved_to_the_curves_up_to_rounding(
 
 
 def test_what_does_not_fit_alone_fails_and_says_what_to_write(run: Callable[..., Ran]) -> None:
-    limited = run("execution.memory_limit='1 KiB'", "study.n_trials=2")
+    limited = run("execution.memory_limit='10 KiB'", "study.n_trials=2")
     assert limited.ended() == [("FAIL", "oom", 1, "ProgramTooLargeError")] * 2
     buckets, message = limited.results.buckets(), limited.results.trials()["error_message"][0]
     size = f"{buckets['memory_predicted_bytes'][0] / 1024:.3g} KiB"
     assert message == (
-        f"its program of 1 lane takes {size}, and execution.memory_limit is 1 KiB; write a larger "
+        f"its program of 1 lane takes {size}, and execution.memory_limit is 10 KiB; write a larger "
         "execution.memory_limit, or a smaller model or train.batch_size"
     )
     (shortage,) = [said for said in limited.warnings if "memory_limit" in said]
     assert shortage.endswith("; its 2 trials failed, not fitting alone")
+
+
+def test_a_limit_below_the_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"execution\.memory_limit: '1 KiB', and .* take \d"):
+        started(tmp_path, "execution.memory_limit='1 KiB'")
 
 
 def test_a_small_trial_of_a_padded_class_is_alone_in_a_program_of_its_size(

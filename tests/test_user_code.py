@@ -103,6 +103,15 @@ def test_what_is_not_of_the_users_has_no_place() -> None:
     assert "line" not in told(error.with_traceback(own))
 
 
+def test_a_function_of_another_main_is_not_called_missing(tmp_path: Path) -> None:
+    with pytest.raises(LoadError) as raised:
+        load_function("__main__:build_of_a_notebook", tmp_path)
+    assert str(raised.value).startswith(
+        "this program does not define '__main__:build_of_a_notebook'; run the command in the "
+        'notebook or script that defines it, such as sweeper.command("export", "runs/digits")'
+    )
+
+
 def test_an_error_of_syntax_tells_its_place_once(tmp_path: Path) -> None:
     (tmp_path / "misspelt.py").write_text("def f(:\n", encoding="utf-8")
     with pytest.raises(LoadError) as raised:

@@ -18,7 +18,9 @@ from sweeper.commands.arguments import (
 )
 from sweeper.commands.printing import print_json, print_shown
 from sweeper.errors import Problem, StudyError
+from sweeper.naming import counted
 from sweeper.ranking import repeats
+from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from sweeper.text_files import csv_text
 
@@ -55,8 +57,8 @@ def trials(
     """
     from sweeper.results.listing import listed
 
-    found = listed(run_asked(directory))
-    found = found if where is None else found.where(where)
+    every = listed(run_asked(directory))
+    found = every if where is None else every.where(where)
     found = found if sort is None else found.sorted_by(sort)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     wanted = None if names is None else found.named(names)
@@ -75,7 +77,14 @@ def trials(
     if count is None and left:
         print_shown(f"and {left} more: --head {len(found)} shows all, --csv and --json do")
     elif not shown:
-        print_shown("no trial has ended" if where is None else "no trial is so")
+        print_shown(_none_shown(len(every), len(found)))
+
+
+def _none_shown(ended: int, found: int) -> str:
+    """Why no row is shown, of so many trials that have ended and were found."""
+    if not ended:
+        return "no trial has ended"
+    return f"none of {counted(found, 'trial')} shown" if found else "no trials match"
 
 
 def show(
@@ -124,6 +133,6 @@ def best(
 
 def _best(run_dir: RunDir, numbers: list[int]) -> int:
     if not numbers:
-        found, mend = "no trial is complete, so none is the best", "wait for one"
-        raise StudyError(Problem(str(run_dir.root), "", found, mend))
+        found, fix = "no trial is complete, so none is the best", for_want_of_one(run_dir)
+        raise StudyError(Problem(str(run_dir.root), "", found, fix))
     return numbers[0]

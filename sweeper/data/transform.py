@@ -122,9 +122,12 @@ class Transform:
         )
 
     def of(
-        self, rows: Any, doubt: Callable[[str], None] = lambda told: None
-    ) -> NDArray[np.float64]:
-        """What a model takes in for `rows`, shaped (rows, features).
+        self,
+        rows: Any,
+        doubt: Callable[[str], None] = lambda told: None,
+        precision: str = "float64",
+    ) -> NDArray[Any]:
+        """What a model takes in for `rows`, shaped (rows, features), in its precision.
 
         They are a DataFrame or a mapping with these columns, or an array of them in their order. A
         Series, or a mapping to single values, is one row. `doubt` is told of each column with
@@ -134,9 +137,9 @@ class Transform:
             UnfitRowsError: a column is missing, or holds what the model cannot be given.
         """
         columns = self._columns(rows)
-        parts = [self._numbers(columns)] if self.numbers else []
+        parts = [self._numbers(columns, precision)] if self.numbers else []
         parts += [self._places(columns, doubt)] if self.categories else []
-        return np.concatenate(parts, axis=1)
+        return np.concatenate(parts, axis=1).astype(precision)
 
     def _columns(self, rows: Any) -> Mapping[str, Any]:
         if isinstance(rows, str | bytes | PathLike):
@@ -200,7 +203,7 @@ class Transform:
             column = first_edition.plain(column.to_frame()).iloc[:, 0]
         return cells(column)
 
-    def _numbers(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+    def _numbers(self, columns: Mapping[str, Any], precision: str) -> NDArray[np.float64]:
         x = np.stack([self._number(name, columns[name]) for name in self.numbers], axis=1)
         if self.fills:
             x = np.where(np.isnan(x), np.array(self.fills), x)
@@ -214,7 +217,16 @@ class Transform:
                 if self.fills:
                     mend = "leave them empty: what is missing is filled, as the study says"
                 raise UnfitRowsError(found, mend, rows)
-        return x if self.scaling is None else self.scaling.of(x)
+        with np.errstate(over="ignore"):
+            scaled = x if self.scaling is None else self.scaling.of(x)
+            is_fit = np.isfinite(x.astype(precision)) & np.isfinite(scaled.astype(precision))
+        for name, column, fits in zip(self.numbers, x.T, is_fit.T, strict=True):
+            if not fits.all():
+                rows = np.flatnonzero(~fits).tolist()
+                found = f"{counted(len(rows), 'value')} of column '{name}', such as "
+                found += f"{column[rows[0]]:g}, {'is' if len(rows) == 1 else 'are'} too large for "
+                raise UnfitRowsError(f"{found}{precision}", "give values as in training", rows)
+        return scaled
 
     def _number(self, name: str, column: Any) -> NDArray[np.float64]:
         try:

@@ -27,6 +27,7 @@ from sweeper.executors.trainer import Trainer
 from sweeper.executors.turns import turns_on
 from sweeper.executors.worker_shares import worker_cpus, worker_environment
 from sweeper.faults import Step, fault_points
+from sweeper.models.by_value import by_value
 from sweeper.programs.continued import Start
 from sweeper.progress import Observer
 from sweeper.resources import usable_cores, usable_cpus
@@ -212,6 +213,7 @@ def _process(
     from sweeper.executors.slot import Slot
 
     _send(data, run_dir)
+    main = by_value(config)
     mine, worker_fraction = gpus(config), shares_of(config).worker
     slots = [
         Slot(
@@ -224,6 +226,7 @@ def _process(
                 parent=os.getpid(),
                 start=_start_file(run_dir, start),
                 xla_threads=own_xla_threads(),
+                main=main,
             ),
             worker_environment(index, worker_fraction, mine, os.environ),
             run_dir.worker_log(index),

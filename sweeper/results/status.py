@@ -136,6 +136,20 @@ def read_status(run_dir: RunDir) -> Status:
     return status
 
 
+def for_want_of_one(run_dir: RunDir) -> str:
+    """What to do if no trial of a study is complete."""
+    try:
+        is_over = read_status(run_dir).state in ("finished", "interrupted")
+    except SetupError:  # only the tables were kept
+        is_over = True
+    if not is_over:
+        return "wait for one"
+    return (
+        f"`python -m sweeper trials {run_dir.root}` says why each trial ended; change the study, "
+        "such as the range of optimizer.lr, or run more trials"
+    )
+
+
 def _was_killed(status: Status) -> bool:
     """Whether its process ended without writing so; known only of this host."""
     return status.host == socket.gethostname() and _is_gone(status.pid)

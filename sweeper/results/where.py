@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.errors import Problem, StudyError
+from sweeper.naming import listed
+from sweeper.trial import TrialState
 
 Kind = Literal["number", "truth", "text", "time"]
 Mask = NDArray[np.bool_]
@@ -190,6 +192,9 @@ class _Reader:
         if not isinstance(value, wanted) or (kind == "number" and isinstance(value, bool)):
             mend = f"compare it with {_SAYS[kind]}"
             raise _unread(self.condition, f"compares '{column}' with {value!r}", mend)
+        if column == "state" and value not in {*TrialState}:
+            fix = f"states are {listed([repr(str(one)) for one in TrialState])}"
+            raise _unread(self.condition, f"compares 'state' with {value!r}", fix)
         return value
 
     def _moment(self, text: str) -> float:

@@ -20,6 +20,7 @@ from sweeper.config.writing import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.ranking import value_columns
 from sweeper.results.listing import Row, listed
+from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 
 _ERRORS_APART = 2.0  # standard errors of a difference, within which it may be chance
@@ -68,8 +69,8 @@ def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
     known = listed(run_dir)
     rows = known.of(known.best(top))
     if not rows:
-        found, mend = "no trial is complete, so there are no finalists", "wait for one"
-        raise StudyError(Problem(str(run_dir.root), "", found, mend))
+        found, fix = "no trial is complete, so none can be a finalist", for_want_of_one(run_dir)
+        raise StudyError(Problem(str(run_dir.root), "", found, fix))
     file = Path(known.study["study_file"])
     before = study_of(known.study["settings"], file)
     return Finalists(tuple(rows), parse(toml_text(_tables(before, run_dir, rows, seeds)), file))

@@ -413,6 +413,18 @@ def test_a_single_row_of_an_unknown_category_is_predicted_with_a_warning() -> No
         LEARNT.of({"code": "K1A", "size": 1.0})
 
 
+def test_new_numbers_that_the_precision_cannot_hold_are_refused() -> None:
+    rows = {"code": [1234, 1234], "size": [1.0, -1e300]}
+    with pytest.raises(UnfitRowsError) as refusal:
+        LEARNT.of(rows, precision="float32")
+
+    assert refusal.value.found == (
+        "1 value of column 'size', such as -1e+300, is too large for float32"
+    )
+    assert refusal.value.rows == [1]
+    assert np.isfinite(LEARNT.of(rows)).all()
+
+
 def test_text_among_new_numbers_is_refused_with_its_row() -> None:
     with pytest.raises(UnfitRowsError) as refusal:
         LEARNT.of({"code": [1234, 1234, 5678], "size": ["1", "", "$3"]})

@@ -23,6 +23,7 @@ from sweeper.executors.engines.roster import Roster
 from sweeper.executors.engines.seats import Seat, Seats
 from sweeper.executors.engines.survey import Kinds, differences, survey_of, want_of_memory
 from sweeper.executors.opening import own_xla_threads
+from sweeper.models.by_value import by_value
 from sweeper.progress import Observer, Warned
 from sweeper.rundir import RunDir
 from sweeper.worker import StartFile, WorkerSetup
@@ -124,6 +125,7 @@ class _Joining:
         self._start = start and replace(start, path=start.path.absolute())
         self._data_bytes = data_bytes
         self._survey = survey_of(config, run_dir)
+        self._main = by_value(config)
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
         self._seats = Seats()
@@ -180,6 +182,7 @@ class _Joining:
                 start=self._start,
                 directory=Path.cwd(),
                 xla_threads=own_xla_threads(),
+                main=self._main,
             ),
             log=run_dir.worker_log(log),
             memory_fraction=config.execution.memory_fraction,
