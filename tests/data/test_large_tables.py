@@ -64,7 +64,7 @@ def test_a_file_larger_than_the_memory_is_not_read_to_name_what_is_kept_of_it(
         prepared()
 
 
-def npz(claimed_rows: int, zeros: int) -> bytes:
+def npz_bytes(claimed_rows: int, zeros: int) -> bytes:
     """Arrays `x` and `y` that claim so many rows, with so many bytes behind each header."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -83,9 +83,9 @@ def npy(shape: tuple[int, ...], zeros: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (npz(10**12, 16), "MemoryError: Unable to allocate"),
-        (npz(100, 16), "ValueError: "),
-        (npz(20 * KB, 160 * KB), CANNOT_FIT),
+        (npz_bytes(10**12, 16), "MemoryError: Unable to allocate"),
+        (npz_bytes(100, 16), "ValueError: "),
+        (npz_bytes(20 * KB, 160 * KB), CANNOT_FIT),
     ],
     ids=["lying", "short", "large"],
 )
@@ -98,8 +98,8 @@ def test_of_arrays(content: bytes, found: str, make_study, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "content", "found"),
     [
-        ("new.npz", npz(10**12, 16), "cannot be read: Unable to allocate"),
-        ("new.npz", npz(20 * KB, 160 * KB), "cannot be read: it would take"),
+        ("new.npz", npz_bytes(10**12, 16), "cannot be read: Unable to allocate"),
+        ("new.npz", npz_bytes(20 * KB, 160 * KB), "cannot be read: it would take"),
         ("new.npy", npy((10**12, 1), 16), "cannot be read: Unable to allocate"),
         ("new.npy", npy((40 * KB, 1), 160 * KB), "cannot be read: it would take"),
         ("new.csv.gz", gzip.compress(LARGE.encode()), "would take"),

@@ -82,7 +82,7 @@ def _chart(trials: Trials, index: int, by: str, is_near: bool) -> Block:
     ends = better_half(trials, index) if is_near else {}
     option = {
         "xAxis": axis(by, unit, scale=False),
-        "yAxis": upright(axis(metric, log=log, **(ends or ends_if_equal(values)))),
+        "yAxis": upright(axis(metric, None, log=log, **(ends or ends_if_equal(values)))),
         "dataZoom": list(ZOOM),
         "legend": {},
         "series": [

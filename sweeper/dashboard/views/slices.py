@@ -104,7 +104,7 @@ def _chart(trials: Trials, name: str) -> Block:
     option: Option = {
         "legend": {},
         # beside the first points, whose rings would cover its labels
-        "yAxis": upright(axis(metric, log=log, offset=8, **ends_if_equal(values))),
+        "yAxis": upright(axis(metric, None, log=log, offset=8, **ends_if_equal(values))),
         "series": [
             *by_state(trials, (name, "value"), log=log),
             ring((name, "value")),
