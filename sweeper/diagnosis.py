@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.errors import SetupError
-from sweeper.executors.devices import gpus_of_machine, mps_pipes
+from sweeper.executors.devices import XLA_THREADS, check_xla_threads, gpus_of_machine, mps_pipes
 from sweeper.resources import (
     Limits,
     installed_bytes,
@@ -25,7 +25,6 @@ from sweeper.resources import (
     usable_cores,
     usable_cpus,
 )
-from sweeper.worker import XLA_THREADS, check_xla_threads
 
 # of these file systems the locks and the order of writes do not hold as on a disk
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph", "lustre"}

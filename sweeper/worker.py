@@ -8,7 +8,6 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from multiprocessing.connection import Connection
@@ -16,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
-from sweeper.config.kinds import MOST_XLA_THREADS
-from sweeper.errors import Problem, SetupError
+from sweeper.executors.devices import XLA_THREADS
 from sweeper.executors.memory import carried_fraction
 from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
 from sweeper.interrupts import ignore_terminating_signals
@@ -36,9 +34,6 @@ WHERE_ARE_YOU = getattr(signal, "SIGUSR1", signal.SIGTERM)
 # with it Python does not put the current directory first on the import path
 SAFE_PATH = "PYTHONSAFEPATH"
 BY_SWEEPER = "set by sweeper"
-
-# XLA reads it as it opens a CPU
-XLA_THREADS = "PJRT_NPROC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +153,3 @@ def train(work: Work, place: str) -> bytes:
     except BaseException:
         traceback.print_exc()  # for the log: to the parent it is an error among others
         raise
-
-
-def check_xla_threads(environment: Mapping[str, str]) -> None:
-    """Refuse what XLA would pass over, or die of, where a user has set how many threads it has.
-
-    Raises:
-        SetupError: it is no number, or none that XLA takes.
-    """
-    told = environment.get(XLA_THREADS, "1")
-    if not (told.isdecimal() and 1 <= int(told) <= MOST_XLA_THREADS):
-        mend = f"set it to 1 to {MOST_XLA_THREADS}, or unset it"
-        raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", mend))

@@ -9,12 +9,12 @@ from sweeper import backup
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import MOST_XLA_THREADS
 from sweeper.errors import SetupError, SweeperError
+from sweeper.executors.devices import XLA_THREADS
 from sweeper.naming import counted
 from sweeper.reconcile import xla_threads
 from sweeper.resources import usable_cores
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.worker import XLA_THREADS
 
 
 def kept_threads(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> int | None:

@@ -10,8 +10,8 @@ import sys
 import pandas as pd
 import pytest
 
+from sweeper.executors.devices import XLA_THREADS
 from sweeper.faults import VARIABLE
-from sweeper.worker import XLA_THREADS
 from tests.command_line import CommandLine, settings
 from tests.processes import environment_of
 

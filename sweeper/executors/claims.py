@@ -13,7 +13,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share
 from sweeper.errors import SetupError
-from sweeper.executors.devices import visible_gpus
+from sweeper.executors.devices import XLA_THREADS, visible_gpus
 from sweeper.executors.jax_setup import configure_for
 from sweeper.executors.memory import (
     MOST,
@@ -25,7 +25,6 @@ from sweeper.executors.memory import (
 )
 from sweeper.executors.opening import open_devices, own_fraction
 from sweeper.resources import physical_bytes, usable_cores
-from sweeper.worker import XLA_THREADS
 
 
 def n_threads(config: StudyConfig) -> int:

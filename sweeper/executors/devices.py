@@ -10,6 +10,11 @@ from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
+from sweeper.config.kinds import MOST_XLA_THREADS
+from sweeper.errors import Problem, SetupError
+
+# XLA reads it as it opens a CPU
+XLA_THREADS = "PJRT_NPROC"
 DRIVER = Path("/proc/driver/nvidia/gpus")
 _MPS = "/tmp/nvidia-mps"
 
@@ -45,6 +50,18 @@ def mps_pipes(environment: Mapping[str, str]) -> Path | None:
     """
     pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", _MPS))
     return pipes if (pipes / "control").exists() else None
+
+
+def check_xla_threads(environment: Mapping[str, str]) -> None:
+    """Refuse what XLA would pass over, or die of, where a user has set how many threads it has.
+
+    Raises:
+        SetupError: it is no number, or none that XLA takes.
+    """
+    told = environment.get(XLA_THREADS, "1")
+    if not (told.isdecimal() and 1 <= int(told) <= MOST_XLA_THREADS):
+        mend = f"set it to 1 to {MOST_XLA_THREADS}, or unset it"
+        raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", mend))
 
 
 def _has_plugin() -> bool:

@@ -18,13 +18,13 @@ import jax
 from jax._src import xla_bridge  # nothing public says whether JAX has opened its devices
 
 from sweeper.errors import Problem, SetupError
+from sweeper.executors.devices import XLA_THREADS, check_xla_threads
 from sweeper.executors.memory import carried_fraction
 from sweeper.resources import usable_cpus
-from sweeper.worker import XLA_THREADS, check_xla_threads
 
 _PLATFORMS = "JAX_PLATFORMS"
 _XLA_THREAD = "tf_XLAEigen"  # as XLA calls each of those that run parts of a program
-_lock = threading.Lock()
+_opening = threading.Lock()
 _is_open = False
 _fraction: float | None = None
 _threads: int | None = None
@@ -40,7 +40,7 @@ def open_devices(variables: Mapping[str, str]) -> None:
         SetupError: there is none that can be opened, or what is set for threads is no number.
     """
     global _is_open, _fraction, _threads
-    with _lock:
+    with _opening:
         if _is_open:
             return
         check_xla_threads(os.environ)

@@ -17,7 +17,7 @@ from sweeper.models.part_networks import PartNetworks
 from sweeper.programs.objectives import Objective, between, steepness
 from sweeper.programs.program import Lane
 
-Rows = Float[Array, "batch features"]
+Rows = Float[Array, "rows features"]
 Losses = Mapping[str, Float[Array, ""]]
 
 # what is drawn with the key of a game

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
 from sweeper.config.parts import PartsTable, upstream
+from sweeper.programs.game import Losses
 from sweeper.programs.program import State
-
-Losses = Mapping[str, Float[Array, ""]]
 
 
 def without_leaks(
