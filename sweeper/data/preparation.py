@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sweeper.config import StudyConfig
-from sweeper.data import sources
 from sweeper.data.checks import notes, problems
 from sweeper.data.dataset import Dataset
 from sweeper.data.encode import encode, scaled_features
@@ -15,6 +14,7 @@ from sweeper.data.folds import with_folds
 from sweeper.data.part_checks import group_notes
 from sweeper.data.raw import RawData
 from sweeper.data.room import check_room
+from sweeper.data.sources import read
 from sweeper.data.split import Parts, groups_of, split
 from sweeper.errors import DataError, Problem
 
@@ -26,7 +26,7 @@ def prepare(config: StudyConfig) -> Dataset:
         DataError: the data is missing, unfit or too large; the message has every problem, and its
             mend.
     """
-    raw = sources.read(config)
+    raw = read(config)
     _refuse(problems(config, raw))
     parts = split(config, raw)
     _refuse(_untrained(config, raw, parts))

@@ -21,10 +21,10 @@ from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTabl
 from sweeper.models.decay_vector import Places
 from sweeper.models.marks import amounts_of, mask_of
 from sweeper.models.network import Network, Traced
-from sweeper.programs.schedules import Hparams, Number, rate_of
+from sweeper.programs.schedules import Number, Values, rate_of
 from sweeper.user_code import load_function
 
-Direction = Callable[[Settings, Hparams], optax.GradientTransformation]
+Direction = Callable[[Settings, Values], optax.GradientTransformation]
 
 
 def optimizer_of(
@@ -68,7 +68,7 @@ def moving_of(
     return _over_leaves(optax.chain(direction, decay), network), rate
 
 
-def clipping_of(settings: Settings, hparams: Hparams) -> list[optax.GradientTransformation]:
+def clipping_of(settings: Settings, hparams: Values) -> list[optax.GradientTransformation]:
     """What gradients go through before an optimizer sees them."""
     return [
         transformation(hparams[key])
@@ -77,12 +77,12 @@ def clipping_of(settings: Settings, hparams: Hparams) -> list[optax.GradientTran
     ]
 
 
-def direction_of(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+def direction_of(settings: Settings, hparams: Values) -> optax.GradientTransformation:
     """What an optimizer of this package moves the parameters along."""
     return _DIRECTIONS[settings.sole_optimizer.name](settings, hparams)
 
 
-def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+def _adam(settings: Settings, hparams: Values) -> optax.GradientTransformation:
     return optax.scale_by_adam(
         b1=hparams["optimizer.b1"],
         b2=hparams["optimizer.b2"],
@@ -90,7 +90,7 @@ def _adam(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
     )
 
 
-def _rmsprop(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+def _rmsprop(settings: Settings, hparams: Values) -> optax.GradientTransformation:
     # eps outside of the root: inside, 1e-8 is a floor of 1e-4 under it
     scaled = optax.scale_by_rms(
         decay=hparams["optimizer.b2"], eps=hparams["optimizer.eps"], eps_in_sqrt=False
@@ -98,16 +98,16 @@ def _rmsprop(settings: Settings, hparams: Hparams) -> optax.GradientTransformati
     return optax.chain(scaled, optax.trace(decay=hparams["optimizer.momentum"]))
 
 
-def _lion(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+def _lion(settings: Settings, hparams: Values) -> optax.GradientTransformation:
     return optax.scale_by_lion(b1=hparams["optimizer.b1"], b2=hparams["optimizer.b2"])
 
 
-def _sgd(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+def _sgd(settings: Settings, hparams: Values) -> optax.GradientTransformation:
     assert isinstance(settings.optimizer, SgdTable)
     return optax.trace(decay=hparams["optimizer.momentum"], nesterov=settings.optimizer.nesterov)
 
 
-def _adafactor(settings: Settings, hparams: Hparams) -> optax.GradientTransformation:
+def _adafactor(settings: Settings, hparams: Values) -> optax.GradientTransformation:
     table = settings.optimizer
     assert isinstance(table, AdafactorTable)
     steps = [
@@ -148,7 +148,7 @@ def decayed_leaves(weight_decay: Any, network: Network) -> optax.GradientTransfo
 
 
 def users_optimizer(
-    settings: Settings, hparams: Hparams, network: Network, step: Number
+    settings: Settings, hparams: Values, network: Network, step: Number
 ) -> optax.GradientTransformation:
     """What the user's function gives for the keys of a lane; its floats are traced."""
     table = settings.optimizer

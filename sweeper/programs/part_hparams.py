@@ -7,7 +7,8 @@ from typing import Any
 from sweeper.config import Settings
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.schedules import STEPS, Hparams
+from sweeper.programs.program import Hparams
+from sweeper.programs.schedules import STEPS
 
 
 def hparams_of(part: str, hparams: Hparams, settings: Settings) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from sweeper.config.lr_schedule import SHAPES
 STEPS = "optimizer.schedule.steps"
 
 Number = Float[Array, ""] | float
-Hparams = Mapping[str, Number]
+Values = Mapping[str, Number]
 Rate = Float[Array, ""]
 Schedule = Callable[[Number, Number, Mapping[str, Number]], Rate]
 
 
-def rate_of(settings: Settings, hparams: Hparams, step: Number) -> Number:
+def rate_of(settings: Settings, hparams: Values, step: Number) -> Number:
     """The learning rate of the update after `step` others."""
     lr, name = hparams["optimizer.lr"], settings.sole_optimizer.schedule.name
     if name == "constant":

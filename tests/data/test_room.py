@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 
 from sweeper.config import StudyConfig
-from sweeper.data import blocks, sources
+from sweeper.data import blocks
 from sweeper.data.features import categories_of
 from sweeper.data.preparation import prepare
 from sweeper.data.room import peak_bytes
+from sweeper.data.sources import read
 from sweeper.data.split import split
 from sweeper.errors import DataError
 from sweeper.resources import physical_bytes
@@ -38,7 +39,7 @@ def parquet_study(make_study: MakeStudy, tmp_path) -> Callable[..., StudyConfig]
 
 
 def reckoned(config: StudyConfig) -> int:
-    raw = sources.read(config)
+    raw = read(config)
     return peak_bytes(config, raw, categories_of(config, raw, split(config, raw)))
 
 

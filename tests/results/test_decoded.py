@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import parquet as pq
 
 from sweeper.data import parquet_files
 from sweeper.data.parquet_files import UnfitParquetError, parquet_table
@@ -22,7 +22,7 @@ MiB = 1 << 20
 
 def written(path: Path, columns: dict[str, Any], times: int = 1) -> Path:
     table = pa.table(columns)
-    with parquet.ParquetWriter(path, table.schema) as writer:
+    with pq.ParquetWriter(path, table.schema) as writer:
         for _ in range(times):
             writer.write_table(table)
     return path

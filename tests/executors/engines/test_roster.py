@@ -127,15 +127,15 @@ def opened(cluster: Cluster, events: list[Event]) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def open_it(most: int | None = None) -> EngineExecutor:
-            roster = Roster(
+            pool = Roster(
                 cluster,
                 Joining(cluster),
                 lambda told: events.append(Warned(told)),
                 most,
                 prompt_s=0.1,
             )
-            roster.gather()
-            executor = EngineExecutor(cluster, roster, 0, events.append)
+            pool.gather()
+            executor = EngineExecutor(cluster, pool, 0, events.append)
             stack.callback(executor.close)
             return executor
 
@@ -193,13 +193,13 @@ def test_slots_that_were_given_up_are_no_doing_of_a_bucket(
 def test_who_is_lost_or_one_too_many_has_left(cluster: Cluster) -> None:
     cluster.come("a", "b")
     joining = Joining(cluster, together=threading.Barrier(2))
-    roster = Roster(cluster, joining, lambda told: None, 1, prompt_s=0.0)
-    roster.gather()
-    until(lambda: len(joining.joined) == 2 and not roster._joining)
-    assert +joining.joined == Counter(roster._slots.keys())
+    pool = Roster(cluster, joining, lambda told: None, 1, prompt_s=0.0)
+    pool.gather()
+    until(lambda: len(joining.joined) == 2 and not pool._joining)
+    assert +joining.joined == Counter(pool._slots.keys())
     cluster.there.clear()
-    until(lambda: not roster._slots)
-    roster.close()
+    until(lambda: not pool._slots)
+    pool.close()
     assert not +joining.joined
 
 
