@@ -25,10 +25,10 @@ def doctor(
 
     Ends with 1 where something is wrong, and tells the mend.
     """
-    from sweeper import diagnosis
+    from sweeper.diagnosis import Finding, diagnose
 
-    found: list[diagnosis.Finding] = []
-    for finding in diagnosis.diagnose(directory):
+    found: list[Finding] = []
+    for finding in diagnose(directory):
         found.append(finding)
         if not as_json:
             mark, mend = ("!", f"; {finding.mend}") if finding.mend else (" ", "")

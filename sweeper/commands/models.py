@@ -107,21 +107,21 @@ def check_program(
         config = None if study is None else loaded(study, given)
     except StudyError as error:
         raise _of_program(error, program) from None
-    from sweeper import contract
+    from sweeper.contract import Finding, findings, premise, study_of, unfit
 
-    found: list[contract.Finding] = []
+    found: list[Finding] = []
     try:
         if config is None:
-            config = contract.study_of(program, overrides or ())
+            config = study_of(program, overrides or ())
             if not as_json:
-                console_on(sys.stderr).print(contract.premise(config), soft_wrap=True)
-        for finding in contract.findings(config, knows_metrics=study is not None):
+                console_on(sys.stderr).print(premise(config), soft_wrap=True)
+        for finding in findings(config, knows_metrics=study is not None):
             found.append(finding)
             if not as_json:
                 print_shown(str(finding))
     except StudyError as error:
         if study is None:
-            raise contract.unfit(error.problems, program) from None
+            raise unfit(error.problems, program) from None
         raise _of_program(error, program) from None
     if as_json:
         print_json({"program": program, "promises": [asdict(finding) for finding in found]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper import randomness
+from sweeper.randomness import generator
 
 
 def epoch_order(
@@ -20,6 +20,6 @@ def epoch_order(
     steps = n_rows // batch_size
     order = np.empty((epochs, steps * batch_size), np.int32)
     for index in range(epochs):
-        rows = randomness.generator(seed, replicate, index + 1, "order").permutation(n_rows)
+        rows = generator(seed, replicate, index + 1, "order").permutation(n_rows)
         order[index] = rows[: steps * batch_size]
     return order.reshape(epochs, steps, batch_size)
