@@ -20,18 +20,18 @@ from sweeper.address_space import check_address_space
 
 if TYPE_CHECKING:
     from sweeper.api import run
-    from sweeper.cli import command
+    from sweeper.cli.main import command
     from sweeper.config import StudyConfig
-    from sweeper.models.marks import decay_mask
+    from sweeper.export.saved_model import load
+    from sweeper.models.decay_masks import decay_mask
     from sweeper.results.read import open_results
-    from sweeper.saved_model import load
 
 __all__ = ["command", "decay_mask", "load", "load_study", "open_results", "run"]
 
 _HOMES = {
-    "command": "sweeper.cli",
-    "decay_mask": "sweeper.models.marks",
-    "load": "sweeper.saved_model",
+    "command": "sweeper.cli.main",
+    "decay_mask": "sweeper.models.decay_masks",
+    "load": "sweeper.export.saved_model",
     "open_results": "sweeper.results.read",
     "run": "sweeper.api",
 }

@@ -21,7 +21,7 @@ def _search_current_directory_last() -> None:
 
 def _main() -> NoReturn:
     _search_current_directory_last()
-    from sweeper.cli import main
+    from sweeper.cli.main import main
 
     main()
 
@@ -29,7 +29,7 @@ def _main() -> NoReturn:
 def program() -> NoReturn:
     """The command line, as all that a process is for."""
     _search_current_directory_last()
-    from sweeper.teardown import as_program
+    from sweeper.process import as_program
 
     as_program(_main)
 

@@ -14,33 +14,33 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeper import session
 from sweeper.config import StudyConfig
+from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
-from sweeper.data.doubts import data_doubts
-from sweeper.deaths import MOST
+from sweeper.data.lint import data_doubts
 from sweeper.errors import DataError, StudyError
-from sweeper.interrupts import end_program
-from sweeper.leaving import Leaving
-from sweeper.model_checks import check_models, never_run
-from sweeper.preview import Preview
-from sweeper.progress import Observer, Warned
+from sweeper.executors.signals import end_program
+from sweeper.preflight.check import check_models, never_run
+from sweeper.preflight.preview import Preview
+from sweeper.results.events import Observer, Warned
 from sweeper.results.status import Status
+from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
 from sweeper.scheduler import plan as scheduler
-from sweeper.scheduler.buckets import LiveTrial
+from sweeper.scheduler.classes import LiveTrial
 from sweeper.scheduler.policy import policy_of
 from sweeper.study import options
 from sweeper.study.doubts import doubts, hints
-from sweeper.timeline import Activity, Timeline
+from sweeper.sweep.leaving import Leaving
+from sweeper.sweep.session import session
+from sweeper.sweep.session.crashes import MOST
+from sweeper.sweep.session.xla_threads import kept_threads, told_of_threads
 from sweeper.unchecked import can_build_models, can_read_rows, unchecked
-from sweeper.user_code import forget_changed
-from sweeper.xla_threads import kept_threads, told_of_threads
 
 if TYPE_CHECKING:
-    from sweeper.decay_preview import DecayPreview
+    from sweeper.preflight.decay_preview import DecayPreview
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def decay(config: StudyConfig) -> DecayPreview:
     forget_changed(config.base_dir)
     options.check(config)
     with preparing(config) as prepared:
-        from sweeper.decay_preview import decay_preview
+        from sweeper.preflight.decay_preview import decay_preview
 
         data = prepared()
     with _devices(config):
@@ -171,11 +171,11 @@ def plan(config: StudyConfig) -> Preview:
             n_workers,
         )
         from sweeper.executors.jax_setup import jax_restored
-        from sweeper.planning import foreseen, structures
+        from sweeper.preflight.decay import partly_idle
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
-        from sweeper.programs.decay_checks import partly_idle
         from sweeper.study.ask_tell import Study
+        from sweeper.sweep.planning import foreseen, structures
 
         data = prepared()
     with jax_restored():
@@ -274,13 +274,13 @@ def run_prepared(
         # JAX, while another process prepares the data
         import jax
 
-        from sweeper import starting
         from sweeper.executors.claims import check_fits, claim_devices, left_out, n_threads
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored
         from sweeper.executors.opening import own_xla_threads
-        from sweeper.planning import foreseen, prepare_classes, read_plan
+        from sweeper.sweep import warm_start
+        from sweeper.sweep.planning import foreseen, prepare_classes, read_plan
 
         timeline.go_on_with(Activity.OPEN)
         stack.enter_context(jax_restored())
@@ -291,7 +291,7 @@ def run_prepared(
             tell(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))
-        start = starting.started_from(
+        start = warm_start.started_from(
             config, run_dir, continue_from, fresh=fresh, trust_code=trust_code
         )
         executor = None
@@ -303,7 +303,7 @@ def run_prepared(
                 )
                 prepare_classes(config, expected, foreseen(config, expected, None), executor)
             with timeline.spending(Activity.IMPORT):
-                import_module("sweeper.study_run")
+                import_module("sweeper.sweep.run")
         with timeline.spending(Activity.DATA):
             data = prepared()
         check_fits(config, data)
@@ -313,9 +313,9 @@ def run_prepared(
         foresee = partial(foreseen, config, data, given=given)
         saved = None
         if start is not None:
-            starting.check_fits(config, start, data)
+            warm_start.check_fits(config, start, data)
             saved = {"path": start.file.name, "digest": start.file.digest}
-            for warning in starting.told(config, start):
+            for warning in warm_start.told(config, start):
                 tell(Warned(warning))
         held = stack.enter_context(
             session.opened(config, data.digest, foresee, environment(), fresh=fresh, start=saved)
@@ -328,7 +328,7 @@ def run_prepared(
             prepare_classes(config, data, held.forecast, executor)
         # Optuna and pyarrow, while the first classes are compiled
         with timeline.spending(Activity.IMPORT):
-            from sweeper.study_run import StudyRun
+            from sweeper.sweep.run import StudyRun
 
         begun = StudyRun(config, data, held, executor, tell, timeline)
         return begun.to_the_end(stop or threading.Event())

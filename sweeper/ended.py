@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from sweeper.ranking import BestTrials, ParetoFront, Row, is_feasible
+from sweeper.results.ranking import BestTrials, ParetoFront, Row, is_feasible
 from sweeper.trial import Reason
 
 

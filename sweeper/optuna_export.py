@@ -8,7 +8,7 @@ from sweeper.config.recorded import study_of
 from sweeper.config.study import N_PARAMETERS
 from sweeper.results.listing import curves_of_all, listed
 from sweeper.rundir import RunDir
-from sweeper.study.foreign import frozen_trials, with_gaps
+from sweeper.study.optuna_export import frozen_trials, with_gaps
 from sweeper.study.stored import write_study
 
 

@@ -14,11 +14,11 @@ from sweeper.config import load
 from sweeper.config.recorded import study_of
 from sweeper.errors import SweeperError
 from sweeper.ledger import Remains, remains
-from sweeper.reconcile import reconcile, shown
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.small_files import read_small
-from sweeper.study_copy import OVERRIDE
+from sweeper.sweep.session.reconcile import reconcile, shown
+from sweeper.sweep.session.study_copy import OVERRIDE
 
 
 def strangeness(run_dir: RunDir) -> str | None:

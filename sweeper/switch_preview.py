@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.scheduler.buckets import Plan, ProgramClass
+from sweeper.scheduler.classes import Plan, ProgramClass
 
 
 def switch_classes(plan: Plan, devices: int) -> Iterator[dict[str, Any]]:

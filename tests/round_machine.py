@@ -25,8 +25,8 @@ from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
-from sweeper.sweep import Sweep
-from sweeper.sweep_parts import Parts, Store
+from sweeper.sweep.parts import Parts, Store
+from sweeper.sweep.sweep import Sweep
 from sweeper.trial import TrialSpec
 from tests.small_studies import DIGITS, bent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sweeper.timeline import Span
+from sweeper.results.timeline import Span
 
 
 def check_rows(spans: Sequence[Span]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sweeper
-from sweeper.authoring import begin_again
+from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load
 from sweeper.data.preparation import prepare
 from sweeper.programs.build import Programs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper import answers
+from sweeper.cli import tables
 from sweeper.rundir import RunDir
 from tests.live_status import STATUS
 
@@ -31,7 +31,7 @@ def test_parameters_stand_under_the_names_of_the_study() -> None:
             "params_json": "{}",
         }
     ]
-    assert shown(answers.best_trials("val_accuracy", trials)) == [
+    assert shown(tables.best_trials("val_accuracy", trials)) == [
         ["best", "trials"],
         ["trial", "val_accuracy", "model_depth", "[bold]"],
         ["7", "0.9877", "3", "-"],
@@ -41,7 +41,7 @@ def test_parameters_stand_under_the_names_of_the_study() -> None:
 @pytest.mark.parametrize("predicted_s", [0.0, 2.5])
 def test_a_prediction_is_shown_where_there_is_one(predicted_s: float, tmp_path: Path) -> None:
     status = replace(STATUS, predicted_compile_s=predicted_s, predicted_train_s=predicted_s)
-    told = {line[0]: line for line in shown(answers.standing(RunDir(tmp_path), status)) if line}
+    told = {line[0]: line for line in shown(tables.standing(RunDir(tmp_path), status)) if line}
 
     for name in ("compiled", "trained"):
         assert (told[name][-3:] == ["predicted", "2.5", "s"]) is (predicted_s > 0)

@@ -10,13 +10,13 @@ from shlex import split
 
 import pytest
 
-from sweeper import backup
-from sweeper.backup import INTERVAL_S, Backups
 from sweeper.errors import DamagedLedgerError, LedgerError, StudyError, SweeperError
 from sweeper.faults import plan_faults
 from sweeper.ledger import Ledger, checked
 from sweeper.rundir import RunDir
-from sweeper.verification import restore_ledger, verify
+from sweeper.sweep.session import backup
+from sweeper.sweep.session.backup import INTERVAL_S, Backups
+from sweeper.sweep.verify import restore_ledger, verify
 from tests.command_line import CommandLine, settings
 from tests.crashes import Study
 

@@ -14,7 +14,7 @@ import sweeper
 from sweeper.errors import SetupError
 from sweeper.export import export
 from sweeper.rundir import RunDir
-from sweeper.verification import repair, verify
+from sweeper.sweep.verify import repair, verify
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
 

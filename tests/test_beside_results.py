@@ -15,11 +15,11 @@ from pyarrow import parquet
 
 import sweeper
 from sweeper.ended import EndedTrials
-from sweeper.importances import Importances
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.importance import is_importance
 from sweeper.results.listing import listed
 from sweeper.rundir import RunDir
+from sweeper.sweep.importances import Importances
 from tests.command_line import STUDY, CommandLine, settings, wait_for
 from tests.in_process import study_in, trained
 
@@ -60,7 +60,7 @@ def test_importances_are_those_of_optuna(run_dir: RunDir) -> None:
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-    from sweeper.study.foreign import frozen_trials
+    from sweeper.study.optuna_export import frozen_trials
 
     config = sweeper.load_study(run_dir.root.parent / "study.toml", TWO)
     rows = listed(run_dir).rows()

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper import calibration
-from sweeper.calibration import Timing
-from sweeper.calibration_cases import Case, cases
+from sweeper.preflight import calibrate
+from sweeper.preflight.calibrate import Timing
+from sweeper.preflight.calibration_cases import Case, cases
 from sweeper.scheduler.cost import CostModel, compile_features, lane_features, shipped
 from sweeper.scheduler.forecast import workload_of
 
@@ -31,9 +31,9 @@ def test_a_fit_predicts_the_times_that_a_model_gave() -> None:
     truth = replace(shipped("cpu"), step_base_s=3e-5, compile_layer_s=0.4)
     timings = [timing(case, truth) for case in cases() if case.n_activations == 1]
 
-    fitted = calibration.fit(timings, shipped("cpu"))
+    fitted = calibrate.fit(timings, shipped("cpu"))
 
-    for case, compiling, training in calibration.errors(timings, fitted):
+    for case, compiling, training in calibrate.errors(timings, fitted):
         assert compiling == pytest.approx(0, abs=1e-6), case
         assert training == pytest.approx(0, abs=1e-6), case
 
@@ -42,7 +42,7 @@ def test_what_was_not_timed_keeps_its_constant() -> None:
     like = shipped("cpu")
     timings = [timing(Case(16, 1, 1), like), timing(Case(64, 4, 2), like)]
 
-    fitted = calibration.fit(timings, like)
+    fitted = calibrate.fit(timings, like)
 
     assert fitted.worker_start_s == like.worker_start_s
     assert fitted.vmap_flop_s == like.vmap_flop_s
@@ -51,11 +51,11 @@ def test_what_was_not_timed_keeps_its_constant() -> None:
 def test_programs_are_timed_in_this_process() -> None:
     told: list[tuple[int, int]] = []
 
-    timings = calibration.measure(
+    timings = calibrate.measure(
         [Case(8, 1, 1), Case(8, 2, 1, lane_loop="vmap")], 2, lambda *done: told.append(done)
     )
 
     assert [timing.compile_s > 0 and timing.lane_s > 0 for timing in timings] == [True, True]
     assert told[-1] == (2 + 3 * 2, 8)  # compiled once, trained three times
-    record = calibration.record(calibration.fit(timings, shipped("cpu")))
+    record = calibrate.record(calibrate.fit(timings, shipped("cpu")))
     assert CostModel.from_dict(json.loads(json.dumps(record))["model"]).backend == "cpu"

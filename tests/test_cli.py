@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.commands.arguments import refuse_a_file
-from sweeper.commands.training import exit_code
+from sweeper.cli.commands.arguments import refuse_a_file
+from sweeper.cli.commands.training import exit_code
 from sweeper.errors import StudyError
 from sweeper.results.status import Status, newest_run, write_status
 from sweeper.rundir import RunDir

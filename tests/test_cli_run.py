@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from sweeper.results.formatting import time_spent
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.wording import time_spent
 from tests.command_line import CommandLine, settings, wait_for
 from tests.processes import finish
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from sweeper.user_source import changed_names, incomparable, source_digests
+from sweeper.config.user_source import changed_names, incomparable, source_digests
 
 CELL = """\
 import equinox as eqx, jax

@@ -16,10 +16,10 @@ from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.ledger import Ledger
 from sweeper.programs.saved_file import MODEL_FILE
-from sweeper.progress import Event, RoundClosed, Warned
 from sweeper.results.digest import deterministic_digest
+from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.rundir import RunDir
-from sweeper.verification import verify
+from sweeper.sweep.verify import verify
 from tests.command_line import STUDY, CommandLine
 
 FIRST = STUDY.replace("n_trials = 12", "n_trials = 2").replace("epochs = 4", "epochs = 3")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import contract
 from sweeper.config import load
 from sweeper.errors import StudyError
+from sweeper.preflight import check_program
 from tests.command_line import CommandLine
 from tests.processes import ROOT
 from tests.small_studies import bent
@@ -122,8 +122,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def broken(program: str, *overrides: str) -> dict[str, str]:
     """The promises that it breaks, and what to change."""
-    config = contract.study_of(program, overrides)
-    found = [*contract.findings(config, knows_metrics=False)]
+    config = check_program.study_of(program, overrides)
+    found = [*check_program.findings(config, knows_metrics=False)]
     assert len(found) == 8
     return {finding.promise: finding.mend for finding in found if finding.found is not None}
 
@@ -146,8 +146,8 @@ def test_what_is_changed_of_the_model_beside_its_parameters(module: str) -> None
     model = (f"model.function={module}:build", "model.kind=python")
     changed = "it changes model.is_begun, model.seen, and the next step is given what the model was"
     for program, expected in (("Remembers", f"{changed} built with"), ("Kept", None)):
-        config = contract.study_of(f"{module}:{program}", model)
-        promises = contract.findings(config, knows_metrics=False)
+        config = check_program.study_of(f"{module}:{program}", model)
+        promises = check_program.findings(config, knows_metrics=False)
         kept = (one for one in promises if one.promise == "what it changes of the model is kept")
         assert next(kept).found == expected
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_compiled_is_told_of_the_program(module: str, command: Co
 def test_a_study_does_not_blame_an_override_for_the_program(
     module: str, command: CommandLine
 ) -> None:
-    study = contract.STUDY.replace("[train]", '[train]\nprogram = "promised:Kept"')
+    study = check_program.STUDY.replace("[train]", '[train]\nprogram = "promised:Kept"')
     Path("study.toml").write_text(study, encoding="utf-8")
     done = command("check-program", f"{module}:Nothing", "--study", "study.toml")
     assert (done.returncode, done.stdout) == (2, "")
@@ -201,16 +201,18 @@ def test_what_it_is_tried_on_is_told_first(module: str, command: CommandLine) ->
 def test_a_study_gives_data_model_and_settings(module: str) -> None:
     model = f"model={{kind='python',function='{module}:build',depth=1,width=8}}"
     own = (model, f"train.program={module}:Kept", "train.metrics=['first']")
-    Path("study.toml").write_text(bent(contract.STUDY, *own), encoding="utf-8")
-    assert [finding.found for finding in contract.findings(load(Path("study.toml")))] == [None] * 8
+    Path("study.toml").write_text(bent(check_program.STUDY, *own), encoding="utf-8")
+    assert [finding.found for finding in check_program.findings(load(Path("study.toml")))] == [
+        None
+    ] * 8
     with pytest.raises(StudyError, match="a program of this package"):
-        next(contract.findings(load(ROOT / "studies" / "digits.toml")))
+        next(check_program.findings(load(ROOT / "studies" / "digits.toml")))
 
 
 @pytest.mark.slow
 def test_the_program_of_a_shipped_study_keeps_every_promise() -> None:
     config = load(ROOT / "studies" / "heat.toml", ["train.n_points=4", "model.depth=1"])
-    assert [finding.found for finding in contract.findings(config)] == [None] * 8
+    assert [finding.found for finding in check_program.findings(config)] == [None] * 8
 
 
 def test_the_command_ends_with_1_where_a_promise_is_broken(
@@ -225,7 +227,7 @@ def test_the_command_ends_with_1_where_a_promise_is_broken(
 
 
 def test_a_promise_in_words() -> None:
-    assert str(contract.Finding("it is kept")) == "kept    it is kept"
-    assert str(contract.Finding("it is kept", "it is not", "mend it")) == (
+    assert str(check_program.Finding("it is kept")) == "kept    it is kept"
+    assert str(check_program.Finding("it is kept", "it is not", "mend it")) == (
         "BROKEN  it is not; mend it"
     )

@@ -19,14 +19,12 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper import cli
+from sweeper.cli import main
 from sweeper.config import load
 from sweeper.data.dataset import Dataset
-from sweeper.deaths import note_left
 from sweeper.errors import SweeperError
 from sweeper.export.directory import export
 from sweeper.ledger import Ledger, checked
-from sweeper.planning import costs_of, read_plan
 from sweeper.programs.preparation_note import NoteError, read_note
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.digest import deterministic_digest
@@ -36,6 +34,8 @@ from sweeper.results.read import Results, open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.cost import shipped
+from sweeper.sweep.planning import costs_of, read_plan
+from sweeper.sweep.session.crashes import note_left
 from tests.crashes import Study
 
 FEW, MANY = 20, 1000
@@ -173,7 +173,7 @@ def code_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cli.app_for(words)(words, standalone_mode=False)
+            main.app_for(words)(words, standalone_mode=False)
     except SweeperError as error:
         return error.exit_code
     except SystemExit as left:

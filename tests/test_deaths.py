@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.deaths import MOST, deaths_over, leaving_in_order, note_left
 from sweeper.errors import SetupError
 from sweeper.faults import Fault, plan_faults
 from sweeper.ledger import Closing, Ledger
-from sweeper.progress import Event, Warned
+from sweeper.results.events import Event, Warned
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
+from sweeper.sweep.session.crashes import MOST, deaths_over, leaving_in_order, note_left
 from sweeper.trial import Memory
 from tests.crashes import Study
 

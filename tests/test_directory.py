@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.directory import check_directory
 from sweeper.errors import DamagedLedgerError, SetupError, StudyError
 from sweeper.rundir import RunDir
-from sweeper.verification import repair, restore_ledger, verify
+from sweeper.sweep.session.directory import check_directory
+from sweeper.sweep.verify import repair, restore_ledger, verify
 from tests.crashes import Study
 from tests.in_process import study_in
 from tests.small_studies import DIGITS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.diagnosis import diagnose, file_system
+from sweeper.preflight.doctor import diagnose, file_system
 from sweeper.resources import Limits
 from tests.command_line import CommandLine
 

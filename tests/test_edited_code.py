@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import sweeper
-from sweeper.user_code import forget_changed, load_function
+from sweeper.config.user_code import forget_changed, load_function
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.ended import EndedTrials
-from sweeper.ranking import best_first, is_feasible, pareto_front
+from sweeper.results.ranking import best_first, is_feasible, pareto_front
 from tests.test_ranking import ended
 
 

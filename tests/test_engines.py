@@ -222,7 +222,7 @@ def test_an_engine_is_needed_to_run_alone(
     setting = f"execution.engine={{name='{name}', address='127.0.0.1:1'}}"
     blocked = (
         "import sys; sys.modules |= {'distributed': None, 'ray': None}; "
-        "from sweeper.cli import main; main()"
+        "from sweeper.cli.main import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", blocked, asked, "study.toml", *settings(setting)],

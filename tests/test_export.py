@@ -21,8 +21,8 @@ from safetensors.numpy import load, save
 import sweeper
 from sweeper.errors import SetupError, StudyError, SweeperError
 from sweeper.export import export
+from sweeper.export.saved_model import OtherVersionsWarning, SavedModel
 from sweeper.programs.saved_file import MODEL_FILE
-from sweeper.saved_model import OtherVersionsWarning, SavedModel
 from tests.command_line import CommandLine
 from tests.processes import ROOT
 from tests.standalone import standalone

@@ -19,10 +19,10 @@ import sweeper
 from sweeper.data.preparation import prepare
 from sweeper.errors import StudyError
 from sweeper.export import export
+from sweeper.export.saved_model import SavedModel
 from sweeper.programs.generated import directions
 from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.randomness import words
-from sweeper.saved_model import SavedModel
 from tests.in_process import study_in, trained
 from tests.processes import ROOT
 from tests.small_studies import COUPLED, PARTS, bent, write_mixture

@@ -18,8 +18,8 @@ from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import LaneFile, write_lanes
 from sweeper.programs.tensors import CheckpointError
 from sweeper.results.compare import Difference, differences
-from sweeper.resume import restore
-from sweeper.verification import repair, verify
+from sweeper.sweep.resume import restore
+from sweeper.sweep.verify import repair, verify
 from tests.crashes import Study
 from tests.test_ledger import write_rounds
 

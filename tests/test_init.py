@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.authoring import begin
+from sweeper.cli.new_study import begin
+from sweeper.cli.templates import Template, filled_in, study_text
 from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
-from sweeper.data.doubts import data_doubts
 from sweeper.data.guess import Guess, guess
+from sweeper.data.lint import data_doubts
 from sweeper.data.preparation import prepare
-from sweeper.templates import Template, filled_in, study_text
 from tests.command_line import CommandLine, settings
 from tests.config.schema_checker import faults
 

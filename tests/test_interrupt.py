@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.progress import Event, RoundClosed
+from sweeper.results.events import Event, RoundClosed
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
@@ -79,7 +79,7 @@ class Pressed(io.TextIOWrapper):
 
 sys.stdout = Pressed(sys.stdout.detach(), encoding="utf-8")
 atexit.register(signal.raise_signal, signal.SIGINT)
-from sweeper.cli import main
+from sweeper.cli.main import main
 main()
 """
 

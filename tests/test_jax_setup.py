@@ -14,10 +14,11 @@ import jax
 import numpy as np
 import pytest
 
-from sweeper import api, jax_pins
+from sweeper import api
+from sweeper.config import jax_pins
+from sweeper.config.jax_pins import overridden, pins
 from sweeper.errors import SetupError
 from sweeper.executors.jax_setup import check_kept, configure_jax, jax_restored, keep_configured
-from sweeper.jax_pins import overridden, pins
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS, bent
 

@@ -51,7 +51,7 @@ STUDIES: Mapping[str, tuple[str, ...]] = {
 STARTED = """
 import sys, time
 import sweeper
-from sweeper.progress import BucketFinished, BucketStarted
+from sweeper.results.events import BucketFinished, BucketStarted
 
 late = []
 

@@ -249,9 +249,9 @@ def test_only_the_commands_print() -> None:
     [
         "import sweeper",
         "import sweeper.results.status",
-        "import sweeper.cli",
+        "import sweeper.cli.main",
         # what trains is imported while data are read and programs are compiled
-        "import sweeper.commands.running, sweeper.api",
+        "import sweeper.cli.commands.running, sweeper.api",
     ],
 )
 def test_light_modules_import_nothing_heavy(statement: str) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper import verification
-from sweeper.commands.arguments import run_asked
+from sweeper.cli.commands.arguments import run_asked
 from sweeper.errors import SetupError, SweeperError
 from sweeper.links import make_directory, move_inside, open_inside, remove_inside
-from sweeper.progress import Event, RoundClosed
+from sweeper.results.events import Event, RoundClosed
 from sweeper.results.replace import replacing
 from sweeper.rundir import RunDir
+from sweeper.sweep import verify
 from tests.crashes import Study
 
 LINK = "it is a link, and sweeper follows no link inside a run directory"
@@ -78,12 +78,12 @@ def test_a_link_is_refused_by_every_command(
     study = copied(ended)
     path, before = linked(study, name, outside), contents(outside)
     assert f"{name}: {LINK}" in [
-        f"{damage.file}: {damage.found}" for damage in verification.verify(study.run_dir).damage
+        f"{damage.file}: {damage.found}" for damage in verify.verify(study.run_dir).damage
     ]
     acts: tuple[Callable[[], object], ...] = (
         study.run,
-        lambda: verification.repair(study.run_dir),
-        lambda: verification.restore_ledger(study.run_dir),
+        lambda: verify.repair(study.run_dir),
+        lambda: verify.restore_ledger(study.run_dir),
         lambda: sweeper.open_results(study.run_dir.root),
         lambda: run_asked(study.run_dir.root),
     )
@@ -121,7 +121,7 @@ def test_a_run_directory_may_be_a_link_and_the_users_own_links_stay(
     mine = study.run_dir.root / "my data"
     mine.symlink_to(outside)
     study.run()
-    assert verification.verify(study.run_dir).damage == ()
+    assert verify.verify(study.run_dir).damage == ()
     mine.unlink()
     assert study.left() == ended.left()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper.live import LineView, LiveView, view_for
-from sweeper.progress import (
+from sweeper.cli.live import LineView, LiveView, view_for
+from sweeper.results.events import (
     BucketFinished,
     BucketStarted,
     CompileFinished,

@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper import api, session
-from sweeper.directory import move_aside
+from sweeper import api
 from sweeper.errors import StudyHeldError
 from sweeper.ledger import Ledger, is_held
-from sweeper.lock import held
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
-from sweeper.verification import repair, verify
+from sweeper.sweep.session import session
+from sweeper.sweep.session.directory import move_aside
+from sweeper.sweep.session.lock import held
+from sweeper.sweep.verify import repair, verify
 from tests.command_line import contents
 from tests.crashes import Study
 
@@ -138,7 +139,7 @@ def flock(*_):
     raise OSError(38, "no flock")
 
 fcntl.flock = flock
-from sweeper.lock import held
+from sweeper.sweep.session.lock import held
 from sweeper.rundir import RunDir
 
 with held(RunDir(Path(sys.argv[1]))):

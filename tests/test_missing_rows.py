@@ -13,8 +13,8 @@ import pytest
 from sweeper.errors import DamagedLedgerError
 from sweeper.ledger import Closing, Ledger
 from sweeper.ledger.agreement import disagreement
+from sweeper.sweep.verify import restore_ledger, verify
 from sweeper.trial import Memory
-from sweeper.verification import restore_ledger, verify
 from tests.crashes import Study
 from tests.test_ledger import write_rounds
 

@@ -11,10 +11,10 @@ import pytest
 
 import sweeper
 from sweeper.config import StudyConfig
+from sweeper.config.user_code import load_function
 from sweeper.results.read import Results
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, forecast
-from sweeper.user_code import load_function
 
 NETS = """\
 import equinox as eqx

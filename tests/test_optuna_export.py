@@ -15,7 +15,7 @@ from sweeper.optuna_export import export_optuna
 from sweeper.results.listing import curves_of_all
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.study.foreign import with_gaps
+from sweeper.study.optuna_export import with_gaps
 from sweeper.study.stored import opened
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained

@@ -12,7 +12,7 @@ import sweeper
 from sweeper.errors import DamagedLedgerError, LedgerError
 from sweeper.origins import strangeness
 from sweeper.rundir import RunDir
-from sweeper.verification import restore_ledger, verify
+from sweeper.sweep.verify import restore_ledger, verify
 from tests.command_line import contents
 from tests.crashes import PROGRAMS, Study
 from tests.test_missing_rows import remove

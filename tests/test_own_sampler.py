@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import sweeper
+from sweeper.config.user_code import load_class
 from sweeper.errors import StudyError, SweeperError
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.user_code import load_class
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in
 from tests.small_studies import bent

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweeper import wording
+from sweeper.results import formatting
 from sweeper.scheduler.cost import shipped
 from tests.command_line import CommandLine, settings
 
@@ -104,7 +104,7 @@ def test_plan_says_it_for_people_too(command: CommandLine) -> None:
     ):
         assert words in told
     for block in planned(command)["lattice"]:
-        spans = [wording.span(*block[name]) for name in ("for_widths", "for_depths")]
+        spans = [formatting.span(*block[name]) for name in ("for_widths", "for_depths")]
         start = " +".join([block["strategy"], str(block["width"]), str(block["depth"]), *spans])
         assert re.search(f"^{start} ", told, re.MULTILINE)
 
@@ -234,14 +234,15 @@ def test_calibrate_writes_what_a_study_can_name(
 ) -> None:
     from typer.testing import CliRunner
 
-    from sweeper import calibration, cli
-    from sweeper.calibration_cases import Case
+    from sweeper.cli import main
+    from sweeper.preflight import calibrate
+    from sweeper.preflight.calibration_cases import Case
 
-    monkeypatch.setattr(calibration, "cases", lambda: (Case(8, 1, 1),))
-    monkeypatch.setattr(calibration, "_TRAIN_S", 0.01)
+    monkeypatch.setattr(calibrate, "cases", lambda: (Case(8, 1, 1),))
+    monkeypatch.setattr(calibrate, "_TRAIN_S", 0.01)
     costs = tmp_path / "costs.json"
 
-    done = CliRunner().invoke(cli.app_for([]), ["calibrate", "-o", str(costs)])
+    done = CliRunner().invoke(main.app_for([]), ["calibrate", "-o", str(costs)])
 
     assert done.exit_code == 0
     assert "execution" in done.output

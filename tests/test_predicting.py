@@ -17,8 +17,8 @@ import pytest
 import sweeper
 from sweeper.errors import DataError
 from sweeper.export import export
-from sweeper.predicting import predicted
-from sweeper.saved_model import SavedModel, UnknownCategoryWarning
+from sweeper.export.predict import predicted
+from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
 
 STUDY = """\
 version = 1

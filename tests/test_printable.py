@@ -12,14 +12,14 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from sweeper import answers
-from sweeper.console import console_on
+from sweeper.cli import tables
+from sweeper.cli.console import console_on
+from sweeper.cli.logs import logged
 from sweeper.errors import Problem, printable
 from sweeper.export.script import keyword_argument
-from sweeper.logs import logged
-from sweeper.progress import StudyOpened, Warned
+from sweeper.results.events import StudyOpened, Warned
+from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
-from sweeper.text_files import csv_text
 
 # each writes elsewhere on a terminal, hides or reorders text, or begins a line
 HOSTILE = {
@@ -62,7 +62,7 @@ def test_a_console_escapes_it_in_every_kind_of_text(
 def test_names_of_several_lines_stay_on_theirs() -> None:
     shown = io.StringIO()
     facts = {"study\nstate": "x\nfinished"}
-    console_on(shown).print(answers.pairs(facts), answers.rows("t", ["c"], [["a\nb"]]))
+    console_on(shown).print(tables.pairs(facts), tables.rows("t", ["c"], [["a\nb"]]))
     lines = [line.strip() for line in shown.getvalue().splitlines()]
     assert lines == [r"study\nstate  x\nfinished", "t", "c", r"a\nb"]
     assert str(Problem("f", "", "a\nb", "")) == r"f: a\nb"

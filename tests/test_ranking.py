@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sweeper.ranking import BestTrials, ParetoFront, best_first, pareto_front, repeats
+from sweeper.results.ranking import BestTrials, ParetoFront, best_first, pareto_front, repeats
 
 WAYS = ("minimize", "maximize")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.reconcile import Change, departures, mark_of, reconcile, refusals, shown
+from sweeper.sweep.session.reconcile import Change, departures, mark_of, reconcile, refusals, shown
 from tests.command_line import STUDY
 from tests.small_studies import PARTS
 

@@ -15,7 +15,7 @@ from sweeper.config.study import EDITION
 from sweeper.config.study_config import StudyConfig
 from sweeper.errors import StudyError
 from sweeper.rundir import RunDir
-from sweeper.session import with_recorded_edition
+from sweeper.sweep.session.session import with_recorded_edition
 from tests.live_status import STATUS
 from tests.processes import ROOT
 

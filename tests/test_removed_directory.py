@@ -9,8 +9,8 @@ import pytest
 
 import sweeper
 from sweeper.errors import SetupError
-from sweeper.progress import Event, RoundClosed
-from sweeper.verification import restore_ledger, verify
+from sweeper.results.events import Event, RoundClosed
+from sweeper.sweep.verify import restore_ledger, verify
 from tests.crashes import Study
 
 # what the study cannot do without, and what it is told of then

@@ -11,7 +11,7 @@ import numpy as np
 
 import sweeper
 from sweeper.api import plan
-from sweeper.user_code import load_function
+from sweeper.config.user_code import load_function
 
 STUDIES = Path(__file__).parent.parent / "studies"
 STUDY = STUDIES / "residual.toml"

@@ -16,24 +16,24 @@ import pytest
 import typer
 
 import sweeper
-from sweeper.backup import sessions
-from sweeper.cli import COMMANDS, app_for
+from sweeper.cli.main import COMMANDS, app_for
 from sweeper.config import StudyConfig, parse
+from sweeper.config.bundled_code import Code
 from sweeper.config.recorded import study_of
+from sweeper.config.trust import is_known
+from sweeper.config.user_source import source_digests
 from sweeper.errors import SetupError, SweeperError
 from sweeper.export import export
-from sweeper.ownership import foreign, is_own_start, signed
+from sweeper.export.sizes import refuse_oversized
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.preparation_note import NoteError, read_note
 from sweeper.programs.saved_file import MODEL_FILE, content_of, read_saved
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.saved_code import Code
-from sweeper.starting import started_from
-from sweeper.trust import is_known
-from sweeper.user_source import source_digests
-from sweeper.winner.sizes import refuse_oversized
+from sweeper.sweep.session.backup import sessions
+from sweeper.sweep.session.ownership import foreign, is_own_start, signed
+from sweeper.sweep.warm_start import started_from
 from tests.command_line import STUDY as WINE
 from tests.command_line import contents
 from tests.test_no_python import PLACES
@@ -422,7 +422,7 @@ def test_a_saved_model_to_start_from_runs_only_functions_of_the_study_itself(
         ("sweeper.models.mlp:MLP", True),
         ("equinox:tree_serialise_leaves", False),  # it writes a file
         ("equinox.nn:jax", False),
-        ("sweeper.text_files:write_new", False),
+        ("sweeper.results.text_files:write_new", False),
         ("sweeper.programs.checkpoint:LaneFile", False),
         ("sweeper.programs.saved_file:Path", False),
         ("optax:nothing", False),

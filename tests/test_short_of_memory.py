@@ -18,8 +18,8 @@ import pytest
 import sweeper
 from sweeper.errors import StudyError
 from sweeper.faults import VARIABLE, Fault, plan_faults
-from sweeper.progress import Event, Warned
 from sweeper.results.digest import deterministic_digest
+from sweeper.results.events import Event, Warned
 from sweeper.results.read import Results
 from sweeper.rundir import RunDir
 from tests.crashes import HEAD, SUPERVISED
@@ -54,7 +54,7 @@ WIDE = (
 SHORT_OF = """
 import resource, sys
 import sweeper
-from sweeper.progress import BucketStarted
+from sweeper.results.events import BucketStarted
 
 def tell(event):
     if isinstance(event, BucketStarted):

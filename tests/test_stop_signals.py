@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.interrupts import TERMINATING, Stopping, stopping_on, unhandled
+from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhandled
 from sweeper.ledger import Ledger
-from sweeper.progress import BucketStarted, Event, RoundClosed
 from sweeper.results.digest import deterministic_digest
+from sweeper.results.events import BucketStarted, Event, RoundClosed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY
@@ -29,7 +29,7 @@ SHORT = ("study.n_trials=4", "schedule.parallel=2")
 # says `ready`, then waits for `seconds`; ends with 0 if it was asked to stop and nothing ended it
 WAITING = """\
 import signal, sys, time
-from sweeper.interrupts import TERMINATING, not_ignored, stopping_on
+from sweeper.executors.signals import TERMINATING, not_ignored, stopping_on
 grace_s, seconds = map(float, sys.argv[1:])
 said = lambda message: print(message, flush=True)
 leave = lambda reason: f"{reason}: round 7 is lost"
@@ -124,7 +124,7 @@ def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
 
 FORKING = """\
 import os, signal, time
-from sweeper.interrupts import TERMINATING, stopping_on
+from sweeper.executors.signals import TERMINATING, stopping_on
 with stopping_on(TERMINATING, print, str, 60) as stopping:
     pid = os.fork()
     if not pid:
@@ -210,7 +210,7 @@ def test_a_script_that_sigterm_stops_commits_and_ends_with_143(
 
 INTERACTIVE = """\
 import builtins, signal
-from sweeper.interrupts import end_program
+from sweeper.executors.signals import end_program
 builtins.__IPYTHON__ = True
 try:
     end_program(signal.SIGTERM)
@@ -256,7 +256,7 @@ class Kept:
 
 kept = Kept()
 watch = weakref.ref(kept, lambda _: os.kill(os.getpid(), signal.SIGTERM))
-from sweeper.interrupts import Left, leave_on_signals
+from sweeper.executors.signals import Left, leave_on_signals
 leave_on_signals()
 del kept
 try:

@@ -10,7 +10,7 @@ from sweeper.data.preparation import prepare
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.rundir import RunDir
-from sweeper.store import RunStore
+from sweeper.sweep.store import RunStore
 from tests.small_studies import DIGITS
 
 FILES = 500

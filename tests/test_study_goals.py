@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sweeper.ledger import Ledger
-from sweeper.ranking import best_first, pareto_front
+from sweeper.results.ranking import best_first, pareto_front
 from sweeper.results.status import Status, ended_by, going_on
-from sweeper.resume import restore
-from sweeper.standing import Standing
 from sweeper.study.ask_tell import Study
-from sweeper.sweep import Sweep
+from sweeper.sweep.progress import Standing
+from sweeper.sweep.resume import restore
+from sweeper.sweep.sweep import Sweep
 from tests.round_machine import Crash, CrashingLedger, contents, new_ledger, run, study
 from tests.test_round_machine import CONDITIONAL, GOALS, PRUNERS, QUEUE, SAMPLERS
 

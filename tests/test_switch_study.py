@@ -17,7 +17,7 @@ import optax
 import pytest
 
 from sweeper import open_results
-from sweeper.authoring import begin_again
+from sweeper.cli.new_study import begin_again
 from sweeper.config import parse
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec

@@ -15,8 +15,8 @@ from sklearn.model_selection import train_test_split
 import sweeper
 from sweeper.errors import DataError
 from sweeper.export import export
-from sweeper.predicting import predicted
-from sweeper.saved_model import UnknownCategoryWarning
+from sweeper.export.predict import predicted
+from sweeper.export.saved_model import UnknownCategoryWarning
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 from tests.standalone import standalone

@@ -15,7 +15,7 @@ from tests.processes import ROOT
 PROGRAM = """\
 import atexit, sys
 {before}
-from sweeper.teardown import as_program, note_foreign_code
+from sweeper.process import as_program, note_foreign_code
 
 class Late:
     def __del__(self):

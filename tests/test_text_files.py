@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.text_files import write_new
+from sweeper.results.text_files import write_new
 
 
 def test_what_ends_the_writing_leaves_no_half_file(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sweeper.dashboard.study import Study
 from sweeper.ledger import Ledger
 from sweeper.results.read import Results
 from sweeper.results.status import read_status
-from sweeper.timeline import DOING, IDLE, PROGRAM, Activity, Span, Timeline, shares
+from sweeper.results.timeline import DOING, IDLE, PROGRAM, Activity, Span, Timeline, shares
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 from tests.rows_of_time import check_rows

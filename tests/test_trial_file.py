@@ -10,14 +10,14 @@ import pytest
 from pyarrow import parquet
 
 from sweeper import open_results
-from sweeper.authoring import begin_again
+from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load, parse
 from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.writing import toml_text
 from sweeper.errors import StudyError
+from sweeper.export.trial_file import trial_tables
 from sweeper.results.schema import deterministic_columns
 from sweeper.rundir import RunDir
-from sweeper.trial_file import trial_tables
 from tests.command_line import STUDY, CommandLine, settings
 from tests.in_process import study_in, trained
 from tests.small_studies import PARTS

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from sweeper.user_code import LoadError, load_function, told, told_in_full
+from sweeper.config.user_code import LoadError, load_function, told, told_in_full
 
 OWN = """\
 import json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.user_source import source_digests
+from sweeper.config.user_source import source_digests
 from tests.command_line import STUDY, CommandLine
 
 FILES = {

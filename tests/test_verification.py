@@ -13,12 +13,12 @@ import pytest
 
 from sweeper.errors import LedgerError, SetupError, StudyHeldError
 from sweeper.ledger import Ledger
-from sweeper.lock import held
 from sweeper.results.compare import Difference
 from sweeper.results.listing import buckets_of, curves, listed
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
-from sweeper.verification import repair, verify
+from sweeper.sweep.session.lock import held
+from sweeper.sweep.verify import repair, verify
 from tests.command_line import CommandLine
 from tests.crashes import Study
 

@@ -20,7 +20,7 @@ from sweeper.ledger.checking import SCHEMA_VERSION, digest_of
 from sweeper.ledger.migration import MIGRATIONS
 from sweeper.results.schema import METADATA_KEY
 from sweeper.rundir import RunDir
-from sweeper.verification import verify
+from sweeper.sweep.verify import verify
 from tests.processes import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"

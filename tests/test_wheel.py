@@ -14,7 +14,7 @@ NEEDED = (
     "sweeper/dashboard/static/vendored/VENDORED",
     "sweeper/scheduler/costs/cpu.json",
     "sweeper/guide/security.md",
-    "sweeper/templates/digits.toml",
+    "sweeper/cli/templates/digits.toml",
 )
 
 

@@ -11,11 +11,11 @@ import pytest
 import sweeper
 from sweeper.errors import SetupError
 from sweeper.export import export
-from sweeper.programs.kept_model import WHOSE
+from sweeper.programs.provenance import WHOSE
 from sweeper.programs.saved_file import MODEL_FILE, content_of, read_saved
 from sweeper.rundir import RunDir
-from sweeper.verification import repair, verify
-from sweeper.verification.models import kept_trials
+from sweeper.sweep.verify import repair, verify
+from sweeper.sweep.verify.models import kept_trials
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import sweeper
-from sweeper import trial_answers
-from sweeper.commands.training import trained as trained_with_view
+from sweeper.cli import trial_tables
+from sweeper.cli.commands.training import trained as trained_with_view
+from sweeper.cli.trial_tables import after_confirming
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError, StudyError
+from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
+from sweeper.export.refit import refit_study
+from sweeper.export.reproduce import alone, compared
 from sweeper.rundir import RunDir
-from sweeper.trial_answers import after_confirming
-from sweeper.winner.confirming import confirmed, finalists, lead, refuse_others
-from sweeper.winner.refitting import refit_study
-from sweeper.winner.reproducing import alone, compared
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
@@ -127,7 +127,7 @@ def test_a_winner_is_confirmed_where_its_lead_is_more_than_chance_gives(
     records: list[dict[str, Any]], said: str
 ) -> None:
     """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
-    _, _, *told = trial_answers.confirmed("accuracy", records, 8, lead(records, 8))
+    _, _, *told = trial_tables.confirmed("accuracy", records, 8, lead(records, 8))
     assert told == said.split("\n")
 
 

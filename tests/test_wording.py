@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper import wording
+from sweeper.results import formatting
 from tests.test_live import STATUS
 
 
@@ -15,12 +15,14 @@ from tests.test_live import STATUS
     [(0.0, "0:00"), (7.4, "0:07"), (59.6, "1:00"), (750.0, "12:30"), (11_100.0, "3:05:00")],
 )
 def test_durations_are_written_as_a_clock_shows_them(seconds: float, expected: str) -> None:
-    assert wording.duration(seconds) == expected
+    assert formatting.duration(seconds) == expected
 
 
 def test_floats_have_four_digits_and_nothing_else_is_touched() -> None:
     params = {"depth": 3, "lr": 0.001234567, "activation": "relu", "norm": True, "absent": None}
-    assert wording.settings(params) == "depth=3, lr=0.001235, activation=relu, norm=True, absent=-"
+    assert (
+        formatting.settings(params) == "depth=3, lr=0.001235, activation=relu, norm=True, absent=-"
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ def test_floats_have_four_digits_and_nothing_else_is_touched() -> None:
     [([3], "trial 3"), ([3, 5], "trials 3, 5"), (list(range(9)), "9 trials")],
 )
 def test_few_trials_are_named_and_many_counted(numbers: list[int], expected: str) -> None:
-    assert wording.trial_numbers(numbers) == expected
+    assert formatting.trial_numbers(numbers) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,31 +45,31 @@ def test_few_trials_are_named_and_many_counted(numbers: list[int], expected: str
     ],
 )
 def test_the_reason_of_a_failure_is_its_first_line(message: str, expected: str) -> None:
-    assert wording.reason_told(message) == expected
+    assert formatting.reason_told(message) == expected
 
 
 def test_of_an_older_version_the_reason_is_the_line_that_names_the_error() -> None:
     bare = "Traceback (most recent call last):\n  at x\n"
     advised = "ValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
-    assert wording.reason_told(bare + advised) == "ValueError: too\u2028wide"
-    assert wording.reason_told(f"{bare}KeyError\n") == "KeyError"
+    assert formatting.reason_told(bare + advised) == "ValueError: too\u2028wide"
+    assert formatting.reason_told(f"{bare}KeyError\n") == "KeyError"
 
 
 def test_every_way_to_end_is_counted() -> None:
     counts = {"RUNNING": 2, "COMPLETE": 3, "PRUNED": 13}
     ended = replace(STATUS, counts=counts)
-    assert wording.ended(ended) == "3 complete, 13 pruned, 0 failed"
-    assert wording.states(ended) == "2 running, 3 complete, 13 pruned"
+    assert formatting.ended(ended) == "3 complete, 13 pruned, 0 failed"
+    assert formatting.states(ended) == "2 running, 3 complete, 13 pruned"
 
 
 def test_diverged_trials_are_counted_apart_from_pruned_ones() -> None:
     some = replace(STATUS, counts={"COMPLETE": 3, "PRUNED": 13, "RUNNING": 2}, diverged=9)
-    assert wording.ended(some) == "3 complete, 4 pruned, 9 diverged, 0 failed"
-    assert wording.states(some) == "3 complete, 4 pruned, 9 diverged, 2 running"
+    assert formatting.ended(some) == "3 complete, 4 pruned, 9 diverged, 0 failed"
+    assert formatting.states(some) == "3 complete, 4 pruned, 9 diverged, 2 running"
     every = replace(some, diverged=13)
-    assert wording.states(every) == "3 complete, 13 diverged, 2 running"
-    assert wording.outcome({"state": "PRUNED", "reason": "diverged"}) == "diverged"
-    assert wording.outcome({"state": "PRUNED", "reason": "timeout"}) == "pruned"
+    assert formatting.states(every) == "3 complete, 13 diverged, 2 running"
+    assert formatting.outcome({"state": "PRUNED", "reason": "diverged"}) == "diverged"
+    assert formatting.outcome({"state": "PRUNED", "reason": "timeout"}) == "pruned"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_diverged_trials_are_counted_apart_from_pruned_ones() -> None:
 )
 def test_no_trial_runs_once_the_study_does_not(state: str, expected: str) -> None:
     counts = {"RUNNING": 2, "WAITING": 1, "COMPLETE": 3, "FAIL": 0}
-    assert wording.states(replace(STATUS, state=state, counts=counts)) == expected
+    assert formatting.states(replace(STATUS, state=state, counts=counts)) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,4 +94,4 @@ def test_no_trial_runs_once_the_study_does_not(state: str, expected: str) -> Non
     ],
 )
 def test_pace_says_what_is_known(rate: float | None, left: float | None, expected: str) -> None:
-    assert wording.pace(rate, left) == expected
+    assert formatting.pace(rate, left) == expected

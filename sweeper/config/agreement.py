@@ -14,11 +14,11 @@ from sweeper.config.alternating import (
 from sweeper.config.coupled import CoupledTable, sizes_of, unfit_models
 from sweeper.config.data import NpzTable
 from sweeper.config.kinds import is_function
-from sweeper.config.own_program import OwnProgramTable, unfit_dropout
 from sweeper.config.parts import PartsTable, unfit_wiring
 from sweeper.config.refusals import MISSING
 from sweeper.config.table import Fault, Table
 from sweeper.config.train import EpochsTable, SupervisedTable
+from sweeper.config.user_program import OwnProgramTable, unfit_dropout
 
 
 def unfit_parts(

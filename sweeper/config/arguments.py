@@ -8,8 +8,8 @@ from typing import Any
 from sweeper.config.model import PythonTable
 from sweeper.config.named import Named, tables_of
 from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.table import Table
+from sweeper.config.user_program import OwnProgramTable
 
 # tables whose own keys are traced where they are numbers with a point
 WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
-from sweeper.config.draft import Draft
 from sweeper.config.limits import (
     SHORTEN,
     TOO_DEEP,
@@ -20,9 +19,10 @@ from sweeper.config.limits import (
 )
 from sweeper.config.overrides import overridden, read_overrides
 from sweeper.config.reading import RawTable, is_table
-from sweeper.config.source import Source, given_twice
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Fault
+from sweeper.config.toml import Source, given_twice
+from sweeper.config.validate import Draft
 from sweeper.errors import Problem, StudyError
 from sweeper.small_files import read_small
 

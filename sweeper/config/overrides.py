@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sweeper.config.limits import MOST_WITHIN, TOO_DEEP, UNNEST
 from sweeper.config.reading import RawTable, is_table
-from sweeper.config.source import COMMAND_LINE
+from sweeper.config.toml import COMMAND_LINE
 from sweeper.errors import Problem, StudyError
 
 _BRACKETS = re.compile(r"[\[{]")

@@ -10,16 +10,16 @@ from typing import Any
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.arguments import structural_arguments, traced_arguments
 from sweeper.config.coupled import CoupledTable
+from sweeper.config.defaults import general, has_number_without, number_without
 from sweeper.config.model import ModelTable
 from sweeper.config.optimizer import OptimizerTable
 from sweeper.config.optimizers import OptimizersTable, decays_of
-from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PartsTable
 from sweeper.config.roles import Role, settings_of
 from sweeper.config.study import EDITION
 from sweeper.config.table import Table, value_of
 from sweeper.config.train import SupervisedTable
-from sweeper.config.undrawn import general, has_number_without, number_without
+from sweeper.config.user_program import OwnProgramTable
 from sweeper.trial import Scalar
 
 # traced hyperparameters whose part of the program is left out where the study has no use for it

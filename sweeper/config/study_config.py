@@ -34,10 +34,10 @@ from sweeper.config.roles import Role, role_of
 from sweeper.config.schedule import ScheduleTable
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.settings import Judge, Settings, TrainTable, optional_parts
-from sweeper.config.source import Source
 from sweeper.config.structures import Spread, Wanted
 from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
 from sweeper.config.table import Fault, Table, field_of, filled, value_of
+from sweeper.config.toml import Source
 from sweeper.config.train import better
 from sweeper.config.trial import TrialTable
 from sweeper.errors import Problem

@@ -14,7 +14,6 @@ from sweeper.config.model import MixedTable, MlpTable, PythonTable
 from sweeper.config.named import Named, unfit_names
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import OF_EACH, OptimizersTable, has_several, optimizers_recipe
-from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PARTS, PartsTable, has_parts, parts_recipe
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.refusals import MISSING, shown, unknown_name
@@ -24,6 +23,7 @@ from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table
 from sweeper.config.train import SupervisedTable
 from sweeper.config.trial import TRIAL
+from sweeper.config.user_program import OwnProgramTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
 from sweeper.dashboard.spans import Spans, order_of_places
 from sweeper.results.light import floats, texts
-from sweeper.timeline import DOING, PROGRAM, Activity
+from sweeper.results.timeline import DOING, PROGRAM, Activity
 
 _NUMBERS = (
     "round",

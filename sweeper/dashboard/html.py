@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Block, Option
+from sweeper.results import formatting
 
 Charts = dict[str, Option]
 """The options of the charts of a view, by the name of their place."""
@@ -114,7 +114,7 @@ def _cell(value: Any, kind: str) -> str:
         if summary == text:
             return f"<td>{summary}</td>"
         return f"<td><details><summary>{summary}</summary><pre>{text}</pre></details></td>"
-    return f"<td{kind}>{escape(wording.number(value))}</td>"
+    return f"<td{kind}>{escape(formatting.number(value))}</td>"
 
 
 def trial_button(number: int) -> str:

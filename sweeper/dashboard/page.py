@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Block, note, table
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.files import page_html
@@ -27,6 +26,7 @@ from sweeper.dashboard.views.parallel import parallel_view
 from sweeper.dashboard.views.pareto import pareto_view
 from sweeper.dashboard.views.slices import slices_view
 from sweeper.dashboard.views.status import status_view
+from sweeper.results import formatting
 
 _SORT = {"minimize": "asc", "maximize": "desc"}
 NOTHING_YET = "No trial has ended yet."
@@ -65,7 +65,7 @@ def _table(trials: Trials) -> list[Block]:
 
 
 def _learning(study: Study) -> list[Block]:
-    return learning_view(study.curves, wording.names(study.status.metric)[0])
+    return learning_view(study.curves, formatting.names(study.status.metric)[0])
 
 
 def _importance(study: Study) -> list[Block]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sweeper.results.light import floats, texts
-from sweeper.timeline import IDLE, PROGRAM, Activity, Span, shares
+from sweeper.results.timeline import IDLE, PROGRAM, Activity, Span, shares
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sweeper import wording
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
-from sweeper.ranking import value_columns
+from sweeper.results import formatting
 from sweeper.results.light import floats, texts
+from sweeper.results.ranking import value_columns
 
 # Of no use in a table, or too long for one: errors are shown by the line that tells why.
 _HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path", "error_message"}
@@ -98,7 +98,7 @@ class Trials:
         """A column of text: what occurs, and each row's place in it, -1 where it is null."""
         if name == "error":
             messages, codes = texts(self.table["error_message"])
-            return [wording.reason_told(message) for message in messages], codes
+            return [formatting.reason_told(message) for message in messages], codes
         if pa.types.is_boolean(self.table.schema.field(name).type):
             return ["false", "true"], np.nan_to_num(self._of(name), nan=-1).astype(int)
         found, codes = texts(self.table[name])
@@ -122,8 +122,8 @@ class Trials:
     def diverged(self) -> np.ndarray:
         """Which trials ended because their loss or objective was not finite."""
         found, codes = self.texts("reason")
-        is_known = wording.DIVERGED in found
-        return codes == found.index(wording.DIVERGED) if is_known else np.zeros(len(self), bool)
+        is_known = formatting.DIVERGED in found
+        return codes == found.index(formatting.DIVERGED) if is_known else np.zeros(len(self), bool)
 
     def params(self, place: int) -> dict[str, Any]:
         """The parameters of the trial at this place, exact."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable
-from sweeper.data.csv_table import UnfitCsvError, missing_words, read_csv_table
+from sweeper.data.csv_reader import UnfitCsvError, missing_words, read_csv_table
 from sweeper.data.dialect import Dialect, settings_told
 from sweeper.data.files import find_file
 from sweeper.data.raw import RawData

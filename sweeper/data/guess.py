@@ -28,14 +28,14 @@ from sweeper.data.columns import (
     without_fractions,
     without_strays,
 )
-from sweeper.data.csv_table import UnfitCsvError, missing_words, read_csv_table, row_lines
+from sweeper.data.csv_reader import UnfitCsvError, missing_words, read_csv_table, row_lines
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, unquoting, without_rows
-from sweeper.data.doubts import DATE, missing_classes, missing_words_told
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.leakage import LEAVE_OUT, leak_reason
+from sweeper.data.lint import DATE, missing_classes, missing_words_told
 from sweeper.data.packed import suffix_of
-from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
+from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import DataError, Problem

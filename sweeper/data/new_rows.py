@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.data.arrays import UNREADABLE, stored_bytes
-from sweeper.data.csv_table import UnfitCsvError, read_csv_table
+from sweeper.data.csv_reader import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, read_fields
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, written
 from sweeper.data.memory import FEWER, exceeding
+from sweeper.data.npz import UNREADABLE, stored_bytes
 from sweeper.data.packed import suffix_of
-from sweeper.data.parquet_files import UnfitParquetError, parquet_table, partitions_of
+from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem

@@ -10,8 +10,8 @@ import pandas as pd
 
 from sweeper.config import StudyConfig
 from sweeper.data.columns import unfit_kind
-from sweeper.data.doubts import same_but_for_looks
 from sweeper.data.folds import grouped_folds
+from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.data.split import groups_of, misordered, split, times

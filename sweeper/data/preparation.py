@@ -12,9 +12,9 @@ from sweeper.data.encode import encode, scaled_features
 from sweeper.data.features import categories_of
 from sweeper.data.folds import with_folds
 from sweeper.data.part_checks import group_notes
+from sweeper.data.prepare import read
 from sweeper.data.raw import RawData
 from sweeper.data.room import check_room
-from sweeper.data.sources import read
 from sweeper.data.split import Parts, groups_of, split
 from sweeper.errors import DataError, Problem
 

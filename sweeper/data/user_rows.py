@@ -15,14 +15,21 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
-from sweeper.data.arrays import check_columns, tabled
+from sweeper.config.user_code import (
+    RAISED,
+    Function,
+    LoadError,
+    imported_again,
+    load_function,
+    told,
+)
+from sweeper.config.user_keywords import unfit_keywords
 from sweeper.data.columns import as_pandas
 from sweeper.data.identity import array_of
-from sweeper.data.parquet_files import with_index, with_text_labels
+from sweeper.data.npz import check_columns, tabled
+from sweeper.data.parquet import with_index, with_text_labels
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
-from sweeper.keywords import unfit_keywords
-from sweeper.user_code import RAISED, Function, LoadError, imported_again, load_function, told
 
 _KEY = "data.function"
 # a function that takes longer is not called a second time

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweeper.executors.executor import Outcome, Work
-from sweeper.scheduler.buckets import ProgramClass
 from sweeper.scheduler.capacity import lowest
+from sweeper.scheduler.classes import ProgramClass
 
 
 def parted(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:

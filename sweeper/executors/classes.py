@@ -13,11 +13,11 @@ from jax.sharding import SingleDeviceSharding
 from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.executors.compiling import Compiled, compile_class
+from sweeper.executors.device_data import device_parts, reordered
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.executors.limits import Limit, ProgramTooLargeError, limit_on
-from sweeper.executors.parts import device_parts, reordered
-from sweeper.executors.spread import on_each
+from sweeper.executors.switch_class import on_each
 from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import Start
@@ -25,11 +25,11 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Program
 from sweeper.programs.segment import Parts
 from sweeper.programs.switch import Switch
-from sweeper.scheduler.buckets import ProgramClass
+from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.capacity import halved
+from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import canonical, short_hash
 from sweeper.scheduler.switching import branch_classes
-from sweeper.timeline import Activity, Timeline
 from sweeper.trial import Scalar
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import jax
 
-from sweeper.executors.phased import PhaseAt, Run, run_phases
-from sweeper.executors.spread import Spread, device_mesh, spread_lanes, work_of
+from sweeper.executors.phases import PhaseAt, Run, run_phases
+from sweeper.executors.switch_class import Spread, device_mesh, spread_lanes, work_of
 from sweeper.programs.program import Program
 from sweeper.programs.segment import Lanes, Parts, Segment, segment
 from sweeper.programs.switch import Switch, switch_segment
-from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import may_draw
 from sweeper.scheduler.switching import branch_settings
 

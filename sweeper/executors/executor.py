@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from sweeper.scheduler.buckets import Bucket, ProgramClass
+from sweeper.results.timeline import Span
 from sweeper.scheduler.capacity import Ceiling
-from sweeper.timeline import Span
+from sweeper.scheduler.classes import Bucket, ProgramClass
 from sweeper.trial import Curve, Failure, TrialSpec
 
 

@@ -25,18 +25,18 @@ from sweeper.executors.inline import InlineExecutor
 from sweeper.executors.opening import own_fraction, own_xla_threads
 from sweeper.executors.trainer import Trainer
 from sweeper.executors.turns import turns_on
+from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.executors.worker_shares import worker_cpus, worker_environment
 from sweeper.faults import Step, fault_points
 from sweeper.models.by_value import by_value
 from sweeper.programs.continued import Start
-from sweeper.progress import Observer
 from sweeper.resources import usable_cores, usable_cpus
+from sweeper.results.events import Observer
 from sweeper.results.replace import replacing
+from sweeper.results.timeline import Timeline
 from sweeper.rundir import RunDir
-from sweeper.scheduler.buckets import ProgramClass
-from sweeper.timeline import Timeline
+from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
-from sweeper.worker import StartFile, WorkerSetup
 
 
 class Queue(Protocol):
@@ -152,7 +152,7 @@ def _cluster(
     start: Start | None,
 ) -> Iterator[Fleet]:
     """The workers of an engine, which are there and fit before anything is trained."""
-    from sweeper.executors.engines.connecting import connected  # of engines that may be absent
+    from sweeper.executors.engines.connect import connected  # of engines that may be absent
 
     executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
 

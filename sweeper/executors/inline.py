@@ -12,21 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from sweeper.config.user_code import is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.loads import Loads
+from sweeper.executors.placement import Loads
 from sweeper.executors.trainer import Trainer
-from sweeper.progress import (
+from sweeper.results.events import (
     BucketFinished,
     BucketStarted,
     CompileFinished,
     CompileStarted,
     Observer,
 )
-from sweeper.scheduler.buckets import ProgramClass
-from sweeper.timeline import Timeline
+from sweeper.results.timeline import Timeline
+from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
-from sweeper.user_code import is_raised
 
 
 def started(work: Work, place: str) -> BucketStarted:

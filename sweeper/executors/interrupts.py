@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
-from sweeper.interrupts import TERMINATING
-from sweeper.worker import BY_SWEEPER, SAFE_PATH
+from sweeper.executors.signals import TERMINATING
+from sweeper.executors.worker import BY_SWEEPER, SAFE_PATH
 
 _starting = threading.Lock()
 

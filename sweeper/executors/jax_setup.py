@@ -10,10 +10,10 @@ from typing import Any
 import jax
 
 from sweeper.config import StudyConfig
+from sweeper.config.jax_pins import pins
 from sweeper.config.study import EDITION
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.compile_cache import cache_directory, leave_cache, use_cache
-from sweeper.jax_pins import pins
 from sweeper.naming import listed
 
 # what `configure_jax` sets

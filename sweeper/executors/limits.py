@@ -9,9 +9,9 @@ from typing import Any
 import jax
 
 from sweeper.config import StudyConfig
+from sweeper.config.user_code import text_of
 from sweeper.naming import counted, size_text
 from sweeper.scheduler.capacity import Ceiling
-from sweeper.user_code import text_of
 
 # how XLA begins what it says where memory ran out; a driver's own words stand further in
 _XLA = "RESOURCE_EXHAUSTED"

@@ -15,7 +15,7 @@ from sweeper.executors.inline import finished, started
 from sweeper.executors.interrupts import block_interrupts
 from sweeper.executors.retry import Retrying
 from sweeper.executors.slot import Slot
-from sweeper.progress import Observer, Warned
+from sweeper.results.events import Observer, Warned
 
 
 class ProcessExecutor:

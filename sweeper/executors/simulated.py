@@ -12,7 +12,7 @@ import numpy as np
 
 from sweeper.executors.executor import LaneResult, Outcome, Place, Work
 from sweeper.executors.retry import Retrying, WorkerDiedError
-from sweeper.scheduler.buckets import Lane
+from sweeper.scheduler.classes import Lane
 from sweeper.trial import Curve, TrialSpec
 
 _PLACE = Place("simulated", "simulated", "simulated", 0, None, None)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeper import worker
 from sweeper.errors import Problem, SetupError
+from sweeper.executors import worker
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.memory import carried_fraction
 from sweeper.executors.retry import TrialTimeoutError, WorkerDiedError
+from sweeper.executors.worker import WorkerSetup
 from sweeper.executors.worker_process import GoneError, OverdueError, WorkerProcess
-from sweeper.timeline import Activity, Span, Timeline
-from sweeper.worker import WorkerSetup
+from sweeper.results.timeline import Activity, Span, Timeline
 
 # a worker reads its libraries and the data, and opens the device
 _START_S = 300.0

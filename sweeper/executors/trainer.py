@@ -14,15 +14,16 @@ from typing import Any
 import jax
 
 from sweeper.config import Settings, StudyConfig
+from sweeper.config.user_code import is_raised, told, told_in_full
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.branchwise import joined, parted
 from sweeper.executors.classes import Classes
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.jax_setup import keep_configured
-from sweeper.executors.ladder import Ladder, TooLarge
 from sweeper.executors.lanes import Start, judged_columns, result, stack
 from sweeper.executors.limits import ProgramTooLargeError, is_out_of_memory
+from sweeper.executors.memory_ladder import Ladder, TooLarge
 from sweeper.executors.places import on_devices, peak_memory, place_of, place_on
 from sweeper.executors.retry import failed
 from sweeper.executors.turns import Turns
@@ -33,12 +34,11 @@ from sweeper.programs.program import Layout, State, at_its_best, only_model, who
 from sweeper.programs.segment import Segment
 from sweeper.programs.switch import Switch
 from sweeper.programs.tensors import CheckpointError
+from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler import plan
-from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.switching import branch_classes
-from sweeper.timeline import Activity, Timeline
 from sweeper.trial import Failure, Reason, Scalar
-from sweeper.user_code import is_raised, told, told_in_full
 
 _MOST_TOLD = 200  # letters
 _log = logging.getLogger("sweeper")

@@ -19,8 +19,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
-from sweeper import worker
 from sweeper.errors import Problem, SetupError, SweeperError
+from sweeper.executors import worker
 from sweeper.executors.interrupts import safe_import_path, safe_path
 from sweeper.executors.worker_log import WorkerLog
 from sweeper.faults import Fault

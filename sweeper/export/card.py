@@ -9,10 +9,10 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
+from sweeper.config.trust import is_known
 from sweeper.errors import printable
 from sweeper.naming import listed
-from sweeper.ranking import value_columns
-from sweeper.trust import is_known
+from sweeper.results.ranking import value_columns
 
 Record = Mapping[str, Any]
 

@@ -18,22 +18,22 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from sweeper import backup
 from sweeper.config import StudyConfig
+from sweeper.config.bundled_code import Code, texts_of
 from sweeper.errors import LedgerError, Problem, SetupError, StudyError
 from sweeper.export.card import model_card
 from sweeper.export.script import load_script, preprocess
-from sweeper.ownership import refuse_foreign
+from sweeper.export.trial_file import portable, trial_of, trial_tables, trial_text
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.kept_model import WHOSE, data_of, misfits, whose
 from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.provenance import WHOSE, data_of, misfits, whose
 from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
-from sweeper.reconcile import data_digest, refuse_edited
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
-from sweeper.saved_code import Code, texts_of
-from sweeper.trial_file import portable, trial_of, trial_tables, trial_text
+from sweeper.sweep.session import backup
+from sweeper.sweep.session.ownership import refuse_foreign
+from sweeper.sweep.session.reconcile import data_digest, refuse_edited
 
 
 def export(

@@ -23,7 +23,7 @@ from sweeper.ledger.file import closed_on_error, copied, in_memory, opened, open
 from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.packing import pack, unpack
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
-from sweeper.timeline import Span
+from sweeper.results.timeline import Span
 from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec, fields_of
 
 _TABLES = """

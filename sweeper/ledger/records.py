@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeper.timeline import Span
+from sweeper.results.timeline import Span
 from sweeper.trial import Curve, Memory, TrialSpec
 
 

@@ -20,9 +20,9 @@ import equinox as eqx
 import jax
 
 from sweeper.config import StudyConfig
+from sweeper.config.user_code import RAISED, load_function, told
+from sweeper.config.user_source import MAIN
 from sweeper.errors import StudyError
-from sweeper.user_code import RAISED, load_function, told
-from sweeper.user_source import MAIN
 
 _FIX = (
     "move it, with what it uses, to a file next to the study file, or write execution.workers = 0 "

@@ -20,8 +20,8 @@ import jax
 from jaxtyping import PyTree
 
 from sweeper.config.decay import DecayTable, Rule
+from sweeper.config.user_code import LoadError, load_class
 from sweeper.models.leaves import Leaf, leaves_of
-from sweeper.user_code import LoadError, load_class
 
 # what decides on arrays that no rule of a study is about
 _OF_EVERY_STUDY = (

@@ -10,9 +10,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from sweeper.config.user_code import load_function
 from sweeper.models.keys import fixed_key
 from sweeper.models.user_network import UserNetwork
-from sweeper.user_code import load_function
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _Traced = tuple[str, str, Sequence[Any]]

@@ -35,14 +35,7 @@ from sweeper.models.mlp import (
     kept_units,
     normalised,
 )
-from sweeper.models.within_vector import (
-    Vector,
-    blank_gradient,
-    made_first,
-    part,
-    put,
-    turned,
-)
+from sweeper.models.vectors import Vector, blank_gradient, made_first, part, put, turned
 
 Units = Float[Array, "width batch"]
 Mask = Bool[Array, "width batch"]

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
+from sweeper.config.user_code import RAISED
 from sweeper.models.traces import Trace, trace
 from sweeper.models.user import KEY, passes_key, with_key, without_key
 from sweeper.naming import listed
-from sweeper.user_code import RAISED
 
 # primitives that draw; their first operand is a key
 _DRAWS = ("random_bits", "random_gamma", "rng_bit_generator", "threefry2x32")

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from sweeper.config.user_code import RAISED
 from sweeper.models.keys import fixed_key
 from sweeper.models.mlp import AnyArray
 from sweeper.models.traces import Trace, trace
-from sweeper.user_code import RAISED
 
 KEY = jax.eval_shape(fixed_key)
 """Stands for a random key where a call is only traced."""

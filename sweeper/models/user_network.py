@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.study import EDITION
+from sweeper.config.user_code import load_function
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_vector import Amounts, Places, spread
 from sweeper.models.keys import fixed_key, key_of
@@ -37,7 +38,6 @@ from sweeper.models.user import (
     without_key,
 )
 from sweeper.trial import Scalar
-from sweeper.user_code import load_function
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from jaxtyping import Array, Float, Int
 
 from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
+from sweeper.config.defaults import OPTIMIZER_S_RATE
 from sweeper.config.optimizers import OptimizersTable
-from sweeper.config.undrawn import OPTIMIZER_S_RATE
 from sweeper.models.keys import key_of
 from sweeper.models.part_networks import Vectors, traced_of
+from sweeper.programs.base import begun, stepped
 from sweeper.programs.blocks import in_blocks
 from sweeper.programs.criterion import Criterion, criterion_of
-from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.of_parts import OfParts
 from sweeper.programs.optimizers import optimizer_of

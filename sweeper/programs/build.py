@@ -12,8 +12,9 @@ from sweeper.config.agreement import inputs_of, sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
 from sweeper.config.model import MlpTable, PythonTable
-from sweeper.config.own_program import OwnProgramTable
 from sweeper.config.parts import PartsTable, in_order
+from sweeper.config.user_code import is_raised
+from sweeper.config.user_program import OwnProgramTable
 from sweeper.models.decay import Decay
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
@@ -25,15 +26,14 @@ from sweeper.programs.continued import Continued, Start, spec_of
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.objectives import OBJECTIVES
-from sweeper.programs.own import Own
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
 from sweeper.programs.switch import Switch
-from sweeper.scheduler.buckets import ProgramClass
+from sweeper.programs.user_program import Own
+from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.parts_lattice import Sizes, sizes_in
 from sweeper.scheduler.signature import canonical, compiled_in
 from sweeper.scheduler.switching import branch_classes, branch_settings
-from sweeper.user_code import is_raised
 
 
 class Programs:

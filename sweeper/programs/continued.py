@@ -19,7 +19,8 @@ from sweeper.config import Settings, StudyConfig, parse
 from sweeper.config.arguments import structural_arguments
 from sweeper.config.model import PythonTable
 from sweeper.config.optimizers import OptimizersTable
-from sweeper.config.own_program import OwnProgramTable
+from sweeper.config.trust import NOWHERE, TRUST, is_known
+from sweeper.config.user_program import OwnProgramTable
 from sweeper.config.writing import toml_text
 from sweeper.errors import Problem, SetupError
 from sweeper.naming import counted
@@ -29,7 +30,6 @@ from sweeper.programs.leaves import parameters_of
 from sweeper.programs.program import Lane, Program, State
 from sweeper.programs.saved_file import SavedFile, read_saved
 from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED
-from sweeper.trust import NOWHERE, TRUST, is_known
 
 # optimizers that are one under two names
 _SAME = {"adamw": "adam"}

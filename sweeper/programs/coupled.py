@@ -17,13 +17,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from sweeper.config import Settings
 from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable
+from sweeper.config.defaults import CLIP
 from sweeper.config.kinds import is_function
-from sweeper.config.undrawn import CLIP
+from sweeper.config.user_code import load_function
 from sweeper.models.keys import key_of
 from sweeper.models.part_networks import traced_of
-from sweeper.programs.epochs import begun, stepped
-from sweeper.programs.game import Game, Losses, noise_of
+from sweeper.programs.base import begun, stepped
 from sweeper.programs.generated import Measure, measure_of
+from sweeper.programs.generator_critic import Game, Losses, noise_of
 from sweeper.programs.leaks import without_leaks
 from sweeper.programs.objectives import OBJECTIVES
 from sweeper.programs.of_parts import OfParts
@@ -31,7 +32,6 @@ from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import hparams_of, schedule_steps
 from sweeper.programs.program import Batch, Lane, Metrics, State, measured
 from sweeper.randomness import words
-from sweeper.user_code import load_function
 
 Models = Mapping[str, Any]
 

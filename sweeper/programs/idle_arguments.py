@@ -10,12 +10,12 @@ from sweeper.config.parts import PartsTable
 from sweeper.config.refusals import shown
 from sweeper.config.search import SearchEntry, ends
 from sweeper.config.table import field_of
+from sweeper.config.user_code import RAISED
 from sweeper.models.idle_arguments import builds_alike
 from sweeper.models.user_network import UserNetwork
 from sweeper.naming import listed
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
-from sweeper.user_code import RAISED
 
 _MOST_VALUES = 4
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, PyTree
 from sweeper.config import Settings
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
 from sweeper.config.parts import PartsTable, upstream
-from sweeper.programs.game import Losses
+from sweeper.programs.generator_critic import Losses
 from sweeper.programs.program import State
 
 

@@ -14,9 +14,9 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float
 
-from sweeper.config.undrawn import HUBER_DELTA as DEFAULT_DELTA
+from sweeper.config.defaults import HUBER_DELTA as DEFAULT_DELTA
+from sweeper.config.user_code import load_function
 from sweeper.programs.program import AnyArray, Hparams
-from sweeper.user_code import load_function
 
 Outputs = Float[Array, "batch out"]
 Loss = Callable[[Outputs, AnyArray, Hparams], Array]

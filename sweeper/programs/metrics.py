@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from sweeper.config import Settings
+from sweeper.config.user_code import load_function
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.losses import binary_cross_entropy, cross_entropy
 from sweeper.programs.program import AnyArray
-from sweeper.user_code import load_function
 
 Outputs = Float[Array, "batch out"]
 Metric = Callable[[Outputs, AnyArray], Float[Array, ""]]

@@ -13,8 +13,8 @@ from jaxtyping import PyTree
 
 from sweeper.config import Settings
 from sweeper.models.part_networks import PartNetworks
-from sweeper.programs.part_saving import opt_states, optimizers_of, with_model, with_opt_states
 from sweeper.programs.part_states import exact_shapes, exact_state, fresh, padded_state, shapes
+from sweeper.programs.parts import opt_states, optimizers_of, with_model, with_opt_states
 from sweeper.programs.program import AnyArray, Lane, OfUse, State, whole
 from sweeper.programs.tabled import Tabled
 

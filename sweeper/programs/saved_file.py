@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import NDArray
 
+from sweeper.config.trust import TRUST
 from sweeper.errors import Problem, SetupError
 from sweeper.programs.tensors import (
     CheckpointError,
@@ -29,7 +30,6 @@ from sweeper.programs.tensors import (
     unpacked,
     versions,
 )
-from sweeper.trust import TRUST
 
 _Tree = TypeVar("_Tree", bound=PyTree)
 

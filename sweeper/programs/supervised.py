@@ -18,16 +18,16 @@ from sweeper.config import Settings
 from sweeper.models.keys import key_of
 from sweeper.models.layer_loop import Given, Room
 from sweeper.models.network import Network
+from sweeper.programs.base import begun, stepped
 from sweeper.programs.blank import blank_of
 from sweeper.programs.blocks import in_blocks
 from sweeper.programs.criterion import Criterion, criterion_of
-from sweeper.programs.epochs import begun, stepped
 from sweeper.programs.leaves import Leaves
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING
 from sweeper.programs.metrics import Metric, metric_of
+from sweeper.programs.optax_state import lane_state, plain_optimizer, plain_state
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.part_hparams import schedule_steps
-from sweeper.programs.plain import lane_state, plain_optimizer, plain_state
 from sweeper.programs.program import (
     AnyArray,
     Batch,

@@ -9,8 +9,8 @@ from typing import Self
 from jaxtyping import Array, Bool, Float
 
 from sweeper.config import Settings
+from sweeper.programs.base import has_ended, remembered
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.epochs import has_ended, remembered
 from sweeper.programs.program import Lane, State
 
 

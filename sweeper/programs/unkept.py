@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sweeper.config import Settings
-from sweeper.programs.own import Own
 from sweeper.programs.program import Batch, State
+from sweeper.programs.user_program import Own
 
 
 def unkept(program: Own, settings: Settings, batches: Sequence[Batch]) -> list[str]:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sweeper.errors import Problem, SetupError
-from sweeper.ranking import best_first, pareto_front, value_columns
+from sweeper.results.filter import Values, column_named, rows_where
 from sweeper.results.light import floats, read_light, said_of_study, texts, whole_numbers
-from sweeper.results.where import Values, column_named, rows_where
+from sweeper.results.ranking import best_first, pareto_front, value_columns
 from sweeper.rundir import RunDir
 
 Row = dict[str, Any]

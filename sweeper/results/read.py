@@ -14,10 +14,10 @@ from pyarrow import parquet
 
 from sweeper.errors import Problem, SetupError
 from sweeper.links import refuse_links
-from sweeper.ranking import best_first, value_columns
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.damaged import refusing_damage
 from sweeper.results.decoded import check_published
+from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
 from sweeper.rundir import RunDir
 

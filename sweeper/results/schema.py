@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from sweeper.config import StudyConfig
-from sweeper.ranking import value_columns
 from sweeper.results.columns import (
     BEST,
     BOOL,
@@ -39,6 +38,7 @@ from sweeper.results.columns import (
     D,
     spread_of,
 )
+from sweeper.results.ranking import value_columns
 
 _PACKAGES = (
     "sweeper",

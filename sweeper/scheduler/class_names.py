@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeper.config.search import SearchEntry
-from sweeper.scheduler.buckets import ProgramClass
+from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
 
 _LISTED = 4  # values of a setting that a name still has one by one

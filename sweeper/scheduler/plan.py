@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.scheduler.buckets import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
 from sweeper.scheduler.capacity import capacity_for
+from sweeper.scheduler.classes import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
 from sweeper.scheduler.forecast import room_in
 from sweeper.scheduler.parts_lattice import EXACT, PartsClass, Room, shown, sizes_in
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import ModelKind
-from sweeper.scheduler.buckets import Policy, Switching
 from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.classes import Policy, Switching
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.population import one_of_each
 from sweeper.scheduler.switching import MOST_BRANCHES

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.scheduler.buckets import Policy, ProgramClass
 from sweeper.scheduler.capacity import capacity_for
+from sweeper.scheduler.classes import Policy, ProgramClass
 from sweeper.scheduler.parts_lattice import EXACT
 from sweeper.scheduler.signature import Structure, StructureOf, canonical, may_draw
 from sweeper.trial import Scalar, TrialSpec

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config import doubts as of_file
+from sweeper.config import lint as of_file
 from sweeper.config.idle import range_of
 from sweeper.config.kinds import is_function
 from sweeper.naming import counted, listed

@@ -110,7 +110,7 @@ def _option_problems(
     if is_function(name):
         if not python:
             return
-        from sweeper.study.own import own_problems  # which needs Optuna
+        from sweeper.study.user_sampler import own_problems  # which needs Optuna
 
         yield from own_problems(config, table, name, options)
         return

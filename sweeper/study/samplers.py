@@ -15,8 +15,8 @@ from optuna.samplers import BaseSampler
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.study.options import given_options
-from sweeper.study.own import own, seeded
 from sweeper.study.qmc import SteadyQMCSampler
+from sweeper.study.user_sampler import own, seeded
 
 # a setting of one value, which Optuna draws before the others, makes it warn of conditions
 logging.getLogger("optuna.samplers._qmc").setLevel(logging.ERROR)

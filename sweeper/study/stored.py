@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError
-from sweeper.study.foreign import blank_study
+from sweeper.study.optuna_export import blank_study
 
 _Rows = list[dict[str, Any]]
 

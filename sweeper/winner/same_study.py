@@ -7,17 +7,17 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sweeper import backup
 from sweeper.config.recorded import study_of
-from sweeper.config.source import Source
+from sweeper.config.toml import Source
 from sweeper.data.ahead import preparing
 from sweeper.errors import DataError, StudyError
-from sweeper.ownership import refuse_foreign
 from sweeper.programs.data_spec import DataSpec, data_spec
-from sweeper.reconcile import joined
 from sweeper.results.listing import listed
 from sweeper.rundir import RunDir
 from sweeper.small_files import read_small
+from sweeper.sweep.session import backup
+from sweeper.sweep.session.ownership import refuse_foreign
+from sweeper.sweep.session.reconcile import joined
 
 _MEND = "put it back, or start the study over: python -m sweeper run {file} --fresh"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import StudyConfig, load, parse
-from sweeper.config.doubts import doubts
+from sweeper.config.lint import doubts
 from sweeper.errors import StudyError
 
 STUDY = (Path(__file__).parents[2] / "studies" / "coupled.toml").read_text(encoding="utf-8")

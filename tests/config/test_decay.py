@@ -11,7 +11,7 @@ from sweeper.config import parse
 from sweeper.config.decay import Rule
 from sweeper.config.optimizer import OPTIMIZERS
 from sweeper.config.writing import toml_text
-from sweeper.reconcile import reconcile
+from sweeper.sweep.session.reconcile import reconcile
 from tests.config.conftest import VALID, Read, Refused
 
 DECAY = """

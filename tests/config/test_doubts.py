@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.config.doubts import doubts, hints
+from sweeper.config.lint import doubts, hints
 from tests.config.conftest import Read
 from tests.small_studies import PARTS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.config.source import Source
+from sweeper.config.toml import Source
 
 TEXT = '''\
 top = 1

@@ -13,7 +13,7 @@ from sweeper.dashboard.spans import Spans
 from sweeper.dashboard.trials import Trials
 from sweeper.results.columns import BUCKETS, CIRCUMSTANCES, INT64, OUTCOME, SPANS, STRING, TIME
 from sweeper.results.tables import rows_table
-from sweeper.timeline import Span
+from sweeper.results.timeline import Span
 
 Row = Mapping[str, Any]
 SEARCH = {"optimizer.lr": {"type": "float", "low": 1e-4, "high": 1e-2, "log": True}}

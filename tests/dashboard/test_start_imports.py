@@ -36,7 +36,7 @@ def test_what_only_reads_imports_little(command: str, run_dir: RunDir, tmp_path:
     told = _told_by(command, run_dir, tmp_path)
     imported = {line.rpartition("|")[2].strip() for line in told.splitlines() if "|" in line}
 
-    assert "sweeper.commands.arguments" in imported
+    assert "sweeper.cli.commands.arguments" in imported
     names = {name.partition(".")[0] for name in imported - _bare()}
     outside = names - sys.stdlib_module_names - {"sweeper"} - MAY_BE[command]
     # what was looked for in vain is told, too

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.data.csv_table import UnfitCsvError, read_csv_table
+from sweeper.data.csv_reader import UnfitCsvError, read_csv_table
 from sweeper.data.dialect import Dialect
 from sweeper.data.guess import guess
 from sweeper.data.preparation import prepare

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sweeper.api import check, run
-from sweeper.authoring import begin
+from sweeper.cli.new_study import begin
 from sweeper.config import StudyConfig, parse
-from sweeper.data.doubts import data_doubts
 from sweeper.data.identity import MISSING_WORDS
+from sweeper.data.lint import data_doubts
 from sweeper.data.preparation import prepare
 from sweeper.data_preview import data_preview
-from sweeper.progress import Event, Warned
+from sweeper.results.events import Event, Warned
 from tests.small_studies import COUPLED, write_mixture
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'

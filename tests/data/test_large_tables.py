@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.data import ahead, arrays, guess, new_rows, packed
+from sweeper.data import ahead, guess, new_rows, npz, packed
 from sweeper.data.ahead import preparing
 from sweeper.data.preparation import prepare
 from sweeper.data.transform import Transform
@@ -30,7 +30,7 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with 100 kB of free memory, on which files above 20 kB are large."""
     monkeypatch.setattr(packed, "_UNMEASURED_BYTES", 20 * KB)
     monkeypatch.setattr(packed, "_PIECE_BYTES", 4 * KB)
-    for module in (packed, arrays, new_rows):
+    for module in (packed, npz, new_rows):
         monkeypatch.setattr(module, "available_bytes", lambda: 100 * KB)
 
 

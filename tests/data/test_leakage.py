@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.authoring import begin
+from sweeper.cli.new_study import begin
 from sweeper.config import load
 from sweeper.data.leakage import leak_reason
 from sweeper.data.preparation import prepare

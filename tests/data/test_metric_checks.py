@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Column, Dataset
-from sweeper.data.doubts import data_doubts
+from sweeper.data.lint import data_doubts
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import DataError
 from tests.small_studies import DIGITS, bent

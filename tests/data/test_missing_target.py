@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from sweeper.api import check, run
-from sweeper.authoring import begin
+from sweeper.cli.new_study import begin
 from sweeper.config import load
 from sweeper.data.dataset import Dataset
 from sweeper.data.preparation import prepare
 from sweeper.errors import DataError
-from sweeper.progress import Event, Warned
+from sweeper.results.events import Event, Warned
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
 DROP = 'missing_target = "drop"\n'

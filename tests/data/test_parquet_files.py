@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.authoring import begin
+from sweeper.cli.new_study import begin
 from sweeper.config import load
 from sweeper.data.dataset import Dataset
 from sweeper.data.guess import guess
 from sweeper.data.new_rows import read_rows
-from sweeper.data.parquet_files import other_values
+from sweeper.data.parquet import other_values
 from sweeper.data.preparation import prepare
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError

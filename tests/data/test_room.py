@@ -13,8 +13,8 @@ from sweeper.config import StudyConfig
 from sweeper.data import blocks
 from sweeper.data.features import categories_of
 from sweeper.data.preparation import prepare
+from sweeper.data.prepare import read
 from sweeper.data.room import peak_bytes
-from sweeper.data.sources import read
 from sweeper.data.split import split
 from sweeper.errors import DataError
 from sweeper.resources import physical_bytes

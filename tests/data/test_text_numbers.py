@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sweeper.authoring import begin
+from sweeper.cli.new_study import begin
 from sweeper.config import load
 from sweeper.data.dialect import USUAL, Dialect, open_text
 from sweeper.data.preparation import prepare

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.verification import verify
+from sweeper.sweep.verify import verify
 from tests.crashes import Study
 from tests.processes import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.verification import verify
+from sweeper.sweep.verify import verify
 from tests.crashes import Study
 from tests.disk.conftest import Disk, Program
 

@@ -20,10 +20,10 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.fleet import Fleet, fleet
 from sweeper.executors.opening import own_fraction
 from sweeper.faults import VARIABLE
-from sweeper.progress import BucketFinished, BucketStarted, Event
+from sweeper.results.events import BucketFinished, BucketStarted, Event
+from sweeper.results.timeline import Timeline
 from sweeper.rundir import RunDir
-from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
-from sweeper.timeline import Timeline
+from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
 from tests.clusters import Cluster, cluster
 from tests.round_machine import STUDY

@@ -13,7 +13,7 @@ import pytest
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
 from sweeper.executors.simulated import SimulatedExecutor
-from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
+from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import TrialSpec
 
 

@@ -11,7 +11,7 @@ from sweeper.executors.lanes import _stacked, judged_columns, result
 from sweeper.programs.blank import blank_of, is_blank
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
-from sweeper.scheduler.buckets import Lane
+from sweeper.scheduler.classes import Lane
 
 METRICS = ("train_loss", "val_loss", "val_r2")
 PLACE = Place("thread 0", "cpu:0", "host", 1, None, None)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.executors.executor import Work
-from sweeper.executors.loads import Loads
-from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
+from sweeper.executors.placement import Loads
+from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 
 
 def program(name: str, compile_s: float, cached_s: float = 0.0) -> ProgramClass:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sweeper.executors.parts import device_parts
+from sweeper.executors.device_data import device_parts
 from tests.programs.conftest import Bench, bench, spec
 
 __all__ = ["bench"]

@@ -9,7 +9,7 @@ import pytest
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.retry import Retrying, WorkerDiedError, WorkerLostError
 from sweeper.executors.simulated import SimulatedExecutor
-from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
+from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
 
 PLACE = Place("dask 0", "", "node", None, None, None)

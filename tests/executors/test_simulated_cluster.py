@@ -6,7 +6,7 @@ import pytest
 
 from sweeper.executors.executor import Work
 from sweeper.executors.simulated_cluster import Chances, Simulated, SimulatedCluster
-from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
+from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import TrialSpec
 
 CALM = Chances(spread=0.0, held_up=0.0, lost=0.0)

@@ -13,8 +13,8 @@ from sweeper.errors import StudyError
 from sweeper.executors.claims import n_threads
 from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.executors.slot import Slot, outcome_of
+from sweeper.executors.worker import WorkerSetup
 from sweeper.executors.worker_process import GoneError
-from sweeper.worker import WorkerSetup
 from tests.executors.test_retry import work
 from tests.small_studies import DIGITS
 

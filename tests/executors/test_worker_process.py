@@ -22,10 +22,10 @@ import pytest
 
 from sweeper.errors import SetupError
 from sweeper.executors import worker_process
+from sweeper.executors.worker import write_to
 from sweeper.executors.worker_log import MOST_BYTES
 from sweeper.executors.worker_process import GoneError, OverdueError, WorkerProcess
 from sweeper.lifeline import die_with
-from sweeper.worker import write_to
 from tests.processes import ROOT, is_alive
 
 SPOKEN = "what it had to say"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sweeper.config.draft import TABLES
 from sweeper.config.model import MixedTable, PythonTable
 from sweeper.config.optimizer import (
     OPTIMIZERS,
@@ -15,6 +14,7 @@ from sweeper.config.optimizer import (
 from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.table import Table
 from sweeper.config.train import TASK_OF_LOSS, WEIGHED, SupervisedTable
+from sweeper.config.validate import TABLES
 from tests.generated.data import data_tables
 from tests.generated.frames import Draw, Frame, Study, frames, rarely, some
 from tests.generated.proposing import pruners, queues, samplers

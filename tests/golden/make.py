@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 
 import sweeper
-from sweeper.progress import Event, RoundClosed
+from sweeper.results.events import Event, RoundClosed
 
 ROUNDS = 4
 

@@ -17,8 +17,8 @@ from sweeper.data.preparation import prepare
 from sweeper.executors.compile_cache import leave_cache
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
-from sweeper.scheduler.buckets import Bucket, Lane, ProgramClass
 from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.scheduler.parts_lattice import Sizes, shown
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import plan_answers
+from sweeper.cli import plan_tables
 from sweeper.config import StudyConfig, parse
-from sweeper.decay_preview import decay_preview
 from sweeper.errors import StudyError
+from sweeper.preflight.decay import check_decay, idle_amounts, partly_idle
+from sweeper.preflight.decay_preview import decay_preview
+from sweeper.preflight.user_functions import check_functions
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.decay_checks import check_decay, idle_amounts, partly_idle
-from sweeper.programs.user_checks import check_functions
 from tests.config.conftest import VALID
 from tests.small_studies import PARTS, bent
 from tests.test_answers import shown
@@ -243,7 +243,7 @@ def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study
         ("layers[3].weight", [3, 8], "Linear", 0.0, "where.0"),
         ("layers[3].bias", [3], "Linear", 0.0, "where.0"),
     ]
-    title, _ = plan_answers.decay(preview)
+    title, _ = plan_tables.decay(preview)
     assert shown(title)[-2:] == [
         ["layers[3].weight", "3", "x", "8", "Linear", "no", "where.0"],
         ["layers[3].bias", "3", "Linear", "no", "where.0"],
@@ -254,7 +254,7 @@ def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study
 def test_it_shows_which_rules_some_trials_have_no_use_for(study: Study) -> None:
     config = study("optimizer.decay={where=[{depth=3,decay=false}]}")
 
-    *_, told = plan_answers.decay(decay_preview(config, Programs(SPEC)).as_dict())
+    *_, told = plan_tables.decay(decay_preview(config, Programs(SPEC)).as_dict())
 
     assert told == "some trials have no array that optimizer.decay.where.0 is about"
 

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.errors import StudyError
-from sweeper.models.user_checks import check_model
+from sweeper.preflight.user_model import check_model
 from tests.programs.test_check_model import STUDY
 
 BASE = """\

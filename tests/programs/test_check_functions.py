@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.errors import StudyError
-from sweeper.programs.user_checks import check_functions
+from sweeper.preflight.user_functions import check_functions
 from tests.config.conftest import VALID
 
 OWN = """\

@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.errors import StudyError
-from sweeper.models.user_checks import check_model
+from sweeper.preflight.user_model import check_model
 
 NETS = """\
 import equinox as eqx
@@ -381,7 +381,7 @@ def test_a_check_leaves_the_device_alone(tmp_path: Path) -> None:
         from pathlib import Path
         from jax._src import xla_bridge
         from sweeper.config import load
-        from sweeper.models.user_checks import check_model
+        from sweeper.preflight.user_model import check_model
         check_model(load(Path("study.toml")), 4, 3)
         print(len(xla_bridge._backends))"""
     done = subprocess.run(

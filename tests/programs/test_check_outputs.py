@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.data.preparation import prepare
-from sweeper.programs.output_checks import output_hints, undefined_measures
+from sweeper.preflight.outputs import output_hints, undefined_measures
 from tests.programs.test_check_model import STUDY
 from tests.small_studies import PARTS
 

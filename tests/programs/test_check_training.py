@@ -9,7 +9,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.data.preparation import prepare
 from sweeper.errors import StudyError
-from sweeper.programs.training_checks import check_training
+from sweeper.preflight.training import check_training
 from tests.programs.test_check_model import STUDY
 
 NETS = """\

@@ -14,7 +14,7 @@ import pytest
 
 import sweeper
 from sweeper.errors import StudyError
-from sweeper.models.marks import Marks
+from sweeper.models.decay_masks import Marks
 from sweeper.models.mlp import MLP
 
 

@@ -20,12 +20,12 @@ from sweeper.data.preparation import prepare
 from sweeper.errors import StudyError
 from sweeper.executors.executor import Outcome
 from sweeper.export import export
+from sweeper.preflight.user_program import METHODS, check_program
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.own import Own
-from sweeper.programs.own_checks import METHODS, check_program
 from sweeper.programs.program import Batch, Program
+from sweeper.programs.user_program import Own
 from sweeper.randomness import words
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures

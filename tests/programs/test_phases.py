@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sweeper.executors.executor import Outcome
-from sweeper.scheduler.buckets import Lane
+from sweeper.scheduler.classes import Lane
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
 from tests.programs.test_alternating import (

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
 from sweeper.data.preparation import prepare
 from sweeper.models.decay import Decay
@@ -24,7 +25,6 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.randomness import words
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import TrialSpec
-from sweeper.user_code import load_function
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
 from tests.small_studies import bent

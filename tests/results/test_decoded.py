@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from sweeper.data import parquet_files
-from sweeper.data.parquet_files import UnfitParquetError, parquet_table
+from sweeper.data import parquet
+from sweeper.data.parquet import UnfitParquetError, parquet_table
 from sweeper.errors import SetupError
 from sweeper.results import decoded
 from sweeper.results.compare import Difference, differences
@@ -62,12 +62,12 @@ def test_a_column_of_categories_is_no_larger_than_it_is(tmp_path: Path) -> None:
 def test_a_data_table_is_refused(
     numbers: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_files, "available_bytes", lambda: 100 * MiB)
+    monkeypatch.setattr(parquet, "available_bytes", lambda: 100 * MiB)
     assert len(parquet_table([numbers])) == 10_000_000
     with pytest.raises(UnfitParquetError) as refused:
         parquet_table([numbers, numbers])
     assert "the 2 files would take 153 MiB of memory, and 100 MiB are free" in str(refused.value)
-    monkeypatch.setattr(parquet_files, "available_bytes", lambda: 50 * MiB)
+    monkeypatch.setattr(parquet, "available_bytes", lambda: 50 * MiB)
     with pytest.raises(UnfitParquetError, match=r"^texts.parquet would take 95\.\d MiB"):
         parquet_table([texts])
 

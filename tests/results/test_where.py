@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sweeper.errors import StudyError
-from sweeper.results.where import Values, rows_where
+from sweeper.results.filter import Values, rows_where
 
 _NULL = np.array([False, False, False, True])
 COLUMNS = {

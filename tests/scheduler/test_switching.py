@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.config import parse
-from sweeper.scheduler.buckets import LiveTrial, Plan, Policy, ProgramClass, Switching
+from sweeper.scheduler.classes import LiveTrial, Plan, Policy, ProgramClass, Switching
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import plan

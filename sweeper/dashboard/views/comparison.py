@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.study import Study
 from sweeper.dashboard.views.history import best_so_far, better_half
+from sweeper.results import formatting
 
 _BY = {"trial number": ("trial_number", None), "time": ("finished_at", "s since the first trial")}
 _TONES = 6  # colours of lines that can be told apart; further ones repeat with another dash
@@ -51,11 +51,11 @@ def _record(name: str, study: Study) -> list[Any]:
     return [
         name,
         status.state,
-        f"{wording.finished_trials(status.counts)} of {status.n_trials}",
-        ", ".join(wording.names(status.metric)),
+        f"{formatting.finished_trials(status.counts)} of {status.n_trials}",
+        ", ".join(formatting.names(status.metric)),
         None if best is None else rounded([best["value"]])[0],
         None if best is None else best["trial_number"],
-        "" if best is None else wording.settings(best["params"]),
+        "" if best is None else formatting.settings(best["params"]),
         *rounded([status.compile_s, status.train_s], 4),
     ]
 

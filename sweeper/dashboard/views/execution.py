@@ -27,7 +27,7 @@ from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.spans import Spans
 from sweeper.dashboard.views.rounds import Rounds, by_rounds, round_names
 from sweeper.dashboard.views.summary import classes_table, findings, places_table, totals
-from sweeper.timeline import DOING, IDLE
+from sweeper.results.timeline import DOING, IDLE
 
 _LANE = 60
 _WINDOW = 300  # buckets that the Gantt shows at first

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Block, details_cell, note, rows, trials_cell
 from sweeper.dashboard.trials import Trials
+from sweeper.results import formatting
 
 _MESSAGES = 50
 _TRIALS = 12
@@ -28,7 +28,7 @@ def failures_view(trials: Trials) -> list[Block]:
         for state_code, state in enumerate(states):
             mine = (codes == code) & (state_codes == state_code)
             if mine.any():
-                share = wording.percent(mine.sum() / len(trials))
+                share = formatting.percent(mine.sum() / len(trials))
                 first = numbers[mine][:_TRIALS].astype(int).tolist()
                 middle = float(np.median(epochs[mine]))
                 records.append([reason, state, int(mine.sum()), share, middle, trials_cell(first)])
@@ -46,14 +46,14 @@ def _messages(trials: Trials) -> list[Block]:
     types, type_codes = trials.texts("error_type")
     for place in np.flatnonzero(codes >= 0).tolist():
         kind = types[type_codes[place]] if type_codes[place] >= 0 else ""
-        groups[kind, wording.reason_told(messages[codes[place]])].append(place)
+        groups[kind, formatting.reason_told(messages[codes[place]])].append(place)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     records = [
         [
             len(places),
             kind,
             details_cell(said, messages[codes[places[0]]][-_LETTERS:]),
-            wording.settings(trials.params(places[0])),
+            formatting.settings(trials.params(places[0])),
             trials_cell([int(trials.numbers("trial_number")[at]) for at in places[:_TRIALS]]),
         ]
         for (kind, said), places in ordered[:_MESSAGES]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Block, Option, chart, note
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.trials import Trials
 from sweeper.dashboard.views.scales import choices_of, is_log, steps, wants_log
 from sweeper.dashboard.views.states import AT_THE_EDGE, worst_edge
+from sweeper.results import formatting
 
 BEST = 300
 _MOST_AXES = 12
@@ -106,14 +106,14 @@ def _diverged_lines(trials: Trials, columns: Sequence[str]) -> list[Option]:
         name: worst_edge(trials, index, log=wants_log(trials.numbers(name)))
         for index, name in enumerate(trials.objectives)
     }
-    name = wording.DIVERGED
+    name = formatting.DIVERGED
     if len(shown) < len(places):
         name += f", {len(shown)} of {len(places)}"
     edges, look = (
         [worst.get(it) for it in columns],
         {"width": 1.2, "opacity": 0.5, "type": "dashed"},
     )
-    return [_lines(name, columns, numbers, edges=edges, tone=wording.DIVERGED, lineStyle=look)]
+    return [_lines(name, columns, numbers, edges=edges, tone=formatting.DIVERGED, lineStyle=look)]
 
 
 def _axis(trials: Trials, name: str, place: int) -> Option:

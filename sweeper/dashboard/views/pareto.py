@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from sweeper import wording
 from sweeper.dashboard.blocks import (
     Block,
     axis,
@@ -25,7 +24,8 @@ from sweeper.dashboard.blocks import (
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.trials import Trials
 from sweeper.dashboard.views.scales import wants_log
-from sweeper.ranking import pareto_front
+from sweeper.results import formatting
+from sweeper.results.ranking import pareto_front
 
 _SHOWN = 100
 
@@ -104,7 +104,7 @@ def _table(trials: Trials, front: Sequence[int]) -> Block:
     for at, place in enumerate(shown):
         number = int(trials.numbers("trial_number")[place])
         values = [column[at] for column in columns]
-        records.append([trials_cell([number]), *values, wording.settings(trials.params(place))])
+        records.append([trials_cell([number]), *values, formatting.settings(trials.params(place))])
     left = len(front) - len(shown)
     caption = "Pareto front" + (f", the first {len(shown)} of {len(front)}" if left else "")
     return rows(caption, ["trial", *trials.metrics, "parameters"], records)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Option, points, size_of_points
 from sweeper.dashboard.trials import Trials
+from sweeper.results import formatting
 
 _MARGIN = 0.06  # of the range of all values
 _CROSS = "path://M2,0L5,3L8,0L10,2L7,5L10,8L8,10L5,7L2,10L0,8L3,5L0,2Z"
@@ -40,10 +40,10 @@ def by_state(
         return [pruned, complete]
     edge = worst_edge(trials, index, log=log, ends=ends)
     diverged = points(
-        wording.DIVERGED,
+        formatting.DIVERGED,
         columns,
-        wording.DIVERGED,
-        where=["reason", wording.DIVERGED],
+        formatting.DIVERGED,
+        where=["reason", formatting.DIVERGED],
         edges=[None, edge],
         symbol=_CROSS,
         symbolSize=size + 2,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Block, facts, note, rows, trials_cell
 from sweeper.dashboard.study import Study
+from sweeper.results import formatting
 from sweeper.results.status import Status, ended_by
 
-_OUTCOMES = (*wording.ENDINGS, "running", "waiting")  # each is the name of its color, too
+_OUTCOMES = (*formatting.ENDINGS, "running", "waiting")  # each is the name of its color, too
 _RUNNING_SHOWN = 16
 _TRIALS_SHOWN = 12
 
@@ -28,7 +28,7 @@ def status_view(study: Study) -> list[Block]:
 
 def _states(status: Status) -> Block:
     """Trials by outcome, as a bar of their shares."""
-    found = wording.outcomes(status)
+    found = formatting.outcomes(status)
     shares = [[word, found.get(word, 0), word] for word in _OUTCOMES]
     return {"kind": "shares", "label": "trials by outcome", "shares": shares}
 
@@ -40,10 +40,12 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         ("trials", _progress(status)),
     ]
     if status.best is not None:
-        found.append(("best", wording.best_trial(status.metric, status.best).removeprefix("best ")))
+        found.append(
+            ("best", formatting.best_trial(status.metric, status.best).removeprefix("best "))
+        )
         if since := _best_since(study):
             found.append(("best since", since))
-    if len(wording.names(status.metric)) > 1:
+    if len(formatting.names(status.metric)) > 1:
         found.append(("Pareto front", f"{len(status.front)} trials"))
     if status.feasible is not None:
         found.append(("feasible", f"{status.feasible} of {status.counts['COMPLETE']} complete"))
@@ -52,20 +54,20 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         ("last commit", clock(status.committed_at) if status.committed_at else "none yet"),
         (
             "programs",
-            f"{status.n_compiled} compiled in {wording.seconds(status.compile_s)}, "
+            f"{status.n_compiled} compiled in {formatting.seconds(status.compile_s)}, "
             f"{status.n_cache_hits} of them from the cache",
         ),
-        ("training", f"{wording.seconds(status.train_s)} in all threads and workers"),
+        ("training", f"{formatting.seconds(status.train_s)} in all threads and workers"),
         ("run directory", str(study.run_dir.root)),
     ]
-    if spent := wording.time_spent(status.spent_s):
+    if spent := formatting.time_spent(status.spent_s):
         found.append(("time since the last start", spent))
     return found
 
 
 def _progress(status: Status) -> str:
     """How far it is; how long it will take of one that runs alone."""
-    return wording.progress(status if status.state == "running" else replace(status, eta_s=None))
+    return formatting.progress(status if status.state == "running" else replace(status, eta_s=None))
 
 
 def _best_since(study: Study) -> str | None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeper import wording
 from sweeper.dashboard.blocks import Block, rows
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.packing import rounded
 from sweeper.naming import counted
+from sweeper.results import formatting
 
 _LITTLE = 0.15
 _FAR_OFF = 2.0
@@ -70,8 +70,12 @@ class Totals:
 
     def facts(self) -> list[tuple[str, str]]:
         """The same in words."""
-        waste = "not known" if self.waste is None else f"{wording.percent(self.waste)} of training"
-        lost = "" if self.waste is None else f", {wording.seconds(self.waste * self.train_s)} of it"
+        waste = (
+            "not known" if self.waste is None else f"{formatting.percent(self.waste)} of training"
+        )
+        lost = (
+            "" if self.waste is None else f", {formatting.seconds(self.waste * self.train_s)} of it"
+        )
         each = "" if self.starts == 1 else " of each start"
         found = [] if not self.spent_s else [("time", self._time())]
         found += [
@@ -82,21 +86,21 @@ class Totals:
             ),
             (
                 "training",
-                wording.seconds(self.train_s)
+                formatting.seconds(self.train_s)
                 + _foreseen(self.predicted_train_s, self.foreseen_train_s, self.train_s),
             ),
             (
                 "compiling",
-                f"{wording.seconds(self.compile_s)} for {counted(self.programs, 'program')}, "
+                f"{formatting.seconds(self.compile_s)} for {counted(self.programs, 'program')}, "
                 f"{self.cache_hits} from the cache"
                 + _foreseen(self.predicted_compile_s, self.foreseen_compile_s, self.compile_s),
             ),
             (
                 "idle",
-                f"{wording.seconds(self.idle_s)} of {wording.seconds(self.span_s * self.places)} "
+                f"{formatting.seconds(self.idle_s)} of {formatting.seconds(self.span_s * self.places)} "
                 f"that all places had together from the first bucket to the last{each}",
             ),
-            ("lanes with a trial", wording.percent(self.occupancy)),
+            ("lanes with a trial", formatting.percent(self.occupancy)),
             ("padding and empty lanes", f"{waste}{lost}"),
         ]
         if self.paused_s:
@@ -105,7 +109,7 @@ class Totals:
                 why = (
                     "between starts of the program, with what one that was killed had not committed"
                 )
-            found.append(("left out", f"{wording.seconds(self.paused_s)}, {why}"))
+            found.append(("left out", f"{formatting.seconds(self.paused_s)}, {why}"))
         measured = "not told by devices of this kind" if self.peak_mb is None else _mb(self.peak_mb)
         foreseen = "" if self.predicted_mb is None else f"; predicted {_mb(self.predicted_mb)}"
         found.append(("most memory of a bucket", f"{measured}{foreseen}"))
@@ -116,7 +120,7 @@ class Totals:
     def _time(self) -> str:
         """Where the time of the program went; each instant counts once."""
         starts = "" if self.starts == 1 else f" in {self.starts} starts of the program"
-        return wording.time_spent(self.spent_s, starts)
+        return formatting.time_spent(self.spent_s, starts)
 
 
 def busy(buckets: Buckets) -> list[Place]:
@@ -172,17 +176,17 @@ def findings(told: Totals) -> list[str]:
     had = told.span_s * told.places
     if worked and told.compile_s > worked / 2:
         found.append(
-            f"Compiling took {wording.percent(told.compile_s / worked)} of the work: fewer "
+            f"Compiling took {formatting.percent(told.compile_s / worked)} of the work: fewer "
             "structures (widths in powers of two) or more trials make it pay."
         )
     if had and told.idle_s > _LITTLE * had and told.places > 1:
         found.append(
-            f"Places were idle for {wording.percent(told.idle_s / had)} of their time, waiting for "
+            f"Places were idle for {formatting.percent(told.idle_s / had)} of their time, waiting for "
             "the longest bucket of a round or for proposals: a larger schedule.parallel fills them."
         )
     if told.waste is not None and told.waste > 2 * _LITTLE:
         found.append(
-            f"{wording.percent(told.waste)} of training went into padding and empty lanes: it is "
+            f"{formatting.percent(told.waste)} of training went into padding and empty lanes: it is "
             "the price of fewer programs; execution.strategy = exact pays it in compiling instead."
         )
     ratio = told.foreseen_train_s / told.predicted_train_s if told.predicted_train_s else 1.0
@@ -201,7 +205,7 @@ def places_table(buckets: Buckets) -> Block:
         [
             place.name,
             *rounded([place.idle_s], 4),
-            wording.percent(place.busy),
+            formatting.percent(place.busy),
             *_spent(buckets, codes == code),
         ]
         for code, place in enumerate(busy(buckets))
@@ -240,7 +244,7 @@ def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
     return [
         int(mine.sum()),
         *rounded([train_s.sum(), _sum(buckets.numbers("predicted_train_s")[mine])], 4),
-        *map(wording.percent, shares),
+        *map(formatting.percent, shares),
         f"{compiled}, {cached} cached",
         *rounded(
             [
@@ -290,8 +294,8 @@ def _foreseen(predicted_s: float, took_s: float, whole_s: float) -> str:
 
     Where that is not the whole, both are told.
     """
-    told = wording.foreseen(predicted_s)
+    told = formatting.foreseen(predicted_s)
     if not (predicted_s > 0 and took_s > 0):
         return told
-    part = "" if took_s > 0.99 * whole_s else f" for what took {wording.seconds(took_s)}"
+    part = "" if took_s > 0.99 * whole_s else f" for what took {formatting.seconds(took_s)}"
     return f"{told}{part} ({took_s / predicted_s:.2g} times)"

@@ -34,7 +34,7 @@ from sweeper.executors.engines.engine import (
     Member,
     gone,
 )
-from sweeper.executors.engines.far_slot import FarSlot, Opening
+from sweeper.executors.engines.remote_worker import FarSlot, Opening
 from sweeper.executors.executor import Work
 from sweeper.executors.slot import ClosedError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sweeper.errors import Problem, SetupError
-from sweeper.executors.engines.far_slot import Opening
+from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.executor import Work
 
 

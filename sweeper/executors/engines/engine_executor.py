@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from sweeper.executors.engines.engine import Engine
-from sweeper.executors.engines.lease import leased
-from sweeper.executors.engines.roster import Roster
+from sweeper.executors.engines.executor import leased
+from sweeper.executors.engines.worker_pool import Roster
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import finished, started
 from sweeper.executors.retry import Retrying
-from sweeper.progress import Observer, Warned
+from sweeper.results.events import Observer, Warned
 
 # a thread a bucket under way, or waiting for a slot
 _MOST_THREADS = 1024

@@ -25,8 +25,8 @@ from sweeper.executors.engines.engine import (
     Member,
     gone,
 )
-from sweeper.executors.engines.far_slot import FarSlot, Opening
 from sweeper.executors.engines.knocking import knock
+from sweeper.executors.engines.remote_worker import FarSlot, Opening
 from sweeper.executors.executor import Work
 
 # how often it is looked whether this program has given the slot up

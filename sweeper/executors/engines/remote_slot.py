@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sweeper.errors import SetupError
 from sweeper.executors.engines.engine import Engine, GivenUpError, LostError, Member
-from sweeper.executors.engines.far_slot import Opening
+from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.retry import WorkerDiedError, WorkerGivenUpError, WorkerLostError

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeper.config import parse
-from sweeper.executors.engines.far_slot import Opening, far_cpus, far_environment
-from sweeper.worker import WorkerSetup
+from sweeper.executors.engines.remote_worker import Opening, far_cpus, far_environment
+from sweeper.executors.worker import WorkerSetup
 from tests.small_studies import DIGITS
 
 SETUP = WorkerSetup(parse(DIGITS, Path("study.toml")), Path("data"), Path("files"), (), 0)

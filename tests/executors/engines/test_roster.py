@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SetupError
-from sweeper.executors.engines import roster
+from sweeper.executors.engines import worker_pool
 from sweeper.executors.engines.engine import (
     BusyError,
     EngineGoneError,
@@ -22,13 +22,13 @@ from sweeper.executors.engines.engine import (
     Member,
 )
 from sweeper.executors.engines.engine_executor import EngineExecutor
-from sweeper.executors.engines.far_slot import Opening
 from sweeper.executors.engines.remote_slot import RemoteSlot
-from sweeper.executors.engines.roster import Roster
+from sweeper.executors.engines.remote_worker import Opening
+from sweeper.executors.engines.worker_pool import Roster
 from sweeper.executors.executor import Work
 from sweeper.executors.simulated import SimulatedExecutor
-from sweeper.progress import Event, Warned
-from sweeper.scheduler.buckets import Bucket
+from sweeper.results.events import Event, Warned
+from sweeper.scheduler.classes import Bucket
 from tests.executors.engines.test_far_slot import OPENING
 from tests.executors.test_retry import work
 
@@ -291,6 +291,6 @@ def test_one_whose_engine_is_gone_for_a_moment_takes_part_later(
 
 
 def test_a_cluster_of_nobody_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "_GATHER_S", 0.5)
+    monkeypatch.setattr(worker_pool, "_GATHER_S", 0.5)
     with pytest.raises(SetupError, match="cluster: it has no workers; start some, then go on"):
         opened()

@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 from sweeper.config import parse
-from sweeper.executors.engines.survey import Kinds, differences, survey_of, want_of_memory
+from sweeper.executors.engines.handshake import Kinds, differences, survey_of, want_of_memory
 from sweeper.resources import physical_bytes
 from sweeper.rundir import RunDir
 from tests.small_studies import DIGITS

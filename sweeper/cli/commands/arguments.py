@@ -1,0 +1,109 @@
+"""Arguments and options that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sweeper.errors import Problem, StudyError
+from sweeper.links import refuse_links
+from sweeper.results.status import newest_run
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.config import StudyConfig
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
+RunDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The run directory.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another value for one setting; repeatable."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
+
+MaybeDirectory = Annotated[
+    str | None,
+    typer.Argument(metavar="[DIR]", help="A run directory; the newest under runs/ if left out."),
+]
+MaybeTrial = Annotated[
+    str | None, typer.Argument(metavar="[TRIAL]", help="The trial's number; the best if left out.")
+]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+QuoteFormulas = Annotated[
+    bool,
+    typer.Option(
+        "--quote-formulas", help="Put ' before text in CSV that a spreadsheet takes for a formula."
+    ),
+]
+AnswerAlone = Annotated[bool, typer.Option("--quiet", help="Print the answer alone, and errors.")]
+ModelDirectory = Annotated[
+    Path, typer.Option("--to", metavar="DIR", help="The directory to write; none may be there yet.")
+]
+TrustCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code",
+        help="Run code that it names even if it is not known as yours, and lift limits on size.",
+    ),
+]
+BEST = "best"
+
+
+def run_asked(directory: str | Path | None) -> RunDir:
+    """The run directory that a command names; the newest under runs/ where it names none.
+
+    Raises:
+        StudyError: it is a file, or there is none.
+        SetupError: there is a link inside.
+    """
+    path = newest_run(Path("runs")) if directory is None else Path(directory)
+    refuse_a_file(path)
+    refuse_links(RunDir(path))
+    return RunDir(path)
+
+
+def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int | None]:
+    """The run directory and the trial that a command names; the best trial is None.
+
+    Where it names one thing that is a number, or `best`, that is the trial.
+
+    Raises:
+        StudyError: there is no run directory, or the trial is no number.
+    """
+    if trial is None and directory is not None and (directory == BEST or directory.isdecimal()):
+        directory, trial = None, directory
+    if trial is not None and trial != BEST and not trial.isdecimal():
+        mend = f"write one, or {BEST}"
+        raise StudyError(Problem("", "TRIAL", f"'{trial}' is no number of a trial", mend))
+    number = None if trial in (None, BEST) else int(str(trial))
+    return run_asked(directory), number
+
+
+def loaded(study: Path, overrides: list[str] | None) -> StudyConfig:
+    """The study, read before anything slow is imported: most refusals come from here."""
+    from sweeper import config
+
+    return config.load(study, overrides or ())
+
+
+def refuse_a_file(path: Path) -> None:
+    """Raise a StudyError where the run directory that was named is a file."""
+    if path.is_file():
+        meant = _run_dir_of(path)
+        mend = "name the run directory of the study" + (f": {meant}" if meant else "")
+        raise StudyError(Problem(str(path), "", "a file, not a run directory", mend))
+
+
+def _run_dir_of(path: Path) -> Path | None:
+    """The run directory that the file at `path` is in, or that it names as a study file."""
+    from sweeper.config.load import named_run_dir
+    from sweeper.sweep.session.directory import holds_study
+
+    around = (parent for parent in (*path.parents,)[:2] if holds_study(RunDir(parent)))
+    return next(around, None) or named_run_dir(path)

@@ -1,0 +1,138 @@
+"""Commands that list trials: trials, show, best."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from sweeper.cli import tables, trial_tables
+from sweeper.cli.commands.arguments import (
+    AsJson,
+    MaybeDirectory,
+    MaybeTrial,
+    QuoteFormulas,
+    run_asked,
+    trial_asked,
+)
+from sweeper.cli.commands.printing import print_json, print_shown
+from sweeper.errors import Problem, StudyError
+from sweeper.naming import counted
+from sweeper.results.ranking import repeats
+from sweeper.results.status import for_want_of_one
+from sweeper.results.text_files import csv_text
+from sweeper.rundir import RunDir
+
+_SHOWN = 100
+
+
+def trials(
+    directory: MaybeDirectory = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help="Such as 'value > 0.97 and ...'."),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort", metavar="COLUMN", help="Objectives best first, others rising; -COLUMN turns."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,...", help="Which, in this order.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--head", metavar="N", min=0, help="The first N of them alone.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Answer in CSV, with all columns.")] = False,
+    quote_formulas: QuoteFormulas = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the trials that have ended; live, too.
+
+    A condition compares columns and constants, as Python does: ==, !=, <, <=, >, >=, in (...),
+    is None, is not None, and, or, not, in parentheses. A parameter is named as above the list:
+    depth is params_depth.
+    """
+    from sweeper.results.listing import listed
+
+    every = listed(run_asked(directory))
+    found = every if where is None else every.where(where)
+    found = found if sort is None else found.sorted_by(sort)
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    wanted = None if names is None else found.named(names)
+    if as_csv or as_json:
+        rows, names = found.rows(wanted, count), wanted or found.names
+        if as_csv:
+            cells = ([row[name] for name in names] for row in rows)
+            print(csv_text(names, cells, quote_formulas=quote_formulas), end="")
+        else:
+            print(json.dumps(rows, indent=1, default=str))
+        return
+    shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
+    if shown:
+        print_shown(trial_tables.listed(shown))
+    left = len(found) - len(shown)
+    if count is None and left:
+        print_shown(f"and {left} more: --head {len(found)} shows all, --csv and --json do")
+    elif not shown:
+        print_shown(_none_shown(len(every), len(found)))
+
+
+def _none_shown(ended: int, found: int) -> str:
+    """Why no row is shown, of so many trials that have ended and were found."""
+    if not ended:
+        return "no trial has ended"
+    return f"none of {counted(found, 'trial')} shown" if found else "no trials match"
+
+
+def show(
+    directory: MaybeDirectory = None, trial: MaybeTrial = None, as_json: AsJson = False
+) -> None:
+    """Show one trial: what it drew, how it trained, where, and what went wrong."""
+    run_dir, number = trial_asked(directory, trial)
+    from sweeper.results.listing import buckets_of, curves, listed
+
+    known = listed(run_dir)
+    row = known.row(_best(run_dir, known.best(1)) if number is None else number)
+    if row is None:
+        numbers = known.rows(["trial_number"])
+        there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
+        mend = f"name one that is there: {there or 'none yet'}"
+        raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", mend))
+    drawn, buckets = curves(run_dir, row["trial_number"]), buckets_of(run_dir, row["trial_number"])
+    if as_json:
+        print_json({**row, "curves": drawn, "buckets": buckets})
+    else:
+        print_shown(*trial_tables.trial(row, known.metrics, drawn, buckets))
+
+
+def best(
+    directory: MaybeDirectory = None,
+    count: Annotated[
+        int, typer.Option("--top", metavar="N", min=1, help="So many; a Pareto front is whole.")
+    ] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show the best trial, or the Pareto front, where its model is, and what to do with it."""
+    run_dir = run_asked(directory)
+    from sweeper.results.listing import listed
+
+    known = listed(run_dir)
+    numbers = known.best(count if len(known.metrics) == 1 else max(count, len(known.front())))
+    rows = known.of([_best(run_dir, numbers), *numbers[1:]])
+    if as_json:
+        print_json({"run_dir": str(run_dir.root), "best": rows})
+        return
+    print_shown(tables.best_trials(known.metrics, rows), "")
+    if told := repeats(known.rows(["state", "params_json"])):
+        print_shown(told, "")
+    print_shown(trial_tables.with_the_best(run_dir, rows[0]))
+
+
+def _best(run_dir: RunDir, numbers: list[int]) -> int:
+    if not numbers:
+        found, fix = "no trial is complete, so none is the best", for_want_of_one(run_dir)
+        raise StudyError(Problem(str(run_dir.root), "", found, fix))
+    return numbers[0]

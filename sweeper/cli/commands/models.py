@@ -1,0 +1,140 @@
+"""Commands about models and programs: export, predict, check-program."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper.cli.commands.arguments import (
+    AsJson,
+    MaybeDirectory,
+    MaybeTrial,
+    ModelDirectory,
+    Overrides,
+    QuoteFormulas,
+    TrustCode,
+    loaded,
+    trial_asked,
+)
+from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
+from sweeper.cli.console import console_on
+from sweeper.errors import StudyError, printable
+from sweeper.naming import counted
+
+
+def export(
+    directory: MaybeDirectory = None,
+    trial: MaybeTrial = None,
+    member: Annotated[
+        int,
+        typer.Option("--member", metavar="NUMBER", help="Of its replicates and folds, from 0 on."),
+    ] = 0,
+    output: ModelDirectory = Path("best"),
+    trust_code: TrustCode = False,
+) -> None:
+    """Write the model of a trial, with all that it takes to use it elsewhere, to a directory."""
+    run_dir, number = trial_asked(directory, trial)
+    from sweeper.export import export as write
+
+    number = write(run_dir.root, number, member, output, trust_code=trust_code)
+    print_exported(number, output)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What `export` has written.")],
+    rows: Annotated[
+        Path,
+        typer.Argument(metavar="ROWS", help="A table: .csv, .tsv, .txt, .parquet, .npz or .npy."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A CSV file; else standard output."),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="A,B,...",
+            help="Columns of ROWS to write, too, as they stand; or all.",
+        ),
+    ] = None,
+    quote_formulas: QuoteFormulas = False,
+    trust_code: TrustCode = False,
+) -> None:
+    """Predict the rows of a table, as CSV: one line a row, in its order.
+
+    Of classes each has its probability beside it; numbers are in the units of the data. What is
+    kept stands in front; a prediction of NAME beside a kept NAME is called `predicted NAME`.
+    """
+    from sweeper.export.predict import predicted
+    from sweeper.results.text_files import write_new
+
+    warn = console_on(sys.stderr)
+    names = [] if keep is None else [name.strip() for name in keep.split(",")]
+    text, n_rows = predicted(
+        model,
+        rows,
+        lambda told: warn.print(printable(told), soft_wrap=True),
+        names,
+        quote_formulas=quote_formulas,
+        trust_code=trust_code,
+    )
+    if output is None:
+        print(text, end="")
+    else:
+        write_new(output, text)
+        print_written(output, counted(n_rows, "row"))
+
+
+def check_program(
+    program: Annotated[
+        str, typer.Argument(metavar="MODULE:CLASS", help="A program of your own, by its name.")
+    ],
+    study: Annotated[
+        Path | None,
+        typer.Option("--study", metavar="STUDY", help="With its data, model and settings."),
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try out what a program of your own has to keep to; a few epochs, nothing is written."""
+    given = [f"train.program={program}", *(overrides or ())]
+    try:
+        config = None if study is None else loaded(study, given)
+    except StudyError as error:
+        raise _of_program(error, program) from None
+    from sweeper.preflight.check_program import Finding, findings, premise, study_of, unfit
+
+    found: list[Finding] = []
+    try:
+        if config is None:
+            config = study_of(program, overrides or ())
+            if not as_json:
+                console_on(sys.stderr).print(premise(config), soft_wrap=True)
+        for finding in findings(config, knows_metrics=study is not None):
+            found.append(finding)
+            if not as_json:
+                print_shown(str(finding))
+    except StudyError as error:
+        if study is None:
+            raise unfit(error.problems, program) from None
+        raise _of_program(error, program) from None
+    if as_json:
+        print_json({"program": program, "promises": [asdict(finding) for finding in found]})
+    raise typer.Exit(any(finding.found for finding in found))
+
+
+def _of_program(error: StudyError, program: str) -> StudyError:
+    """The refusal of a study under a program that the command names, not an override of it."""
+    from sweeper.config.toml import COMMAND_LINE
+
+    return StudyError(
+        replace(problem, where=program)
+        if (problem.where, problem.key) == (COMMAND_LINE, "train.program")
+        else problem
+        for problem in error.problems
+    )

@@ -1,0 +1,160 @@
+"""Commands that run a study, or would: run, stop, validate, plan."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from sweeper.cli import plan_tables, tables
+from sweeper.cli.commands.arguments import (
+    AsJson,
+    Fresh,
+    MaybeDirectory,
+    Overrides,
+    Quiet,
+    StudyFile,
+    TrustCode,
+    loaded,
+    run_asked,
+)
+from sweeper.cli.commands.printing import print_json, print_shown, status_record
+from sweeper.cli.commands.training import trained
+from sweeper.errors import Problem, StudyError
+from sweeper.results import formatting
+from sweeper.results.status import Status, ended_by, read_status
+from sweeper.rundir import RunDir
+
+BEST_SHOWN = 10
+
+
+def run(
+    study: StudyFile,
+    overrides: Overrides = None,
+    fresh: Fresh = False,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Go by the lattice that `plan --json` wrote."),
+    ] = None,
+    continue_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--continue-from", metavar="DIR", help="Let trials start from what `export` wrote."
+        ),
+    ] = None,
+    trust_code: TrustCode = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option("--log-file", metavar="FILE", help="Instead of DIR/logs/sweeper.log."),
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option("--log-level", help="The least that is logged."),
+    ] = "info",
+) -> None:
+    """Run a study, or go on with it where it was left.
+
+    Ctrl-C once stops at the end of the round, with everything committed; twice at once. SIGTERM and
+    SIGHUP do the same, and give the round execution.grace to end.
+    """
+    config = loaded(study, overrides)
+    status, code = trained(
+        config,
+        fresh=fresh,
+        quiet=quiet,
+        plan_file=plan_file,
+        continue_from=continue_from,
+        trust_code=trust_code,
+        log_file=log_file,
+        log_level=log_level,
+    )
+    run_dir = RunDir(config.run_dir)
+    if as_json:
+        print_json(status_record(run_dir, status))
+    elif not quiet:
+        _print_results(run_dir, status)
+    raise typer.Exit(code)
+
+
+def stop(directory: MaybeDirectory = None) -> None:
+    """End a running study at its next commit, as Ctrl-C does, from anywhere that sees its files.
+
+    The command that began it goes on with it.
+    """
+    run_dir = run_asked(directory)
+    standing = read_status(run_dir)
+    if standing.state != "running":
+        found = f"the study is not running: it is {standing.state}"
+        raise StudyError(Problem(str(run_dir.root), "", found, ""))
+    run_dir.stop.touch()
+    told = f"asked pid {standing.pid} on {standing.host} to stop: it waits for the buckets in "
+    print_shown(f"{told}training, commits their round and leaves")
+
+
+def validate(
+    study: StudyFile,
+    overrides: Overrides = None,
+    no_python: Annotated[
+        bool,
+        typer.Option(
+            "--no-python", help="Run no Python that the file names; say what that leaves unchecked."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a study file, its data and its run directory; train nothing."""
+    config = loaded(study, overrides)
+    from sweeper import api
+
+    checked = asdict(api.check(config, python=not no_python))
+    if as_json:
+        print_json(checked)
+    else:
+        print_shown(tables.checked({"study_file": study, **checked}))
+
+
+def plan(
+    study: StudyFile,
+    overrides: Overrides = None,
+    decay: Annotated[
+        bool, typer.Option("--decay", help="Show instead which arrays weight decay touches.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how the trials of a study would be placed; train nothing."""
+    config = loaded(study, overrides)
+    from sweeper import api
+
+    preview = (api.decay(config) if decay else api.plan(config)).as_dict()
+    if as_json:
+        print_json(preview)
+    else:
+        print_shown(*(plan_tables.decay(preview) if decay else plan_tables.plan(preview)))
+
+
+def _print_results(run_dir: RunDir, status: Status) -> None:
+    """How trials ended, the best of them, and where everything is."""
+    from sweeper.results.listing import listed
+
+    print_shown(formatting.ended(status), "")
+    trials = listed(run_dir)
+    found = formatting.outcomes(status)
+    shown = {"failed", "diverged"} if found.get("complete") else {"failed", "diverged", "pruned"}
+    if any(found.get(word) for word in shown):
+        rows = trials.rows(["trial_number", "state", "reason", "error_message"])
+        print_shown(tables.endings([row for row in rows if formatting.outcome(row) in shown]), "")
+    if best := trials.best(BEST_SHOWN):
+        print_shown(tables.best_trials(status.metric, trials.of(best)), "")
+    elif status.state == "finished":
+        print_shown("no trial completed; `sweeper show` tells more of each", "")
+    print_shown(tables.paths(run_dir))
+    if spent := formatting.time_spent(status.spent_s):
+        print_shown(f"took {spent}")
+    if told := ended_by(status):
+        print_shown(told)
+    if status.state == "interrupted":
+        print_shown(f"stopped after round {status.round}; the same command goes on from there")

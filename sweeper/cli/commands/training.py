@@ -1,0 +1,71 @@
+"""How commands train: with a live view, and in good order if a signal stops them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeper.cli.console import console_on
+from sweeper.cli.live import QuietView, View, view_for
+from sweeper.cli.logs import Level, logged
+from sweeper.data.ahead import preparing
+from sweeper.executors.signals import INTERRUPTED, TERMINATING, not_ignored, stopping_on
+from sweeper.process import take_program_start
+from sweeper.results.status import Status
+from sweeper.results.timeline import Activity, Timeline
+from sweeper.rundir import RunDir
+from sweeper.sweep.leaving import Leaving
+
+if TYPE_CHECKING:
+    from sweeper.config import StudyConfig
+
+
+def trained(
+    config: StudyConfig,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    plan_file: Path | None = None,
+    continue_from: Path | None = None,
+    trust_code: bool = False,
+    log_file: Path | None = None,
+    log_level: Level = "info",
+) -> tuple[Status, int]:
+    """Run a study, or go on with it, and show how; returns its status then and the exit code.
+
+    Raises:
+        SweeperError: it cannot start.
+    """
+    timeline = Timeline(take_program_start(), Activity.IMPORT)
+    view: View = QuietView() if quiet else view_for(console_on(sys.stderr), timeline.started_at)
+    from sweeper import api
+    from sweeper.sweep.session.session import with_recorded_edition
+
+    config = with_recorded_edition(config, fresh=fresh)
+    # before the view, for a process with threads cannot be forked
+    with preparing(config) as prepared, view, logged(view, log_file, log_level) as observer:
+        leaving = Leaving(RunDir(config.run_dir.absolute()), observer)
+        numbers = (signal.SIGINT, *not_ignored(TERMINATING))
+        grace_s = config.execution.grace_s
+        with stopping_on(numbers, view.say, leaving.leave, grace_s) as stopping:
+            status = api.run_prepared(
+                config,
+                prepared,
+                fresh=fresh,
+                plan_file=plan_file,
+                continue_from=continue_from,
+                trust_code=trust_code,
+                observer=leaving,
+                stop=stopping.stop,
+                timeline=timeline,
+            )
+        return status, exit_code(status, stopping.number)
+
+
+def exit_code(status: Status, number: int | None = None) -> int:
+    """The exit code of a run that ended with `status`, stopped by the signal `number` if any."""
+    if status.state == "interrupted":
+        return INTERRUPTED if number is None else 128 + number
+    return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1

@@ -1,0 +1,169 @@
+"""Commands that train the winner again: confirm, reproduce, refit."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sweeper.cli import trial_tables
+from sweeper.cli.commands.arguments import (
+    AnswerAlone,
+    AsJson,
+    Fresh,
+    MaybeDirectory,
+    MaybeTrial,
+    ModelDirectory,
+    TrustCode,
+    run_asked,
+    trial_asked,
+)
+from sweeper.cli.commands.printing import print_exported, print_json, print_shown
+from sweeper.cli.commands.training import trained
+from sweeper.errors import Problem, StudyError
+from sweeper.results.status import Status
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.config import StudyConfig
+    from sweeper.programs.data_spec import DataSpec
+
+
+def confirm(
+    directory: MaybeDirectory = None,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", min=1, help="So many of the best trials.")
+    ] = 10,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=2, help="Trainings of each of them.")
+    ] = 8,
+    fresh: Fresh = False,
+    trust_code: TrustCode = False,
+    quiet: AnswerAlone = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train the best trials again with fresh seeds: was the winner good, or lucky?
+
+    They are a study of their own, in DIR/confirm, on the same parts of the data.
+    """
+    run_dir = run_asked(directory)
+    from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
+    from sweeper.export.sizes import refuse_oversized
+    from sweeper.sweep.session.ownership import refuse_foreign
+    from sweeper.winner.same_study import refuse_another
+
+    spec = refuse_another(run_dir, trust_code=trust_code)
+    found = finalists(run_dir, top, seeds)
+    if not trust_code:
+        refuse_foreign(found.config, run_dir)
+        refuse_oversized(found.config, run_dir, spec)
+    if not fresh:
+        refuse_others(found)
+    status, code = trained(found.config, fresh=fresh, quiet=quiet)
+    if status.state == "finished":
+        rows, objectives = confirmed(found), found.config.study.objectives
+        ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
+        if as_json:
+            told = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
+            print_json({"run_dir": str(found.config.run_dir), "finalists": rows, "lead": told})
+        else:
+            print_shown(*trial_tables.confirmed(objectives[0], rows, seeds, ahead), "")
+            print_shown(f"each of {seeds} seeds is in {found.config.run_dir}")
+            ways = trial_tables.after_confirming(run_dir, rows[0])
+            for way in ways if len(objectives) == 1 else ():
+                print_shown(way)
+    raise typer.Exit(code)
+
+
+def reproduce(
+    directory: MaybeDirectory = None,
+    trial: MaybeTrial = None,
+    trust_code: TrustCode = False,
+    quiet: AnswerAlone = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a trial alone, and compare it with what was recorded, epoch by epoch.
+
+    Ends with 1 where a value differs, and names the first.
+    """
+    run_dir, number = trial_asked(directory, trial)
+    from sweeper.export.reproduce import alone, compared
+    from sweeper.winner.same_study import refuse_another
+
+    spec = refuse_another(run_dir, trust_code=trust_code)
+    with tempfile.TemporaryDirectory() as place:
+        config, number = alone(run_dir, number, Path(place) / "again")
+        status, code = _trained_again(run_dir, config, spec, trust_code, quiet=quiet)
+        if status.state != "finished":
+            raise typer.Exit(code)
+        found = compared(run_dir, RunDir(config.run_dir), number)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_shown(*trial_tables.reproduced(found))
+    raise typer.Exit(bool(found.differing) or not found.values)
+
+
+def refit(
+    directory: MaybeDirectory = None,
+    trial: MaybeTrial = None,
+    on: Annotated[
+        Literal["train+val", "all"], typer.Option("--on", help="The parts to train on.")
+    ] = "train+val",
+    output: ModelDirectory = Path("refit"),  # beside `best`, which export writes
+    fresh: Fresh = False,
+    trust_code: TrustCode = False,
+    quiet: AnswerAlone = False,
+) -> None:
+    """Train a trial again on more rows, for its best number of epochs, and export it.
+
+    Its run directory is DIR/refit/TRIAL, or DIR/refit/TRIAL-all. What is measured on rows that it
+    was trained on tells nothing; of `train+val` the test part is still unseen.
+    """
+    run_dir, number = trial_asked(directory, trial)
+    if output.exists():
+        mend = "name another with --to, or remove it"
+        raise StudyError(Problem(str(output), "", "there is such a directory already", mend))
+    from sweeper.export import export
+    from sweeper.export.refit import refit_study
+    from sweeper.winner.same_study import refuse_another
+
+    spec = refuse_another(run_dir, trust_code=trust_code)
+    config, row = refit_study(run_dir, number, on)
+    _, code = _trained_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
+    if code:
+        raise typer.Exit(code)
+    number = export(config.run_dir, int(row["trial_number"]), 0, output, trust_code=trust_code)
+    from sweeper.results.listing import listed
+
+    again = listed(RunDir(config.run_dir)).row(number)
+    assert again is not None, "it was trained just now"
+    print_shown(trial_tables.refitted(row, again, on), "")
+    print_exported(number, output)
+
+
+def _trained_again(
+    run_dir: RunDir,
+    config: StudyConfig,
+    spec: DataSpec | None,
+    trust_code: bool,
+    *,
+    quiet: bool,
+    fresh: bool = False,
+) -> tuple[Status, int]:
+    """Train a trial of `run_dir` again, from the model that its study started from."""
+    from sweeper.export.sizes import refuse_oversized
+    from sweeper.programs.saved_file import read_saved
+    from sweeper.sweep.session.ownership import is_own_start, refuse_foreign
+
+    start = run_dir.started_from if run_dir.started_from.exists() else None
+    if not trust_code:
+        refuse_foreign(config, run_dir)
+        refuse_oversized(config, run_dir, spec)
+    trust_start = trust_code or (
+        start is not None and is_own_start(run_dir, read_saved(start).digest)
+    )
+    return trained(config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start)

@@ -1,0 +1,248 @@
+"""What a sweep shows while it runs: a live view on a terminal, plain lines elsewhere.
+
+Both are observers of the sweep: they are told events, from any thread, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sweeper.naming import counted
+from sweeper.results import formatting
+from sweeper.results.events import (
+    BucketStarted,
+    CompileFinished,
+    CompileStarted,
+    Event,
+    PlaceEvent,
+    RoundClosed,
+    StudyOpened,
+    Warned,
+)
+from sweeper.results.status import Status
+
+
+class View(AbstractContextManager["View"], Protocol):
+    """Shows a sweep from entry to exit."""
+
+    def __call__(self, event: Event) -> None:
+        """Take note of what happened."""
+
+    def say(self, message: str) -> None:
+        """Show a line that stays."""
+
+
+def view_for(console: Console, started_at: float | None = None) -> View:
+    """The view that fits where `console` writes, of a program that started at this time."""
+    ran_s = 0.0 if started_at is None else max(0.0, time.time() - started_at)
+    if console.is_terminal:
+        return LiveView(console, ran_s=ran_s)
+    return LineView(console, ran_s=ran_s)
+
+
+class QuietView:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, event: Event) -> None:
+        pass
+
+    def say(self, message: str) -> None:
+        pass
+
+
+class LiveView:
+    """A picture of the sweep that is drawn again four times a second."""
+
+    def __init__(
+        self, console: Console, clock: Callable[[], float] = time.monotonic, *, ran_s: float = 0.0
+    ) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._opened: StudyOpened | None = None
+        self._status: Status | None = None
+        self._status_at = clock()
+        self._started_at = self._status_at - ran_s
+        self._places: dict[str, tuple[PlaceEvent, float]] = {}
+        self._live = Live(console=console, get_renderable=self.picture, refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._places.clear()  # nobody works any more
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.say(f"warning: {event.message}")
+            return
+        now = self._clock()
+        with self._lock:
+            if isinstance(event, StudyOpened):
+                self._opened = event
+            elif isinstance(event, RoundClosed):
+                self._status, self._status_at = event.status, now
+            else:
+                self._places[event.place] = (event, now)
+
+    def say(self, message: str) -> None:
+        self._live.console.print(message, soft_wrap=True)
+
+    def picture(self) -> RenderableType:
+        """The sweep at this moment."""
+        now = self._clock()
+        with self._lock:
+            opened, status, places = self._opened, self._status, dict(self._places)
+        elapsed = formatting.duration(now - self._started_at)
+        if opened is None:
+            opening = Text(f"opening the study, {elapsed}")
+            return Group(opening, _working(places, now)) if places else opening
+        rounds = opened.rounds_done if status is None else status.round
+        parts: list[RenderableType] = [Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}")]
+        if status is not None:
+            parts += _standing(status, since_s=now - self._status_at)
+        else:
+            parts.append(_beginning(opened))
+        if places:
+            parts.append(_working(places, now))
+        return Group(*parts)
+
+
+def _beginning(opened: StudyOpened) -> RenderableType:
+    """The bar before the first commit; of a study resumed it is not known how many have ended."""
+    if opened.rounds_done:
+        return _bar(None, opened.n_trials, counted(opened.n_trials, "trial"))
+    return _bar(0, opened.n_trials, f"0 of {counted(opened.n_trials, 'trial')}")
+
+
+def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
+    """A bar of the trials and what is told beside it; it swings where `finished` is not known."""
+    total = None if finished is None else n_trials
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=total, completed=finished or 0, width=32, complete_style="green"), *told
+    )
+    return bar
+
+
+def _standing(status: Status, since_s: float) -> list[RenderableType]:
+    """How the study stood at the last commit, `since_s` seconds ago; the time left runs on."""
+    finished = formatting.finished_trials(status.counts)
+    eta_s = None if status.eta_s is None else max(0.0, status.eta_s - since_s)
+    pace = formatting.pace(status.trials_per_minute, eta_s)
+    bar = _bar(
+        finished, status.n_trials, f"{finished} of {counted(status.n_trials, 'trial')}", pace
+    )
+    parts: list[RenderableType] = [bar, Text(formatting.states(status))]
+    if status.best is not None:
+        parts.append(Text(formatting.best_trial(status.metric, status.best), style="bold"))
+    return parts
+
+
+def _working(places: dict[str, tuple[PlaceEvent, float]], now: float) -> RenderableType:
+    """What each thread and worker does, and for how long already."""
+    table = Table.grid(padding=(0, 2))
+    for place in sorted(places):
+        event, since = places[place]
+        table.add_row(place, formatting.duration(now - since), doing(event))
+    return table
+
+
+def doing(event: PlaceEvent) -> str:
+    """What a place does after its last event."""
+    if isinstance(event, CompileStarted):
+        return f"compiling the {event.strategy} program {event.class_id}"
+    if isinstance(event, CompileFinished):
+        return f"idle after compiling the {event.strategy} program {event.class_id}"
+    if isinstance(event, BucketStarted):
+        trials = formatting.trial_numbers(event.trials)
+        return f"{event.strategy} bucket {event.bucket}: {trials} to epoch {event.epoch_to}"
+    got = "loaded from the cache" if event.cache_hit else "compiled"
+    return (
+        f"idle after bucket {event.bucket}, {got} in {event.compile_s:.1f} s, "
+        f"trained in {event.train_s:.1f} s"
+    )
+
+
+class LineView:
+    """A line per better best, per tenth of the trials, and per minute."""
+
+    def __init__(self, console: Console, period_s: float = 60.0, *, ran_s: float = 0.0) -> None:
+        self._console = console
+        self._period_s = period_s
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
+        self._started_at = time.monotonic() - ran_s
+        self._standing = "no round closed yet"
+        self._best: float | None = None
+        self._tenth = 0
+
+    def __enter__(self) -> Self:
+        self._clock.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._clock.join()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.say(f"warning: {event.message}")
+        elif isinstance(event, StudyOpened):
+            going_on = f", going on after round {event.rounds_done}" if event.rounds_done else ""
+            self.say(
+                f"{event.study}: {counted(event.n_trials, 'trial')} in {event.run_dir}{going_on}"
+            )
+        elif isinstance(event, RoundClosed):
+            for line in self._news(event.status):
+                self.say(line)
+
+    def say(self, message: str) -> None:
+        with self._lock:
+            self._console.print(message, soft_wrap=True)
+            self._console.file.flush()
+
+    def _news(self, status: Status) -> list[str]:
+        """What a closed round has to tell beyond the rounds before it."""
+        self._standing = f"round {status.round}: {formatting.progress(status)}"
+        if diverged := formatting.outcomes(status).get(formatting.DIVERGED):
+            self._standing += f", {diverged} diverged"
+        lines: list[str] = []
+        if status.best is not None and status.best["value"] != self._best:
+            self._best = status.best["value"]
+            lines.append(formatting.best_trial(status.metric, status.best))
+        percent = 100 * formatting.finished_trials(status.counts) // status.n_trials
+        if percent // 10 > self._tenth:
+            self._tenth = percent // 10
+            lines.append(f"{percent} %, {self._standing}")
+        return lines
+
+    def _tell_time(self) -> None:
+        while not self._ended.wait(self._period_s):
+            elapsed = formatting.duration(time.monotonic() - self._started_at)
+            self.say(f"{elapsed}, {self._standing}")

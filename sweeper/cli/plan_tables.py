@@ -1,0 +1,240 @@
+"""What `plan` and `plan --decay` answer, as tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from sweeper.cli.tables import pairs, rows
+from sweeper.naming import counted, listed
+from sweeper.results import formatting
+
+# categories, classes or targets beyond these are told in JSON alone
+_MOST_SHOWN = 20
+
+
+def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """How a study would begin and what it would cost."""
+    data, device = preview["data"], preview["device"]
+    yield pairs(
+        {
+            "study": f"{preview['study']}, {counted(preview['n_trials'], 'trial')}",
+            "device": f"{device['kind']}, {_where(device)}",
+            "strategy": f"{preview['strategy']}, lane loop {preview['lane_loop']}",
+        }
+    )
+    yield ""
+    yield from _data(data)
+    yield ""
+    yield rows(
+        "search space",
+        ("setting", "column", "values", "splits buckets", "when"),
+        [
+            (
+                *(entry["setting"], entry["column"]),
+                entry["values"] if entry["same_as"] is None else f"as {entry['same_as']}",
+                entry["splits_buckets"],
+                formatting.conditions(entry["when"]),
+            )
+            for entry in preview["space"]
+        ],
+    )
+    yield ""
+    if preview["switch"]:
+        yield _switch_classes(preview["switch"])
+        yield ""
+    elif preview["lattice"]:
+        yield _lattice(preview["lattice"])
+        yield ""
+    yield pairs(formatting.prediction(preview["predicted"]))
+    yield ""
+    yield _buckets(preview["first_round"])
+    for told in (preview["advice"], *preview["notes"]):
+        if told:
+            yield ""
+            yield told
+    yield from _idle_rules(preview)
+
+
+def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Which arrays of each model weight decay touches, and by which rule."""
+    for model in preview["models"]:
+        settings = [f"{key.partition('.')[2]} {value}" for key, value in model["settings"].items()]
+        if model["part"]:
+            settings.insert(0, f"part {model['part']}")
+        touched, all_of_it = model["decayed_parameters"], model["parameters"]
+        yield rows(
+            f"{', '.join(settings)}: {touched} of {all_of_it} parameters decay",
+            ("array", "shape", "in", "decays", "rule"),
+            [
+                (
+                    *(array["path"], formatting.shape(array["shape"]), array["layer"]),
+                    *(formatting.share_of_decay(array["decay"]), array["rule"]),
+                )
+                for array in model["arrays"]
+            ],
+        )
+        yield ""
+    yield from _idle_rules(preview)
+
+
+def _idle_rules(preview: Mapping[str, Any]) -> Iterator[str]:
+    for rule in preview["rules_without_use_in_some_trials"]:
+        yield f"some trials have no array that {rule} is about"
+
+
+def _where(device: Mapping[str, Any]) -> str:
+    """What trains."""
+    if device["engine"]:
+        return f"trains on {device['engine']}, times for {counted(device['workers'], 'worker')}"
+    return f"{counted(device['threads'], 'thread')}, {counted(device['workers'], 'worker')}"
+
+
+def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What the data hold, and how they are parted and balanced."""
+    yield pairs(
+        {
+            "data": f"{counted(data['train_rows'], 'row')} to train on, "
+            f"{data['val_rows']} to validate, {data['test_rows']} to test; "
+            f"{formatting.size(data['bytes'])}",
+            "columns": f"{data['numbers']} of numbers, {data['categories']} of categories, "
+            f"{counted(data['missing'], 'value')} missing; "
+            f"{counted(data['features'], 'feature')}, {counted(data['outputs'], 'output')}",
+            **_missing(data),
+        }
+    )
+    categories = [column for column in data["columns"] if column["kind"] == "category"]
+    if shown := [column for column in categories if column["role"] == "feature"][:_MOST_SHOWN]:
+        keys = ("name", "values", "missing")
+        yield ""
+        yield rows("categories", keys, [[column[key] for key in keys] for column in shown])
+    for name, title in (("classes", "classes of rows"), ("targets", "targets"), ("modes", "modes")):
+        if records := data[name]:
+            headings = [key.replace("_", " ") for key in records[0]]
+            values = [list(record.values()) for record in records[:_MOST_SHOWN]]
+            yield ""
+            yield rows(title, headings, values)
+
+
+def _missing(data: Mapping[str, Any]) -> dict[str, str]:
+    """The words that mean a missing value, with their counts in columns that have any."""
+    if not data["missing_values"]:
+        return {}
+    found = [
+        f"{column['name']} has {listed([f'{n} {word!r}' for word, n in column['words'].items()])}"
+        for column in data["columns"]
+        if column["words"]
+    ]
+    words = ", ".join("an empty field" if w == "" else w for w in data["missing_values"])
+    return {"missing": "; ".join([f"{words} (data.missing_values)", *found[:_MOST_SHOWN]])}
+
+
+def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
+    """The classes, and what the families differ in that they belong to."""
+    differing = _differing([block["settings"] for block in blocks])
+    has_parts, spans = any("parts" in block for block in blocks), ("for widths", "for depths")
+    return rows(
+        "lattice: the programs of the whole study",
+        (
+            *("strategy", "widths", "depth", *(("parts",) if has_parts else spans)),
+            *(name.rpartition(".")[2] for name in differing),
+            *("trials", "compile s", "train s", "waste", "why"),
+        ),
+        [
+            (
+                *(block["strategy"], _widths(block), block["depth"]),
+                *([block["parts"]] if has_parts else (_for(block, name) for name in spans)),
+                *(str(block["settings"].get(name)) for name in differing),
+                *(block["trials"], block["compile_s"], block["train_s"]),
+                *(formatting.percent(block["waste_fraction"]), block["why"]),
+            )
+            for block in blocks
+        ],
+    )
+
+
+def _widths(block: Mapping[str, Any]) -> str:
+    """Those that a class runs lanes at."""
+    return ", ".join(map(str, block.get("run_widths") or (block["width"],)))
+
+
+def _for(block: Mapping[str, Any], name: str) -> str:
+    return formatting.span(*block[name.replace(" ", "_")])
+
+
+def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Table:
+    return rows(
+        "switch: the programs of several structures, each device training its own",
+        ("class", "branches", "devices", "lanes a device", "compile s", "structures"),
+        [
+            (
+                *(program["class_id"], len(program["branches"]), program["devices"]),
+                *(program["lanes_per_device"], program["compile_s"]),
+                "; ".join(map(", ".join, _told_apart(program["branches"]))),
+            )
+            for program in classes
+        ],
+    )
+
+
+def _told_apart(branches: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """What each branch has that not all have, in words."""
+    names = _differing(branches)
+    for branch in branches:
+        yield [
+            f"{name.rpartition('.')[2]} {formatting.number(branch[name])}"
+            for name in names
+            if name in branch
+        ]
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys in which some of `settings` differ."""
+    names = sorted({name for some in settings for name in some})
+    return [name for name in names if len({json.dumps(some.get(name)) for some in settings}) > 1]
+
+
+def _buckets(first_round: Mapping[str, Any]) -> Table:
+    classes = {program["class_id"]: program for program in first_round["classes"]}
+    return rows(
+        "buckets of the first round",
+        (
+            *("bucket", "strategy", "width", "depth", "lanes", "capacity", "to epoch"),
+            *("train s", "waste", "memory", "trials"),
+        ),
+        [
+            (
+                bucket["bucket"],
+                program["strategy"],
+                *_size(program),
+                *(len(bucket["trials"]), program["capacity"], bucket["epoch_to"]),
+                bucket["predicted_train_s"],
+                formatting.percent(bucket["waste_fraction"]),
+                formatting.size(bucket["memory_bytes"]),
+                formatting.trial_numbers(bucket["trials"]),
+            )
+            for bucket in first_round["buckets"]
+            for program in (classes[bucket["class_id"]],)
+        ],
+    )
+
+
+def _size(program: Mapping[str, Any]) -> tuple[object, object]:
+    """Width and depth of a class, its own or those of its trials."""
+    settings = json.loads(program["settings"])
+    if program["branches"]:
+        return _span(settings, "model.width"), _span(settings, "model.depth")
+    return (
+        program["padded_width"] or settings.get("model.width"),
+        program["padded_depth"] or settings.get("model.depth"),
+    )
+
+
+def _span(branches: Sequence[Mapping[str, Any]], key: str) -> str | None:
+    """From the least to the greatest value that a branch has."""
+    values = [branch[key] for branch in branches if key in branch]
+    return formatting.span(min(values), max(values)) if values else None

@@ -1,0 +1,216 @@
+"""What the commands answer about trials: lists of them, and one of them in full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from sweeper.cli.tables import Record, pairs, rows
+from sweeper.results import formatting
+from sweeper.results.filter import heading
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.export.confirm import Lead
+    from sweeper.export.reproduce import Reproduction
+
+_CURVE_WIDTH = 60
+_TRACEBACK_LINES = 12
+# what `show` says of a trial's training, where it is known
+_TRAINING = ("epochs_done", "n_parameters", "train_s", "compile_share_s", "peak_memory_bytes")
+_CLASS = (
+    *("strategy", "lane_loop", "capacity"),
+    *("padded_width", "padded_depth", "padded_parts", "run_widths"),
+)
+_PLACE = ("place", "device", "host")
+
+
+def listed(records: Sequence[Record]) -> Table:
+    """Trials, a line each."""
+    names = [*records[0]]
+    return rows("", [heading(name) for name in names], [[*row.values()] for row in records])
+
+
+def trial(
+    row: Record,
+    metrics: Sequence[str],
+    curves: Mapping[str, Sequence[float | None]],
+    buckets: Sequence[Record],
+) -> Iterator[RenderableType]:
+    """All that is known of a trial, in blocks."""
+    ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
+    facts: dict[str, object] = {f"trial {row['trial_number']}": ended}
+    values = ("value", *(f"value_{index}" for index in range(1, len(metrics))))
+    facts |= {metric: row[name] for metric, name in zip(metrics, values, strict=True)}
+    if row["best_epoch"] is not None:
+        facts["best"] = f"{formatting.number(row['best_value'])} in epoch {row['best_epoch']}"
+    known = ("value_std", "feasible", "diverged_epoch", *(n for n in row if n.startswith("test_")))
+    facts |= {name: row[name] for name in known if row.get(name) is not None}
+    yield pairs(facts)
+    yield ""
+    yield "parameters"
+    yield pairs(json.loads(row["params_json"]))
+    yield ""
+    yield "curves, by epoch"
+    yield _curves(curves)
+    yield ""
+    yield pairs(_training(row))
+    if buckets:
+        yield ""
+        yield _buckets(buckets)
+    if row["error_type"] is not None:
+        yield ""
+        yield from _error(row["error_message"] or "")
+
+
+def with_the_best(run_dir: RunDir, row: Record) -> Table:
+    """Where the model of the best trial is, and the commands that go on with it."""
+    number, root = row["trial_number"], quote(str(run_dir.root))
+    kept = "not kept: refit trains it again"
+    facts: dict[str, object] = {
+        "its model": kept if row["model_path"] is None else run_dir.root / row["model_path"],
+        "is it luck?": f"python -m sweeper confirm {root}",
+        "again": f"python -m sweeper reproduce {root} {number}",
+        "on more rows": f"python -m sweeper refit {root} {number} --to refit/",
+        "take it home": f"python -m sweeper export {root} {number} --to best/",
+    }
+    if row["model_path"] is None:
+        facts.pop("take it home")
+    return pairs(facts)
+
+
+def confirmed(
+    metric: str, records: Sequence[Record], seeds: int, lead: Lead | None
+) -> Iterator[RenderableType]:
+    """Finalists by what they came to with fresh seeds, and what they were before."""
+    known = ("rank", "trial", "mean", "std", "rank_before", "before")
+    others = [name for name in records[0] if name not in known]
+    headings = ("rank", "trial", f"{metric}, mean", "deviation", *others, "rank before", "before")
+    told = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
+    title = f"finalists, each with {seeds} fresh seeds"
+    yield rows(title, headings, [[row[name] for name in told] for row in records])
+    first, former = records[0], next(row for row in records if row["rank_before"] == 1)
+    yield ""
+    if first is former:
+        is_clear = lead is not None and lead.is_clear
+        verdict = "confirmed: it was the best, and is so again" if is_clear else "first again"
+        yield f"trial {first['trial']} is {verdict}"
+    else:
+        now = f"trial {first['trial']} is the best now"
+        yield f"{now}; trial {former['trial']}, which was, has rank {former['rank']}"
+    if lead is not None:
+        yield _lead(lead)
+
+
+def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
+    """How to go on with the first of the finalists, if other commands would take another."""
+    if first["rank_before"] != 1:
+        root, number = quote(str(run_dir.root)), first["trial"]
+        again = f"python -m sweeper refit {root} {number} --to refit/"
+        yield f"the study's best stays what it was; to go on with trial {number}: {again}"
+
+
+def _lead(lead: Lead) -> str:
+    """How far ahead the best finalist is, and whether that may be chance."""
+    ahead, error = formatting.number(lead.difference), formatting.number(lead.standard_error)
+    told = f"its mean is {ahead} better than that of trial {lead.over}"
+    if lead.is_clear:
+        return f"{told}, more than twice the standard error of the difference, {error}"
+    chance = f"{told}, within twice the standard error of the difference, {error}"
+    return f"{chance}: it may be chance, and more seeds would tell (--seeds N --fresh)"
+
+
+def reproduced(found: Reproduction) -> Iterator[RenderableType]:
+    """Whether a trial came to what was recorded."""
+    whole = f"trial {found.trial}: {found.values} values of {found.epochs} epochs"
+    if not found.values:
+        yield f"trial {found.trial}: nothing was recorded of it to compare with"
+        return
+    if found.first is None:
+        yield f"{whole}, bit-equal"
+        return
+    first = found.first
+    yield f"{whole}, {found.differing} of which differ"
+    yield pairs(
+        {
+            "first difference": f"epoch {first.epoch}, {first.metric}",
+            "of replicate, fold": f"{first.replicate}, {first.fold}",
+            "recorded": repr(first.recorded),
+            "again": repr(first.again),
+            **{f"largest, {name}": value for name, value in found.largest.items()},
+        }
+    )
+    for name, (before, here) in found.versions.items():
+        yield f"{name} was {before}, and here is {here}"
+    if not found.versions:
+        yield "the versions are the same: another machine, number of threads or device, it may be"
+
+
+def refitted(row: Record, again: Record, on: str) -> Table:
+    """What a model was measured at before, and after it was trained on more rows."""
+    # of several members it has spreads beside them, of one it has none
+    names = [n for n in row if n.startswith("test_") and row[n] is not None and n in again]
+    unseen = on != "all"
+    records = [[name, row[name], again[name] if unseen else "seen in training"] for name in names]
+    records.append(["epochs", row["epochs_done"], again["epochs_done"]])
+    return rows(f"trial {row['trial_number']}", ("", "trained on train", f"on {on}"), records)
+
+
+def _error(message: str) -> Iterator[str]:
+    """Why a trial failed, and the end of what else is told of that."""
+    yield formatting.reason_told(message)
+    _, _, rest = message.partition("\n")
+    lines = rest.strip("\n").splitlines()
+    if lines:
+        yield ""
+        yield "\n".join(lines[-_TRACEBACK_LINES:])
+
+
+def _training(row: Record) -> dict[str, object]:
+    seconds = {"train_s", "compile_share_s"}
+    facts: dict[str, object] = {}
+    for name in _TRAINING:
+        value = row[name]
+        if value is not None:
+            shown = formatting.size(value) if name.endswith("_bytes") else value
+            shown = formatting.seconds(value) if name in seconds else shown
+            facts[name.removesuffix("_s").removesuffix("_bytes")] = shown
+    known = [(name, row[name]) for name in _CLASS if row.get(name) is not None]
+    facts["class"] = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known)
+    facts["where"] = ", ".join(str(row[name]) for name in _PLACE if row[name] is not None)
+    facts["rounds"] = formatting.span(row["first_round"], row["last_round"])
+    facts["attempts"] = row["attempts"]
+    return facts
+
+
+def _curves(curves: Mapping[str, Sequence[float | None]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for metric, values in curves.items():
+        known = [value for value in values if value is not None]
+        if known:
+            ends = f"{formatting.number(known[0])} to {formatting.number(known[-1])}"
+            table.add_row(metric, formatting.sparkline(values, _CURVE_WIDTH), ends)
+    return table
+
+
+def _buckets(buckets: Sequence[Record]) -> Table:
+    headings = ("round", "bucket", "epochs", "lanes", "place", "compile s", "train s", "outcome")
+    told = [
+        (
+            row["round"],
+            row["bucket_id"],
+            formatting.span(row["epochs_from"], row["epochs_to"]),
+            row["lanes_live"],
+            row["place"],
+            row["compile_s"],
+            row["train_s"],
+            row["outcome"],
+        )
+        for row in buckets
+    ]
+    return rows("buckets", headings, told)

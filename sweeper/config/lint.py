@@ -1,0 +1,154 @@
+"""What a study file may say, and hardly anybody means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sweeper.config.agreement import inputs_of
+from sweeper.config.alternating import AlternatingTable, idle_parts
+from sweeper.config.idle import idle_settings
+from sweeper.config.jax_pins import overridden
+from sweeper.config.optimizers import decays_of
+from sweeper.config.parts import PartsTable
+from sweeper.config.study import N_PARAMETERS, SAMPLERS
+from sweeper.config.study_config import StudyConfig
+from sweeper.config.table import field_of, value_of
+from sweeper.config.train import better
+from sweeper.naming import listed
+
+
+def doubts(config: StudyConfig) -> tuple[str, ...]:
+    """What to say before a study begins; nothing of most."""
+    return (
+        *_drawn_anyway(config),
+        *_directions(config),
+        *_constraints(config),
+        *_idle_decay(config),
+        *_idle_parts(config),
+        *_idle_phases(config),
+        *_idle_queue(config),
+        *_trained_on(config),
+        *idle_settings(config),
+        *_jax_settings(config),
+    )
+
+
+def hints(config: StudyConfig) -> tuple[str, ...]:
+    """What to say of a study that is only looked at: it does what it says, and not all it could."""
+    return tuple(_all_at_once(config))
+
+
+def _drawn_anyway(config: StudyConfig) -> Iterator[str]:
+    """A value was given on the command line, and each trial draws another."""
+    for key in config.source.overridden:
+        entry = config.entry(key)
+        if entry is not None and not entry.when:
+            one = '{type="categorical",choices=[VALUE]}'
+            yield (
+                f"--set {key} changes nothing, for every trial draws it, as [search] says; "
+                f"--set 'search.{key}={one}' fixes it"
+            )
+
+
+def _directions(config: StudyConfig) -> Iterator[str]:
+    """The study seeks the worst value of its metric."""
+    own = {f"val_{name.rpartition(':')[2]}" for name in config.train.functions}
+    for metric, direction in zip(config.study.objectives, config.study.directions, strict=True):
+        best = "minimize" if metric == N_PARAMETERS else better(metric)
+        if metric not in own and direction != best:
+            yield f"the study is to {direction} {metric}, of which usually the other end is better"
+
+
+def _all_at_once(config: StudyConfig) -> Iterator[str]:
+    """The sampler is to learn from trials, and proposes all of them before one has ended."""
+    n_trials, sampler = config.study.n_trials, config.study.sampler
+    of_optuna = sampler.name in SAMPLERS  # what another does without results is not known here
+    if sampler.learns and of_optuna and 1 < n_trials <= config.schedule.parallel and config.search:
+        yield (
+            f"schedule.parallel = {config.schedule.parallel} lets all {n_trials} trials begin at "
+            f"once, so {sampler.name} proposes them before it has seen a result, as random would; "
+            "with fewer at a time it learns from those that have ended"
+        )
+
+
+def _idle_decay(config: StudyConfig) -> Iterator[str]:
+    """Rules say which arrays decay, and nothing does."""
+    for key in decays_of(config.optimizer):
+        table = key.removesuffix(".decay")
+        amount = f"{table}.weight_decay"
+        drawn = config.entry(amount)
+        setting = amount.removeprefix("optimizer.")
+        if field_of(type(config.optimizer), setting) is None:
+            continue  # an optimizer of the user's own does with its rules what it likes
+        if not value_of(config.optimizer, setting) and (drawn is None or drawn.values() == (0.0,)):
+            yield f"[{key}] changes nothing, for {amount} is 0; write {amount} = 1e-4, or the like"
+
+
+def _idle_parts(config: StudyConfig) -> Iterator[str]:
+    """Parts that are built, and neither trained nor measured."""
+    if isinstance(config.model, PartsTable) and isinstance(config.train, AlternatingTable):
+        for name in idle_parts(config.train, inputs_of(config.model)):
+            yield f"no loss depends on model.{name}, so nothing trains it; remove it"
+
+
+def _idle_phases(config: StudyConfig) -> Iterator[str]:
+    """Phases that begin after the last epoch of any trial."""
+    train = config.train
+    if not isinstance(train, AlternatingTable):
+        return
+    turns = [(f"phases.{name}.epochs", name) for name in train.cycle]
+    if train.warmup is not None:
+        turns.insert(0, ("warmup.epochs", train.warmup.phase))
+    begins: dict[str, int] = {}
+    before = 0
+    for key, name in turns:
+        begins.setdefault(name, before + 1)
+        before += min(int(length) for length in config.drawn_values(f"train.{key}") or (1,))
+    for name, epoch in begins.items():
+        if epoch > config.max_epochs:
+            yield (
+                f"no trial comes to the phase {name}, which begins with epoch {epoch}: the last "
+                f"is {config.max_epochs}; write more train.epochs, or shorter phases"
+            )
+
+
+def _idle_queue(config: StudyConfig) -> Iterator[str]:
+    """Trials stand in the queue that are never asked for."""
+    queued, n_trials = len(config.study.enqueue), config.study.n_trials
+    if queued > n_trials:
+        yield (
+            f"study.enqueue has {queued} trials, of which study.n_trials = {n_trials} leaves the "
+            "last untried"
+        )
+
+
+def _trained_on(config: StudyConfig) -> Iterator[str]:
+    """Rows that measure a trial are among those that it trains on."""
+    trained_on = config.data.split.train_on
+    if trained_on != "train":
+        also, measures = (
+            ("validation", "val_")
+            if trained_on == "train+val"
+            else ("validation and test", "val_ and test_")
+        )
+        yield (
+            f'trials train on the {also} rows, too (data.split.train_on = "{trained_on}"): what '
+            f"{measures} measures say is of rows that were trained on, and nothing of new ones"
+        )
+
+
+def _jax_settings(config: StudyConfig) -> Iterator[str]:
+    """Settings of JAX in the environment that studies do not follow."""
+    if found := [*overridden(os.environ, config.edition)]:
+        do = "does" if len(found) == 1 else "do"
+        yield f"{listed(found)} {do} not apply to studies, which train with JAX's default"
+
+
+def _constraints(config: StudyConfig) -> Iterator[str]:
+    """The sampler learns from trials, and not from what bounds them."""
+    if config.study.constraints and config.study.sampler.name == "cmaes":
+        yield (
+            "the sampler cmaes does not look at study.constraints, as tpe, gp and nsgaii do; "
+            "the best trial is the best of those that keep them all the same"
+        )

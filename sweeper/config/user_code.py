@@ -1,0 +1,281 @@
+"""Functions of the user's own, which a study file names as `module:function`: finds them."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import sys
+import sysconfig
+import threading
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.machinery import PathFinder
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType
+from typing import Any
+
+from sweeper.config.user_source import OF_ANOTHER_MAIN, is_of_another_main, source_digests
+from sweeper.process import note_foreign_code
+
+Function = Callable[..., Any]
+# what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
+RAISED = (Exception, SystemExit, GeneratorExit)
+
+_MOST_TOLD = 200  # letters of an error's text: JAX explains itself at length
+# where an error's text quotes the traceback of another: a place, and the lines of code under it
+_QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
+_INSTALLED = {"site-packages", "dist-packages"}
+_NOT_THE_USERS = (
+    Path(__file__).parent,
+    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")),
+)
+
+_loaded: dict[tuple[str, Path], _Loaded] = {}
+_loading = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A module, and the digests of the files that it came from."""
+
+    module: ModuleType
+    digests: Mapping[str, str]
+
+
+class LoadError(Exception):
+    """There is no such function: `found` tells what there is, `mend` what to write."""
+
+    def __init__(self, found: str, mend: str) -> None:
+        super().__init__(f"{found}; {mend}")
+        self.found = found
+        self.mend = mend
+
+
+def forget_changed(base_dir: Path) -> None:
+    """Have modules in `base_dir` imported anew whose files have changed since they were imported.
+
+    Who trains from a notebook edits them between two studies.
+    """
+    base_dir = base_dir.resolve()
+    with _loading:
+        for (name, place), loaded in [*_loaded.items()]:
+            digests = source_digests(name, base_dir) if place == base_dir else loaded.digests
+            if digests == loaded.digests:
+                continue
+            files = {base_dir / file for file in (*digests, *loaded.digests)}
+            for other in _modules_of(loaded, files):
+                del sys.modules[other]
+            del _loaded[name, place]
+
+
+@contextmanager
+def imported_again(name: str, base_dir: Path) -> Iterator[None]:
+    """Within this block, functions of the module `name` come from a second import of it.
+
+    Modules in `base_dir` that it imports are imported again, too; what they print is dropped.
+    """
+    base_dir = base_dir.resolve()
+    with _loading, redirect_stdout(io.StringIO()):
+        _module(name, base_dir)
+        loaded = _loaded[name, base_dir]
+        files = {base_dir / file for file in loaded.digests}
+        first, known = _modules_of(loaded, files), dict(_loaded)
+        for other in first:
+            del sys.modules[other]
+        for key, one in known.items():
+            if one is loaded or one.module in first.values():
+                del _loaded[key]
+        try:
+            yield
+        finally:
+            for other in _modules_of(_loaded.get((name, base_dir), loaded), files):
+                del sys.modules[other]
+            sys.modules.update(first)
+            _loaded.update(known)
+
+
+def _modules_of(loaded: _Loaded, files: Collection[Path]) -> dict[str, ModuleType]:
+    """The imported modules that are this one or come from these files, by name."""
+    found: dict[str, ModuleType] = {}
+    names = tuple(file.name for file in files)
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None) or ""
+        # to resolve the paths of all modules takes 0.1 s
+        is_one = file.endswith(names) and Path(file).resolve() in files
+        if module is loaded.module or is_one:
+            found[name] = module
+    return found
+
+
+def load_class(name: str, base_dir: Path) -> Function:
+    """What `module:Class` names, as `load_function` finds it.
+
+    Raises:
+        LoadError: as `load_function`.
+    """
+    return load_function(name, base_dir, "class")
+
+
+def load_function(name: str, base_dir: Path, noun: str = "function") -> Function:
+    """The function `module:function`, of a module in `base_dir` or else of an installed one.
+
+    Raises:
+        LoadError: there is no such module or function, or the module cannot be imported.
+    """
+    module_name, _, function_name = name.partition(":")
+    module = _module(module_name, base_dir.resolve())
+    function = getattr(module, function_name, None)
+    if callable(function):
+        return function
+    if is_of_another_main(name):
+        raise LoadError(f"this program does not define '{name}'", OF_ANOTHER_MAIN)
+    callables = [name for name, value in vars(module).items() if callable(value)]
+    near = get_close_matches(function_name, callables, n=1)
+    mend = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"
+    raise LoadError(f"no {noun} '{function_name}' in the module '{module_name}'", mend)
+
+
+def is_raised(error: BaseException) -> bool:
+    """Whether it may be of the user's code, of whatever class: none that ends the program is."""
+    if isinstance(error, RAISED):
+        return True
+    is_ours = type(error).__module__.partition(".")[0] == __package__
+    return not (is_ours or isinstance(error, KeyboardInterrupt))
+
+
+def told(error: BaseException) -> str:
+    """An error of the user's code in one line, with where in that it was raised.
+
+    Of what a callback raised JAX tells nothing but the text of its traceback; the line is of the
+    error in there.
+    """
+    if quoted := _quoted(text_of(error)):
+        text, places = quoted
+        return _first_words(text) + _place(places)
+    text = _first_words(" ".join(text_of(error).split()))
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return what if isinstance(error, SyntaxError) else what + place_of(error)
+
+
+def told_in_full(error: BaseException) -> str:
+    """`told`, an empty line, and the traceback."""
+    trace = "".join(traceback.format_exception(error))
+    return f"{told(error)}\n\n{_writable(trace)}"
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, as a file can hold it, whatever class of the user's it is of."""
+    try:
+        return _writable(str(error))
+    except Exception:
+        return "its text cannot be told"
+
+
+def place_of(error: BaseException) -> str:
+    """The last line of the user's that an error has come through, in brackets, if there is any."""
+    frames = walk_tb(error.__traceback__)
+    return _place([(frame.f_code.co_filename, line) for frame, line in frames])
+
+
+def _writable(text: str) -> str:
+    """`text` in which half characters, as names of files may have them, are written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _quoted(text: str) -> tuple[str, list[tuple[str, int]]] | None:
+    """The error of the last traceback that `text` quotes, and the places that it came through."""
+    _, begins, quoted = text.rpartition("Traceback (most recent call last):\n")
+    places = [*_QUOTED_PLACE.finditer(quoted)]
+    raised = " ".join(quoted[places[-1].end() :].split()) if places else ""
+    if not (begins and raised):
+        return None
+    return raised, [(place[1], int(place[2])) for place in places]
+
+
+def _place(places: Sequence[tuple[str, int]]) -> str:
+    own = [(Path(name).name, line) for name, line in places if _is_of_the_users(name)]
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
+
+
+def _is_of_the_users(file: str) -> bool:
+    if file.startswith("<"):
+        return False
+    path = Path(file)
+    is_installed = any(path.is_relative_to(place) for place in _NOT_THE_USERS)
+    return not is_installed and _INSTALLED.isdisjoint(path.parts)
+
+
+def _first_words(text: str) -> str:
+    """The first sentence of what is long, or the beginning of it."""
+    if len(text) <= _MOST_TOLD:
+        return text
+    words = text[:_MOST_TOLD]
+    sentence, end, _ = words.partition(". ")
+    return sentence if end else f"{words.rpartition(' ')[0]} ..."
+
+
+def _module(name: str, base_dir: Path) -> ModuleType:
+    """The module, imported once for each directory of studies.
+
+    Raises:
+        LoadError: it is not there, or importing it failed.
+    """
+    with _loading:
+        if (name, base_dir) not in _loaded:
+            note_foreign_code()
+            try:
+                with _beside(base_dir, name.partition(".")[0]), _jax_settings_kept():
+                    digests = source_digests(name, base_dir)
+                    _loaded[name, base_dir] = _Loaded(importlib.import_module(name), digests)
+            except RAISED as error:
+                raise _not_imported(name, base_dir, error) from error
+        return _loaded[name, base_dir].module
+
+
+@contextmanager
+def _jax_settings_kept() -> Iterator[None]:
+    """Undo what a module sets in JAX as it is imported: a study in training has set JAX up."""
+    jax = sys.modules.get("jax")
+    config: Any = getattr(jax, "config", None)
+    before = dict(config.values) if config else {}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if config.values[name] != value:
+                config.update(name, value)
+
+
+def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and f"{name}.".startswith(f"{missing}."):
+        found = f"no module '{missing}' in {base_dir}, and none is installed"
+        return LoadError(found, "write that of a file beside this one, without .py")
+    found = f"the module '{name}' cannot be imported ({told(error)})"
+    return LoadError(found, "mend it, and try it with python -c 'import ...'")
+
+
+@contextmanager
+def _beside(base_dir: Path, root: str) -> Iterator[None]:
+    """`base_dir` in front of the import path.
+
+    If it has the module `root`, one of this name from elsewhere is out of the way meanwhile.
+    """
+    importlib.invalidate_caches()
+    own, there = PathFinder.find_spec(root, [str(base_dir)]), sys.modules.get(root)
+    away: dict[str, ModuleType] = {}
+    is_ours = own is None or own.origin in (None, getattr(there, "__file__", None))
+    if there is not None and not is_ours:
+        names = [name for name in sys.modules if f"{name}.".startswith(f"{root}.")]
+        away = {name: sys.modules.pop(name) for name in names}
+    sys.path.insert(0, str(base_dir))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(base_dir))
+        sys.modules.update(away)

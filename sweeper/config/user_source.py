@@ -1,0 +1,154 @@
+"""The source of user-defined functions, by which a study knows whether it has changed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from sweeper.config.main_source import MAIN, found_in_main
+
+__all__ = [
+    "MAIN",
+    "OF_ANOTHER_MAIN",
+    "changed_names",
+    "incomparable",
+    "is_beside",
+    "is_of_another_main",
+    "source_digests",
+]
+
+
+OF_ANOTHER_MAIN = (
+    "run the command in the notebook or script that defines it, such as "
+    'sweeper.command("export", "runs/digits"), or move it to a file next to the study file, name '
+    "that in the study file and train the study again"
+)
+
+
+def source_digests(function: str, base_dir: Path) -> dict[str, str]:
+    """A digest of each file that `module:function` comes from, by its path from `base_dir`.
+
+    They are the module's own and those in `base_dir` that it imports, directly or not; none of
+    them is run. An installed module is its own file alone. What stands in `__main__`, as in a
+    notebook, has a digest for each function, class and value that `function` refers to.
+    """
+    module, _, name = function.partition(":")
+    base_dir = base_dir.resolve()
+    if module == MAIN:
+        found = found_in_main(name)
+        files = {path for one in found.modules for path in _files_beside(one, base_dir)}
+        return {**found.digests, **_digests_of(files, base_dir)}
+    files = _files_beside(module, base_dir)
+    if files:
+        return _digests_of(files, base_dir)
+    return {path.name: _digest(path) for path in _installed(module)}
+
+
+def is_of_another_main(function: str) -> bool:
+    """Whether `function` is in the `__main__` of a notebook or script that is not this program."""
+    module, _, name = function.partition(":")
+    return module == MAIN and not hasattr(sys.modules[MAIN], name)
+
+
+def changed_names(
+    before: Mapping[str, str], now: Mapping[str, str], edition: int, *, in_main: bool
+) -> list[str]:
+    """The files, or names in `__main__`, whose digests differ from those recorded `before`.
+
+    Records of edition 1 have plain values alone of `__main__`, so only what both have is compared.
+    """
+    names = [*{**before, **now}]
+    if edition == 1 and now and in_main:
+        names = [name for name in names if name in before and name in now]
+    return [name for name in names if before.get(name) != now.get(name)]
+
+
+def incomparable(function: str) -> list[str]:
+    """Names in `__main__` that `function` uses there and whose edits cannot be noticed."""
+    module, _, name = function.partition(":")
+    return found_in_main(name).incomparable if module == MAIN else []
+
+
+def _digests_of(files: Iterable[Path], base_dir: Path) -> dict[str, str]:
+    return {path.relative_to(base_dir).as_posix(): _digest(path) for path in sorted(files)}
+
+
+def is_beside(module: str, base_dir: Path) -> bool:
+    """Whether importing the top-level `module` from `base_dir` runs a file in it."""
+    importlib.invalidate_caches()
+    spec = PathFinder.find_spec(module, [str(base_dir)])
+    return spec is not None and spec.loader is not None
+
+
+def _files_beside(module: str, base_dir: Path) -> set[Path]:
+    """The files in `base_dir` that importing `module` runs."""
+    found: set[Path] = set()
+    waiting = [module]
+    while waiting:
+        new = set(_files_of(waiting.pop(), base_dir)) - found
+        found |= new
+        waiting += [name for path in new for name in _imported(path, base_dir)]
+    return found
+
+
+def _files_of(module: str, base_dir: Path) -> Iterator[Path]:
+    """The file of a module and those of the packages that it is in, where they are there."""
+    names = module.split(".")
+    for end in range(1, len(names) + 1):
+        place = base_dir.joinpath(*names[:end])
+        for path in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+            if path.is_file():
+                yield path
+                break
+
+
+def _imported(path: Path, base_dir: Path) -> Iterator[str]:
+    """What a file imports, by its dotted name; names from a module may be modules as well."""
+    package = path.parent.relative_to(base_dir).parts
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # told where it is imported
+        return
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                above = package[: len(package) + 1 - level] if level else ()
+                of = ".".join([*above, *([module] if module else [])])
+                yield of
+                yield from (f"{of}.{alias.name}" if of else alias.name for alias in names)
+            case _:
+                pass
+
+
+def _installed(module: str) -> Iterator[Path]:
+    spec, names = None, module.split(".")
+    for end in range(1, len(names) + 1):
+        within = None if spec is None else spec.submodule_search_locations
+        if spec is not None and within is None:
+            return
+        spec = _found(".".join(names[:end]), within)
+        if spec is None:
+            return
+    if spec is not None and spec.origin is not None and Path(spec.origin).is_file():
+        yield Path(spec.origin)
+
+
+def _found(module: str, within: Sequence[str] | None) -> ModuleSpec | None:
+    """Where a module is; that of Python's own imports the packages around it for this."""
+    for finder in sys.meta_path:
+        with suppress(ImportError, ValueError, AttributeError):
+            if spec := finder.find_spec(module, within):
+                return spec
+    return None
+
+
+def _digest(path: Path) -> str:
+    return blake2b(path.read_bytes(), digest_size=16).hexdigest()

@@ -1,0 +1,305 @@
+"""From raw TOML to the validated tables of a study, with everything that is wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from sweeper.config.agreement import unfit_parts, unfit_rows
+from sweeper.config.conditions import unfit_conditions
+from sweeper.config.coupled import CoupledTable
+from sweeper.config.defaults import is_required, needs_value, rateless
+from sweeper.config.drawn_rules import all_drawn, names_of, unfit_schedules, unfit_training
+from sweeper.config.enqueue import read_enqueue
+from sweeper.config.execution import ExecutionTable
+from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable
+from sweeper.config.optimizers import each
+from sweeper.config.reading import (
+    RawTable,
+    allowed_values,
+    is_table,
+    read_table,
+    settings_within,
+    with_default,
+    with_numbers,
+)
+from sweeper.config.refusals import MISSING, shown, unknown_setting
+from sweeper.config.rules import (
+    Measures,
+    endless_grid,
+    grid_and_queue,
+    idle_keys,
+    more_than_one_trial,
+    padded_arrays,
+    too_large_for_class,
+    unfit_room,
+    unfit_to_stop,
+    unfit_traced,
+    unreported_metrics,
+)
+from sweeper.config.search import SameAs, SearchEntry
+from sweeper.config.settings import TrainTable
+from sweeper.config.space import (
+    SEARCHED_TABLES,
+    any_value,
+    flat_search,
+    read_entry,
+    taken_columns,
+    unfit_links,
+)
+from sweeper.config.study import EDITION, StudyTable
+from sweeper.config.table import Fault, Table
+from sweeper.config.tables import TABLES, Variants, kind_of
+from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable
+from sweeper.config.trial import TrialTable
+from sweeper.config.user_program import OwnProgramTable
+
+_OPTIONAL = ("trial",)  # without it there is no such table, for the others there is one of defaults
+
+
+class Draft:
+    """A study file on its way to a `StudyConfig`; `faults` grows with every step."""
+
+    def __init__(self, raw: RawTable) -> None:
+        self.faults: list[Fault] = []
+        self._raw = raw
+        self._searched: set[str] = set()
+        self._links: dict[str, str] = {}  # settings that take the value of another
+        self._conditional: set[str] = set()  # searched settings that some trials do not draw
+        self._as_if_right: dict[str, Table] = {}  # tables with other numbers for those refused
+        self._kinds = {name: self._kind(name) for name in TABLES}
+        self._known = [
+            setting
+            for name, kind in self._kinds.items()
+            if kind is not None
+            for setting in settings_within(kind, name)
+        ]
+
+    def read(self) -> dict[str, object]:
+        """The tables of the file by name; they are a whole study only where nothing is wrong."""
+        self._check_top_level()
+        search = self._read_search()
+        self._read_queue(search)
+        names = [name for name in TABLES if name in self._raw or name not in _OPTIONAL]
+        tables = {name: self._read_table(name, search) for name in names}
+        self._check_between({**tables, **self._as_if_right}, search)
+        self._check_trial(tables)
+        self.faults = [self._at_its_entry(fault) for fault in self.faults]
+        edition = {"edition": self._raw["edition"]} if "edition" in self._raw else {}
+        return {**tables, "version": 1, **edition, "search": search, "same_as": self._links}
+
+    def _at_its_entry(self, fault: Fault) -> Fault:
+        """What is told of a value that stands in `[search]` alone is told there."""
+        is_drawn = fault.key in self._searched and fault.found != MISSING
+        if not is_drawn or with_default(self._raw, fault.key.split("."), None) == self._raw:
+            return fault
+        return replace(fault, key=f"search.{fault.key}")
+
+    def _check_between(
+        self, tables: Mapping[str, Table | None], search: Mapping[str, SearchEntry]
+    ) -> None:
+        study = allowed_values(StudyTable, self._raw.get("study"))
+        measures = self._measures(tables.get("train"))
+        if measures is not None:
+            wanted = study.get("metric", ()), study.get("constraints", ())
+            self.faults += unreported_metrics(*wanted, measures)
+            stop, objectives = self._early_stop(), wanted[0]
+            own = (objectives,) if isinstance(objectives, str) else objectives
+            if stop is not None and stop.metric not in (None, *own):
+                self.faults += unfit_to_stop(stop.metric, measures)
+        if "sampler" in study:
+            self.faults += endless_grid(study["sampler"], search)
+            self.faults += grid_and_queue(study["sampler"], study.get("enqueue", ()))
+        self.faults += self._drawn_faults(search)
+        train = tables.get("train")
+        self.faults += unfit_parts(tables.get("model"), train, self._searched)
+        self.faults += unfit_rows(tables.get("data"), train)
+
+    def _measures(self, table: Table | None) -> Measures | None:
+        """What the program measures, as far as the file says."""
+        if isinstance(table, CoupledTable | OwnProgramTable):  # it measures all there is
+            return Measures(table.loss, table.metrics, table.loss_names, table.metrics)
+        if isinstance(table, TrainTable) and table.loss_names:
+            return Measures(table.loss, table.metrics, table.loss_names)
+        if self._kinds["train"] is not SupervisedTable:
+            return None
+        train = allowed_values(SupervisedTable, self._raw.get("train"))
+        known = train.keys() >= {"loss", "metrics"}
+        return Measures(train["loss"], train["metrics"]) if known else None
+
+    def _early_stop(self) -> EarlyStopTable | None:
+        kind = self._kinds["train"]
+        return kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
+
+    def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+        """What does not fit beside other settings in some of the trials."""
+        links = {key: search[of] for key, of in self._links.items() if of in search}
+        drawn = {**search, **links}
+        kind = self._kinds["optimizer"]
+        execution = allowed_values(ExecutionTable, self._raw.get("execution"))
+        for key, raw, own in () if kind is None else each(self._raw.get("optimizer"), kind):
+            yield from unfit_schedules(key, raw, drawn, is_own=own is UserOptimizerTable)
+            names = names_of(drawn, f"{key}.name", raw.get("name"))
+            if own is MixedOptimizerTable:
+                yield from idle_keys(all_drawn(raw, key, drawn), names)
+            if "strategy" in execution:
+                yield from padded_arrays(execution["strategy"], names)
+        train = self._raw.get("train", {})
+        if self._kinds["train"] is SupervisedTable and is_table(train):
+            yield from unfit_training(train, drawn)
+
+    def _check_trial(self, tables: Mapping[str, Table | None]) -> None:
+        trial, study = tables.get("trial"), tables.get("study")
+        if not isinstance(trial, TrialTable):
+            return
+        if isinstance(study, StudyTable):
+            self.faults += more_than_one_trial(study, bool(self._searched))
+        model, train = tables.get("model"), tables.get("train")
+        if isinstance(train, EpochsTable):
+            width, depth = (getattr(model, name, None) for name in ("width", "depth"))
+            self.faults += too_large_for_class(trial, train.epochs, width, depth)
+        self.faults += unfit_traced(trial.program, model, train)
+        optimizer = tables.get("optimizer")
+        if trial.program.strategy == "padded" and model and optimizer and train:
+            can_be = getattr(optimizer, "elementwise", False) and getattr(train, "is_padded", False)
+            self.faults += unfit_room(trial.program, model if can_be else None)
+
+    def _check_top_level(self) -> None:
+        version = self._raw.get("version")
+        if version is None:
+            self.faults.append(Fault("version", MISSING, "write version = 1"))
+        elif type(version) is not int or version != 1:
+            self.faults.append(Fault("version", f"no version {shown(version)}", "write 1"))
+        edition = self._raw.get("edition", EDITION)
+        if type(edition) is not int or not 1 <= edition <= EDITION:
+            found = f"{shown(edition)} is not a known edition (1 to {EDITION})"
+            self.faults.append(Fault("edition", found, "remove it, or install a newer sweeper"))
+        known = ["version", "edition", *TABLES, "search"]
+        self.faults += [
+            unknown_setting(name, name, known) for name in self._raw if name not in known
+        ]
+
+    def _kind(self, name: str) -> type[Table] | None:
+        """What describes the table `name`; None where it does not say."""
+        kind, faults = kind_of(name, self._raw, self._searches)
+        self.faults += faults
+        return kind
+
+    def _searches(self, setting: str) -> bool:
+        raw = self._raw.get("search", {})
+        return is_table(raw) and any(setting == searched for searched, _ in flat_search(raw))
+
+    def _read_search(self) -> dict[str, SearchEntry]:
+        raw = self._raw.get("search", {})
+        if not is_table(raw):
+            self.faults.append(Fault("search", f"{shown(raw)} is not a table", "write [search]"))
+            return {}
+        kinds = {name: self._kinds[name] for name in SEARCHED_TABLES}
+        search: dict[str, SearchEntry] = {}
+        for setting, raw_entry in flat_search(raw):
+            if setting in self._searched:
+                self.faults.append(Fault(f"search.{setting}", "given twice", "remove one"))
+            self._searched.add(setting)
+            entry, faults = read_entry(setting, raw_entry, kinds)
+            self.faults += faults
+            if isinstance(entry, SameAs):
+                self._links[setting] = entry.same_as
+            elif entry is not None:
+                search[setting] = entry
+        drawn = {key: key for key in search} | self._links
+        self._conditional = {key for key, of in drawn.items() if of in search and search[of].when}
+        self.faults += taken_columns(search)
+        if self._searched == {*search, *self._links}:  # else what is missing is a fault already
+            self.faults += unfit_conditions(search)
+            self.faults += unfit_links(self._links, search, kinds)
+        return search
+
+    def _read_queue(self, search: Mapping[str, SearchEntry]) -> None:
+        study = self._raw.get("study")
+        if is_table(study) and "enqueue" in study and self._searched == {*search, *self._links}:
+            queue, faults = read_enqueue(study["enqueue"], search)
+            self.faults += faults
+            self._raw = {**self._raw, "study": {**study, "enqueue": queue}}
+
+    def _read_table(self, name: str, search: Mapping[str, SearchEntry]) -> Table | None:
+        kind = self._kinds[name]
+        if kind is None:
+            return None
+        raw = self._raw.get(name, {})
+        if is_table(raw):
+            raw = self._with_drawn(name, kind, raw, search)
+            if name == "optimizer" and self._phases_have_rates:
+                for key, _, _ in each(raw, kind):  # with these no step is taken
+                    raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
+            elif name == "optimizer":
+                self.faults += rateless(raw, kind, self._searched, self._phases_without_rate)
+        table, faults = read_table(kind, raw, name, self._known)
+        if table is None and (mended := with_numbers(kind, raw, name, faults)):
+            self._as_if_right[name] = mended
+        self.faults += [
+            self._with_phases(fault)
+            for fault in faults
+            if not (fault.found == MISSING and fault.key in self._searched)
+        ]
+        return table
+
+    def _with_phases(self, fault: Fault) -> Fault:
+        """Where a learning rate is missing, phases without one of their own may have it instead."""
+        table, *_, setting = fault.key.split(".")
+        if (table, setting, fault.found) != ("optimizer", "lr", MISSING):
+            return fault
+        own = [f"train.phases.{name}.lr" for name in self._phases_without_rate]
+        return replace(fault, mend=f"{fault.mend}, or {' and '.join(own)}") if own else fault
+
+    def _with_drawn(
+        self, name: str, kind: type[Table], raw: RawTable, search: Mapping[str, SearchEntry]
+    ) -> RawTable:
+        """The table `name` with a value for all that is searched: it needs none of its own.
+
+        What some trials do not draw keeps its default in those, and needs one without it.
+        """
+        wrong = {fault.key for fault in self.faults}
+        links = {k: of for k, of in self._links.items() if f"search.{k}.same_as" not in wrong}
+        for key, source in ({key: key for key in search} | links).items():
+            table, _, setting = key.partition(".")
+            if table != name or source not in search:
+                continue
+            if not search[source].when or self._is_needed_by_its_kind(name, kind, setting):
+                raw = with_default(raw, setting.split("."), any_value(search[source]))
+            elif (
+                needs_value(kind, setting, search[source])
+                and with_default(raw, setting.split("."), 0) != raw
+            ):
+                mend = f"write {setting} = ... in [{name}], for trials that do not draw it"
+                self.faults.append(Fault(key, MISSING, mend))
+        return raw
+
+    @property
+    def _phases_have_rates(self) -> bool:
+        """Whether every step has the learning rate of its phase, and none the optimizer's."""
+        return self._phases is not None and not self._phases_without_rate
+
+    @property
+    def _phases(self) -> RawTable | None:
+        """The raw phases; None where the program has none."""
+        train = self._raw.get("train")
+        if not is_table(train) or train.get("program") != "alternating":
+            return None
+        phases = train.get("phases", {})
+        return phases if is_table(phases) else None
+
+    @property
+    def _phases_without_rate(self) -> list[str]:
+        phases = self._phases or {}
+        return [name for name, phase in phases.items() if not self._has_rate(name, phase)]
+
+    def _has_rate(self, name: str, phase: object) -> bool:
+        written = is_table(phase) and "lr" in phase
+        key = f"train.phases.{name}.lr"
+        return written or (key in self._searched and key not in self._conditional)
+
+    def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
+        """Whether one kind of a table of several needs it: the trials of that kind draw it."""
+        variants = TABLES[name]
+        is_several = isinstance(variants, Variants) and kind is variants.mixed
+        return is_several and is_required(kind, setting)

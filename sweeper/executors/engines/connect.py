@@ -1,0 +1,195 @@
+"""Connects a study to its cluster: its workers are looked over before they are taken up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from sweeper.config import StudyConfig
+from sweeper.config.engine import EngineTable
+from sweeper.errors import Problem, SetupError
+from sweeper.executors.engines.engine import AddressError, Engine, Member
+from sweeper.executors.engines.engine_executor import EngineExecutor
+from sweeper.executors.engines.handshake import Kinds, differences, survey_of, want_of_memory
+from sweeper.executors.engines.remote_slot import RemoteSlot
+from sweeper.executors.engines.remote_worker import Opening
+from sweeper.executors.engines.seats import Seat, Seats
+from sweeper.executors.engines.worker_pool import Roster
+from sweeper.executors.opening import own_xla_threads
+from sweeper.executors.worker import StartFile, WorkerSetup
+from sweeper.models.by_value import by_value
+from sweeper.results.events import Observer, Warned
+from sweeper.rundir import RunDir
+
+# a worker answers when it has nothing else to do
+_ANSWER_S = 30.0
+
+_log = logging.getLogger("sweeper")
+
+
+def connected(
+    config: StudyConfig,
+    run_dir: RunDir,
+    observer: Observer,
+    start: StartFile | None,
+    data_bytes: int,
+) -> EngineExecutor:
+    """The executor of a study that names an engine; its workers are there and fit.
+
+    `start` is the saved model that its trials start from, `data_bytes` the size of its data.
+
+    Raises:
+        SetupError: the engine is not installed, nobody answers, or a worker is not as this side.
+    """
+    table = config.execution.engine
+    assert table is not None, "asked of studies that name one"
+    engine = _engine(config, table)
+    roster = None
+    try:
+        if engine.dashboard:
+            _log.info("%s, its dashboard is at %s", engine.label, engine.dashboard)
+        run_dir.meeting.write_text(uuid4().hex, encoding="utf-8")
+        workers = config.execution.workers
+        roster = Roster(
+            engine,
+            _Joining(config, run_dir, engine, observer, start, data_bytes),
+            lambda told: observer(Warned(told)),
+            None if workers == "auto" else workers,
+        )
+        roster.gather()
+    except BaseException:
+        if roster is not None:
+            roster.close()
+        engine.close()
+        raise
+    return EngineExecutor(engine, roster, config.execution.retries, observer)
+
+
+def _engine(config: StudyConfig, table: EngineTable) -> Engine:
+    address = table.address
+    try:
+        return _ENGINES[table.name](address)
+    except ImportError as error:
+        library = _LIBRARIES[table.name]
+        found = f"{table.name}, and its package {library} cannot be imported: {error}"
+        mend = f"python -m pip install 'sweeper[{table.name}]', or remove the setting"
+        raise SetupError(config.problem("execution.engine.name", found, mend)) from error
+    except AddressError as error:
+        found = f"{address!r}, and {_NAMES[table.name]} does not answer there: {error}"
+        mend = "start it, or write the address that it tells when it starts"
+        raise SetupError(config.problem("execution.engine.address", found, mend)) from error
+
+
+def _dask(address: str) -> Engine:
+    from sweeper.executors.engines.dask_engine import DaskEngine
+
+    return DaskEngine(address)
+
+
+def _ray(address: str) -> Engine:
+    # Ray reads it when imported: else what a thread still asks at the end would start a cluster
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+    from sweeper.executors.engines.ray_engine import RayEngine
+
+    return RayEngine(address)
+
+
+_ENGINES: Mapping[str, Callable[[str], Engine]] = {"dask": _dask, "ray": _ray}
+_NAMES = {"dask": "Dask's scheduler", "ray": "Ray"}
+_LIBRARIES = {"dask": "distributed", "ray": "ray"}
+
+
+class _Joining:
+    """Makes slots of members that are as this side is."""
+
+    def __init__(
+        self,
+        config: StudyConfig,
+        run_dir: RunDir,
+        engine: Engine,
+        observer: Observer,
+        start: StartFile | None,
+        data_bytes: int,
+    ) -> None:
+        self._config = config
+        self._run_dir = run_dir
+        self._engine = engine
+        self._observer = observer
+        self._start = start and replace(start, path=start.path.absolute())
+        self._data_bytes = data_bytes
+        self._survey = survey_of(config, run_dir)
+        self._main = by_value(config)
+        self._lock = threading.Lock()
+        self._logs: dict[str, int] = {}
+        self._seats = Seats()
+
+    @cached_property
+    def _here(self) -> dict[str, Any]:
+        return self._survey()
+
+    @cached_property
+    def _kinds(self) -> Kinds:
+        return Kinds(self._here)
+
+    def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
+        """The slot of a member, of whose host so many are there.
+
+        Raises:
+            SetupError: it is not as this side is, and how.
+        """
+        there = self._engine.survey(key, self._survey, _ANSWER_S)
+        fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
+        training = beside if most == "auto" else min(beside, most)
+        problems = [
+            Problem(member.name, "", f"it has {found}", mend)
+            for found, mend in (
+                *differences(self._here, there),
+                *want_of_memory(there, self._data_bytes, fraction, training),
+            )
+        ]
+        if problems:
+            raise SetupError(problems)
+        self._engine.open(key, _ANSWER_S)
+        with self._lock:
+            for told in self._kinds.new(member.host, there):
+                self._observer(Warned(told))
+            seat = self._seats.take(key, member, there["gpus"])
+            return RemoteSlot(self._engine, key, member, self._opening(member, beside, seat))
+
+    def leave(self, slot: RemoteSlot) -> None:
+        """Have the seat of a slot free."""
+        with self._lock:
+            self._seats.give_back(slot.key, slot.member)
+
+    def _opening(self, member: Member, beside: int, seat: Seat) -> Opening:
+        config, run_dir = self._config, self._run_dir
+        log = self._logs.setdefault(member.name, len(self._logs))
+        return Opening(
+            place=member.name,
+            setup=WorkerSetup(
+                config=config,
+                data=run_dir.data,
+                checkpoints=run_dir.checkpoints,
+                cpus=(),
+                parent=0,
+                start=self._start,
+                directory=Path.cwd(),
+                xla_threads=own_xla_threads(),
+                main=self._main,
+            ),
+            log=run_dir.worker_log(log),
+            memory_fraction=config.execution.memory_fraction,
+            turn=seat.turn,
+            beside=beside,
+            first_core=seat.first_core,
+            cores=member.cores,
+            variables={},
+            trial_timeout_s=config.execution.trial_timeout_s,
+        )

@@ -1,0 +1,62 @@
+"""A slot of a cluster for one bucket, and the next where that is lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sweeper.executors.engines.remote_slot import RemoteSlot
+from sweeper.executors.engines.worker_pool import Roster
+from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.retry import WorkerGivenUpError, WorkerLostError
+
+_log = logging.getLogger("sweeper")
+
+
+@contextmanager
+def leased(roster: Roster) -> Iterator[Lease]:
+    """A slot, once there is one that is free."""
+    lease = Lease(roster)
+    try:
+        yield lease
+    finally:
+        lease.end()
+
+
+class Lease:
+    """A slot for the tries of one bucket: the same for all of them, unless it is lost."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self.slot: RemoteSlot | None = roster.take()
+
+    @property
+    def place(self) -> str:
+        """What the results call it."""
+        return "" if self.slot is None else self.slot.place
+
+    def attempt(self, work: Work) -> Outcome:
+        """Train `work` in the slot, or in the next where that was lost.
+
+        Raises:
+            WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone.
+            ClosedError: nothing is to be trained any more.
+            SetupError: as there, or the cluster is gone.
+        """
+        while True:
+            slot = self.slot = self.slot or self._roster.take()
+            try:
+                return slot.attempt(work)
+            except WorkerLostError as lost:
+                self._roster.lose(slot)
+                self.slot = None
+                self._roster.check_open()
+                if not isinstance(lost, WorkerGivenUpError):
+                    raise
+                _log.info("%s; its bucket goes to another worker", lost.how)
+
+    def end(self) -> None:
+        """Have the slot free for others."""
+        if self.slot is not None:
+            self._roster.give_back(self.slot)

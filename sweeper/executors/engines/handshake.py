@@ -1,0 +1,187 @@
+"""What a machine of a cluster has to have in common with this one, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.user_source import source_digests
+from sweeper.executors.devices import DRIVER
+from sweeper.executors.environment import FLAGS
+from sweeper.executors.memory import shares
+from sweeper.naming import size_text
+from sweeper.rundir import RunDir
+
+# what computes a trial there; what proposes and publishes them is on this side alone
+_LIBRARIES = ("sweeper", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "joblib")
+
+Survey = Callable[[], dict[str, Any]]
+
+
+def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Survey:
+    """A function that tells what matters to a study of the machine where it is called.
+
+    It is a closure, and leans on nothing but the standard library: so engines send it as it is to
+    where sweeper may be absent or another.
+    """
+    libraries, flags, files = _LIBRARIES, FLAGS, [str(path) for path in _files(config, run_dir)]
+    gpus = str(driver)
+
+    def survey() -> dict[str, Any]:
+        import hashlib
+        import os
+        import platform
+        from importlib.metadata import PackageNotFoundError, version
+        from importlib.util import find_spec
+        from pathlib import Path
+
+        def version_of(library: str) -> str:
+            try:
+                return version(library)
+            except PackageNotFoundError:
+                return ""
+
+        def digest_of(path: Path) -> str:
+            try:
+                return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+            except OSError as error:
+                return f"{error.strerror}"
+
+        def source_of_sweeper() -> str:
+            spec = find_spec("sweeper")
+            if spec is None or spec.origin is None:
+                return ""
+            root = Path(spec.origin).parent
+            sources = sorted(root.rglob("*.py"))
+            told = [f"{path.relative_to(root)} {digest_of(path)}" for path in sources]
+            return hashlib.blake2b("\n".join(told).encode(), digest_size=4).hexdigest()
+
+        def processor() -> str:
+            try:
+                said = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+            except OSError:
+                return platform.processor() or platform.machine()
+            wanted = ("model name", "flags", "Features")
+            kept = {line for line in said.splitlines() if line.startswith(wanted)}
+            digest = hashlib.blake2b("\n".join(sorted(kept)).encode(), digest_size=4).hexdigest()
+            names = {line.partition(":")[2].strip() for line in kept if line.startswith("model")}
+            return " ".join([*sorted(names), f"({digest})"])
+
+        def gpu_models() -> str:
+            try:
+                told = [one.read_text("utf-8") for one in Path(gpus).glob("*/information")]
+            except OSError:
+                return ""
+            lines = [line for text in told for line in text.splitlines()]
+            models = {line.partition(":")[2].strip() for line in lines if line.startswith("Model")}
+            return ", ".join(sorted(models))
+
+        def memory_bytes() -> int | None:
+            try:
+                from sweeper.resources import physical_bytes
+            except ImportError:  # absent or another version, which is refused
+                return None
+            return physical_bytes()
+
+        return {
+            "python": ".".join(platform.python_version_tuple()[:2]),
+            "versions": {library: version_of(library) for library in libraries},
+            "source": source_of_sweeper(),
+            "flags": {flag: os.environ.get(flag, "") for flag in flags},
+            "files": {path: digest_of(Path(path)) for path in files},
+            "processor": processor(),
+            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "gpu_models": gpu_models(),
+            "memory_bytes": memory_bytes(),
+        }
+
+    return survey
+
+
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What differs in a way that forbids to train there, each with its mend."""
+    if here["python"] != there["python"]:
+        yield f"Python {there['python']}, here {here['python']}", "give it the Python of this side"
+        return  # it was asked for nothing else
+    install = "install there what is installed here"
+    for library, version in here["versions"].items():
+        found = there["versions"][library]
+        if found != version:
+            yield f"{library} {found or 'absent'}, here {version or 'absent'}", install
+    if not (there["source"] == here["source"] or there["versions"]["sweeper"] == ""):
+        yield "sweeper with other source files than here", install
+    for flag, value in there["flags"].items():
+        if value and value != here["flags"][flag]:
+            mend = f"start it without {flag}, or this program with the same"
+            yield f"{flag} = {value!r}, here {here['flags'][flag] or None!r}", mend
+    for path, digest in here["files"].items():
+        if there["files"][path] != digest:
+            found = there["files"][path]
+            seen = f"({found})" if " " in found else "(another content)"
+            mend = "put results.dir and the study's directory where all machines have the same path"
+            yield f"not the file {path} that is here {seen}", mend
+
+
+def want_of_memory(
+    there: Mapping[str, Any], data_bytes: int, memory_fraction: float, workers: int
+) -> Iterator[tuple[str, str]]:
+    """That data do not fit in the share of each of so many workers there, with its mend.
+
+    Each has read them before it gives any of them to its device; what a program takes is checked
+    in the worker, where the device is open.
+    """
+    whole_bytes = there.get("memory_bytes")
+    share_bytes = (
+        None
+        if whole_bytes is None
+        else int(whole_bytes * shares(memory_fraction, 0, workers).worker)
+    )
+    if share_bytes is not None and data_bytes > share_bytes:
+        whose = f"each of {workers} workers there" if workers > 1 else "a worker there"
+        taken, share = size_text(data_bytes), size_text(share_bytes)
+        yield (
+            f"too little memory: the data take {taken}, and {whose} has {share}",
+            "start fewer there, drop columns or rows, or write a larger execution.memory_fraction",
+        )
+
+
+class Kinds:
+    """What machines compute with, as they are met, and what of it is new."""
+
+    def __init__(self, here: Mapping[str, Any]) -> None:
+        self._processors = {here["processor"]}
+        self._here = here["processor"]
+        self._gpus: dict[str, str] = {}
+
+    def new(self, host: str, there: Mapping[str, Any]) -> Iterator[str]:
+        """That values of a host may have other last digits, once for each kind of processor or GPU.
+
+        This side does not train, so GPUs are compared with those of the first host that has any.
+        """
+        processor, gpus = there["processor"], there["gpu_models"]
+        if processor not in self._processors:
+            self._processors.add(processor)
+            than = f"this machine ({self._here})"
+            yield _other(host, f"another processor ({processor})", than, "here")
+        if gpus and gpus not in self._gpus:
+            self._gpus[gpus] = host
+            first, where = next(iter(self._gpus.items()))
+            if gpus != first:
+                yield _other(host, f"other GPUs ({gpus})", f"{where} ({first})", f"on {where}")
+
+
+def _other(host: str, has: str, than: str, where: str) -> str:
+    differ = f"values computed there may differ from those computed {where} in their last digits"
+    return f"{host} has {has} than {than}: {differ}"
+
+
+def _files(config: StudyConfig, run_dir: RunDir) -> Sequence[Any]:
+    """Files that all machines must see alike: of the run directory, and code of the user's own."""
+    own = {
+        config.base_dir / name
+        for function in config.functions
+        for name in source_digests(function, config.base_dir)
+    }
+    return [run_dir.meeting, *sorted(path for path in own if path.is_file())]

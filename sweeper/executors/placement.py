@@ -1,0 +1,66 @@
+"""Which device trains which bucket: where it is done first, by what is predicted.
+
+A device that has not the program of a bucket compiles it first. So a class stays on the devices
+that have it, until its buckets wait there for longer than compiling it once more takes.
+"""
+
+from __future__ import annotations
+
+from sweeper.executors.executor import Work
+from sweeper.scheduler.classes import ProgramClass
+
+# seconds where nobody predicts any: they only weigh devices against each other
+_EPOCH_S = 1e-3
+_COMPILE_S = 1.0
+
+
+class Loads:
+    """Predicted seconds of what each of `devices` has to compile and to train.
+
+    Given buckets longest first, as plans have them, no device is left with more than another by
+    more than one bucket and twice what it takes to compile for it: Graham's list scheduling (SIAM
+    J. Appl. Math. 17, 1969). With `is_shared` a device loads from the compile cache what another
+    has compiled.
+    """
+
+    def __init__(self, devices: int, *, is_shared: bool = False) -> None:
+        self._seconds = [0.0] * devices
+        self._compile_s: dict[str, dict[int, float]] = {}
+        self._is_shared = is_shared
+
+    def place_class(self, program: ProgramClass) -> int:
+        """The device that is to compile a class which no bucket has asked for yet."""
+        return self._placed(program, 0.0)
+
+    def place(self, work: Work) -> int:
+        """The device for one more bucket, which then has that to train."""
+        return self._placed(work.program, _train_s(work))
+
+    def compiled(self, program: ProgramClass, device: int) -> None:
+        """It has compiled a class that was placed there."""
+        self._seconds[device] -= self._compile_s[program.class_id][device]
+        self._compile_s[program.class_id][device] = 0.0
+
+    def trained(self, work: Work, device: int) -> None:
+        """It has no longer to train a bucket that was placed there."""
+        self._seconds[device] -= _train_s(work)
+
+    def _placed(self, program: ProgramClass, train_s: float) -> int:
+        has = self._compile_s.setdefault(program.class_id, {})
+        known = program.cached_s if has and self._is_shared else program.predicted_compile_s
+        compile_s = _COMPILE_S if known is None else known
+
+        def done_s(at: int) -> float:
+            # twice: a class is compiled once more where that gains as much as it costs, no less
+            return self._seconds[at] + (0.0 if at in has else 2 * compile_s)
+
+        device = min(range(len(self._seconds)), key=done_s)
+        self._seconds[device] += train_s + (0.0 if device in has else compile_s)
+        has.setdefault(device, compile_s)
+        return device
+
+
+def _train_s(work: Work) -> float:
+    known = work.bucket.predicted_train_s
+    epochs = sum(lane.epoch_to - lane.epoch_from for lane in work.bucket.lanes)
+    return _EPOCH_S * epochs if known is None else known

@@ -1,0 +1,155 @@
+"""What a worker process runs. Nothing here imports JAX before `start` has set the stage for it."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import traceback
+from dataclasses import dataclass, replace
+from io import TextIOWrapper
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeper.config import StudyConfig
+from sweeper.executors.devices import XLA_THREADS
+from sweeper.executors.memory import carried_fraction
+from sweeper.executors.signals import ignore_terminating_signals
+from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
+from sweeper.lifeline import die_with
+from sweeper.results.timeline import Timeline
+
+if TYPE_CHECKING:
+    from sweeper.executors.executor import Work
+    from sweeper.executors.trainer import Trainer
+
+
+# makes a worker write where it is, whatever it is doing
+WHERE_ARE_YOU = getattr(signal, "SIGUSR1", signal.SIGTERM)
+
+
+# with it Python does not put the current directory first on the import path
+SAFE_PATH = "PYTHONSAFEPATH"
+BY_SWEEPER = "set by sweeper"
+
+
+@dataclass(frozen=True, slots=True)
+class StartFile:
+    """The saved model that trials start from, and where the functions that it names are found."""
+
+    path: Path
+    base_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSetup:
+    """What a worker is started with: paths and plain values; data travels as a file.
+
+    `cpus` are the cores it may use, all where there are none. `start` is the saved model that
+    trials start from, if they do. `xla_threads` are as many as the program that runs the study has,
+    unless nobody has said. `directory` is where the program was started, for files that code
+    of the user's opens, where it is not this process's own anyway. `main` are functions that the
+    study names in `__main__`, pickled by value.
+    """
+
+    config: StudyConfig
+    data: Path
+    checkpoints: Path
+    cpus: tuple[int, ...]
+    parent: int
+    start: StartFile | None = None
+    directory: Path | None = None
+    xla_threads: int | None = None
+    main: bytes | None = None
+
+
+_timeline = Timeline()
+_trainer: Trainer | None = None
+_memory_fraction: float | None = None
+
+
+def begin(setup: WorkerSetup, output: Connection) -> None:
+    """Make this process a worker that writes what it has to say to `output`."""
+    from joblib.externals.loky import process_executor as loky
+
+    write_to(output)
+    if os.environ.get(SAFE_PATH) == BY_SWEEPER:
+        del os.environ[SAFE_PATH]  # programs that user code starts are searched as ever
+    loky._USE_PSUTIL = False  # with it, loky ends a worker whose memory grows
+    start(setup)
+
+
+def write_to(output: Connection) -> None:
+    """Write to `output` from here on, also how this process crashes, or where it is when asked."""
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        os.dup2(output.fileno(), descriptor)
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # what is kept back dies with a crash
+    output.close()
+    faulthandler.enable(all_threads=False)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(WHERE_ARE_YOU, all_threads=True)  # callbacks have threads of XLA
+
+
+def start(setup: WorkerSetup) -> None:
+    """Make this process a worker: bound to its parent's life and to its cores, then JAX."""
+    global _trainer, _memory_fraction
+    # the parent answers signals, also if they could not be blocked before this process began
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_terminating_signals()
+    die_with(setup.parent)
+    if setup.cpus and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, setup.cpus)
+    if setup.xla_threads is not None:
+        os.environ[XLA_THREADS] = str(setup.xla_threads)
+    if setup.directory is not None and setup.directory.is_dir():
+        os.chdir(setup.directory)
+    _memory_fraction = carried_fraction(os.environ)
+    plan_faults(os.environ.get(VARIABLE))
+    with fault_points(Step.START_WORKER):
+        _trainer = _trainer_of(setup)
+
+
+def _trainer_of(setup: WorkerSetup) -> Trainer:
+    import jax
+
+    from sweeper.data.dataset import Dataset
+    from sweeper.executors.claims import devices_of
+    from sweeper.executors.jax_setup import configure_for
+    from sweeper.executors.trainer import Trainer
+    from sweeper.models.by_value import restore
+    from sweeper.programs.continued import read_start
+
+    config = setup.config
+    configure_for(config)
+    jax.devices()  # where there is no device to open, it is the start that fails, and no trial
+    if setup.main is not None:
+        restore(setup.main, config.base_dir)
+    start = setup.start
+    saved = None if start is None else read_start(start.path, start.base_dir)
+    data = Dataset.load(setup.data)
+    devices = devices_of(config)
+    return Trainer(config, data, setup.checkpoints, saved, devices, timeline=_timeline)
+
+
+def started() -> int:
+    """The number of this process, which has started."""
+    return os.getpid()
+
+
+def train(work: Work, place: str) -> bytes:
+    """The outcome of `work` in this process, pickled."""
+    assert _trainer is not None, "the pool's initializer is begin"
+    try:
+        _timeline.cut()  # of a bucket before, which gave no outcome
+        with _timeline.at(place):
+            outcome = _trainer.train(work, place, _memory_fraction)
+        outcome = replace(outcome, spans=_timeline.cut())
+        with fault_points(Step.RETURN_OUTCOME):
+            return pickle.dumps(outcome)
+    except BaseException:
+        traceback.print_exc()  # for the log: to the parent it is an error among others
+        raise

@@ -1,0 +1,167 @@
+"""Whether the best trials are good or were lucky: they are trained again with fresh seeds.
+
+The best of many noisy values is better than what it will give again. So the finalists are a study
+of their own, in which each is trained with several seeds, on the same parts of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig, parse
+from sweeper.config.recorded import study_of
+from sweeper.config.writing import toml_text
+from sweeper.errors import LedgerError, Problem, StudyError
+from sweeper.results.listing import Row, listed
+from sweeper.results.ranking import value_columns
+from sweeper.results.status import for_want_of_one
+from sweeper.rundir import RunDir
+from sweeper.sweep.session import backup
+
+_ERRORS_APART = 2.0  # standard errors of a difference, within which it may be chance
+
+
+@dataclass(frozen=True, slots=True)
+class Finalists:
+    """The best trials of a study, best first, and the study that trains them again."""
+
+    rows: tuple[Row, ...]
+    config: StudyConfig
+
+    @property
+    def n_members(self) -> int:
+        """How many trainings the mean of each is of: seeds, times folds where there are some."""
+        return len(self.config.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """How far the best finalist, `trial`, is ahead of another in the mean.
+
+    The other is the one that was the best before, or the next if that still is. `standard_error`
+    is that of the difference of two means, sqrt(s1^2 / n + s2^2 / n), where the variances need not
+    be equal (Welch 1947); seeds count as independent, and folds as if they were.
+    """
+
+    trial: int
+    over: int
+    difference: float
+    standard_error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the difference is more than two of its standard errors."""
+        return self.difference > _ERRORS_APART * self.standard_error
+
+
+def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
+    """The `top` best trials of a run directory, to be trained with `seeds` seeds each.
+
+    Raises:
+        SetupError: nothing was published there.
+        StudyError: no trial is complete.
+    """
+    known = listed(run_dir)
+    rows = known.of(known.best(top))
+    if not rows:
+        found, fix = "no trial is complete, so none can be a finalist", for_want_of_one(run_dir)
+        raise StudyError(Problem(str(run_dir.root), "", found, fix))
+    file = Path(known.study["study_file"])
+    before = study_of(known.study["settings"], file)
+    return Finalists(tuple(rows), parse(toml_text(_tables(before, run_dir, rows, seeds)), file))
+
+
+def refuse_others(found: Finalists) -> None:
+    """Refuse to go on with trainings of other finalists, or with other seeds.
+
+    Raises:
+        StudyError: the directory holds those.
+    """
+    run_dir = RunDir(found.config.run_dir)
+    if not run_dir.ledger.exists():
+        return
+    try:
+        with closing(backup.read(run_dir)) as ledger:
+            began = ledger.sessions()[0]["study"]
+    except LedgerError:  # in use or damaged, which whoever opens it tells
+        return
+    now = found.config.canonical()
+    if any(began["study"][name] != now["study"][name] for name in ("enqueue", "replicates")):
+        other = "it holds other finalists, or other numbers of trials or seeds, than are asked for"
+        mend = "train these with --fresh, which moves it aside"
+        raise StudyError(Problem(str(run_dir.root), "", other, mend))
+
+
+def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -> dict[str, Any]:
+    """The tables of the study that trains them again."""
+    tables, names = before.canonical(), [*before.columns]
+    drawn = [{name: row[f"params_{name}"] for name in names} for row in rows]
+    study = tables["study"] | {
+        "name": f"{before.study.name}-confirm",
+        "n_trials": len(rows),
+        "replicates": seeds,
+        # other weights, orders and draws; the parts of the data stay what they were
+        "seed": (before.study.seed + 1) % 2**32,
+        "enqueue": [{n: v for n, v in one.items() if v is not None} for one in drawn],
+        "sampler": {"name": "random"},
+        "pruner": {"name": "none"},
+        "timeout": None,
+    }
+    split = tables["data"]["split"] | {"seed": before.split_seed}
+    tables["execution"].pop("max_failures", None)
+    return tables | {
+        "study": study,
+        "data": tables["data"] | {"split": split},
+        "results": tables["results"] | {"dir": str(run_dir.confirm)},
+    }
+
+
+def confirmed(before: Finalists) -> list[Row]:
+    """What the finalists came to, best first: mean and spread, and what they were before."""
+    config = before.config
+    known = listed(RunDir(config.run_dir))
+    again = {row["trial_number"]: row for row in known.rows()}
+    ranked = known.best(len(again))
+    ranked += [number for number in again if number not in ranked]  # those that failed
+    tested = sorted(name for name in known.names if name.startswith("test_"))  # spreads beside them
+    further = value_columns(len(known.metrics))[1:]
+    return [
+        {
+            "rank": rank,
+            "trial": before.rows[number]["trial_number"],
+            "mean": again[number]["value"],
+            "std": again[number]["value_std"],
+            **{name: again[number][name] for name in (*further, *tested)},
+            "rank_before": number + 1,
+            "before": before.rows[number]["value"],
+        }
+        for rank, number in enumerate(ranked, 1)
+    ]
+
+
+def lead(records: Sequence[Row], n_members: int) -> Lead | None:
+    """The lead of the first of `confirmed`; None where there is no other that has ended well.
+
+    `records` are of one objective, each the mean of `n_members` trainings.
+    """
+    known = [row for row in records if _is_known(row)]
+    if len(known) < 2:
+        return None
+    first, *others = known
+    other = min(others, key=lambda row: (row["rank_before"] != 1, row["rank"]))
+    variance = first["std"] ** 2 + other["std"] ** 2
+    return Lead(
+        trial=first["trial"],
+        over=other["trial"],
+        difference=abs(first["mean"] - other["mean"]),
+        standard_error=math.sqrt(variance / n_members),
+    )
+
+
+def _is_known(row: Row) -> bool:
+    return all(row[name] is not None and math.isfinite(row[name]) for name in ("mean", "std"))

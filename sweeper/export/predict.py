@@ -1,0 +1,112 @@
+"""What an exported model predicts for the rows of a table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.data.dialect import USUAL, Dialect
+from sweeper.data.new_rows import NewRows, read_rows
+from sweeper.data.transform import Transform, UnfitRowsError
+from sweeper.errors import DataError, Problem, StudyError
+from sweeper.executors.jax_setup import configure_jax, jax_restored
+from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
+from sweeper.programs.saved_file import as_written, read_saved
+from sweeper.results.text_files import csv_text
+
+
+def predicted(
+    model: Path,
+    rows: Path,
+    warn: Callable[[str], None],
+    keep: Sequence[str] = (),
+    *,
+    quote_formulas: bool = False,
+    trust_code: bool = False,
+) -> tuple[str, int]:
+    """The predictions of `model`, a directory that `export` wrote, for the table `rows`.
+
+    They are the text of a CSV file, and how many rows it has.
+
+    `warn` is told of values that no training row had. `keep` are columns of the table that stand
+    before the predictions, `all` is all of them; a prediction is then called `predicted NAME` where
+    a column is called NAME. With `quote_formulas` a spreadsheet runs no text of the table.
+    `trust_code` is as `sweeper.load` takes it.
+
+    Raises:
+        SweeperError: the model is damaged, or the table does not fit it.
+    """
+    with jax_restored():
+        columns, n_rows = _predicted(model, rows, warn, keep, trust_code)
+    cells = zip(*columns.values(), strict=True)
+    return csv_text([*columns], cells, quote_formulas=quote_formulas, kept="\n\t"), n_rows
+
+
+def _predicted(
+    model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str], trust_code: bool
+) -> tuple[dict[str, Any], int]:
+    record = read_saved(model, trusted=trust_code).record
+    with as_written(str(model)):
+        data = record.get("data", {})
+        configure_jax(data.get("spec", {}).get("dtype", "float32"))
+        saved = load(model, trust_code=trust_code)
+        targets, transform = data["targets"], Transform.of_record(record)
+        aside, dialect = {*_aside(record)}, _dialect(record)
+    if not targets:
+        mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
+        raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
+    found = read_rows(rows, transform, aside, keep, dialect)
+    with as_written(str(model)), warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", UnknownCategoryWarning)
+        columns = dict(_columns(saved, _outputs(saved, rows, found), targets))
+    for doubt in doubts:
+        warn(f"{rows.name}: {doubt.message}")
+    named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
+    return {**found.kept, **named}, len(found.frame)
+
+
+def _outputs(saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
+    """What the model gives for the rows that were found in the table `rows`.
+
+    Raises:
+        DataError: they do not fit the model.
+    """
+    try:
+        return saved.outputs(found.frame)
+    except UnfitRowsError as error:
+        where = f" ({found.table.places(error.rows)})" if error.rows else ""
+        raise DataError(Problem(rows.name, "", f"{error.found}{where}", error.mend)) from error
+
+
+def _aside(record: Mapping[str, Any]) -> Iterator[str]:
+    """Columns of the study's own table that its model does not take in."""
+    table = record["settings"]["data"]
+    yield from record["data"]["targets"]
+    yield from table.get("drop", ())
+    ways = table["split"]
+    yield from (name for name in (ways["group"], ways["time"], table.get("mode")) if name)
+
+
+def _dialect(record: Mapping[str, Any]) -> Dialect:
+    """How the study's own table is written, if that is a CSV file; models of before say nothing."""
+    table = record["settings"]["data"]
+    return Dialect(**{name: table.get(name, usual) for name, usual in asdict(USUAL).items()})
+
+
+def _columns(
+    saved: SavedModel, outputs: NDArray[Any], targets: list[str]
+) -> Iterator[tuple[str, list[Any]]]:
+    """The columns of the answer: each target, and of classes the probability of each."""
+    if not saved.class_names:
+        yield from zip(targets, saved.numbers_by(outputs).T.tolist(), strict=True)
+        return
+    probabilities, chosen = saved.probabilities_by(outputs), saved.classes_by(outputs)
+    yield targets[0], np.array(saved.class_names, object)[chosen].tolist()
+    for name, column in zip(saved.class_names, probabilities.T.tolist(), strict=True):
+        yield f"probability of {name}", column

@@ -1,0 +1,294 @@
+"""A trained model away from its study, as plain Equinox and Optax objects."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.config import Settings
+from sweeper.config.alternating import AlternatingTable
+from sweeper.config.bundled_code import Code, building
+from sweeper.config.coupled import GENERATOR, CoupledTable
+from sweeper.config.parts import PartsTable
+from sweeper.data.transform import Transform, UnfitRowsError
+from sweeper.errors import Problem, SetupError
+from sweeper.executors.jax_setup import with_pins
+from sweeper.programs.build import Programs
+from sweeper.programs.continued import check_sizes, settings_of, spec_of, study_of_model
+from sweeper.programs.saved_file import MODEL_FILE, SavedFile, as_written, read_saved
+from sweeper.programs.saved_state import PlainState, plain_state_of
+from sweeper.scheduler.cost import MEASURED_ROWS
+
+
+class OtherVersionsWarning(UserWarning):
+    """A saved model fits in every leaf, but other versions of libraries wrote it."""
+
+
+class UnknownCategoryWarning(UserWarning):
+    """Rows to predict have a category that no row had that the model was trained on."""
+
+
+@dataclass(frozen=True, repr=False)
+class SavedModel:
+    """What `load` gives.
+
+    `model` maps one example, scaled and encoded as its study did, to logits or to scaled targets;
+    one of several parts maps it to what each of them gives, by name.
+    `optimizer` is one of Optax over the arrays of the model, with the numbers of the trial;
+    `opt_state` is its state, None where the study did not keep it, and goes with `trained`: that
+    is `model`, unless `train.ema` had its average measured. `info` is all that the file says:
+    study, trial, params, value, settings, versions.
+    """
+
+    state: PlainState
+    settings: Settings
+    info: Mapping[str, Any]
+    digest: str
+
+    def __repr__(self) -> str:
+        """One line: whose model it is, and what it makes of what."""
+        told, data = self.info, self.info["data"]
+        columns = len(data["transform"]["columns"])
+        whose = f"trial {told.get('trial')} of the study {told.get('study')!r}"
+        gives = f", predicts {', '.join(data['targets'])}" if data.get("targets") else ""
+        return f"<SavedModel: {whose}, of {columns} columns{gives}>"
+
+    @property
+    def model(self) -> Any:
+        """The model with the weights by which its trial was judged."""
+        return self.state.model
+
+    @cached_property
+    def _of_each(self) -> Callable[[NDArray[Any]], Any]:
+        from sweeper.models.user import each_of
+
+        return each_of(self.model)
+
+    @property
+    def trained(self) -> Any:
+        """The model that training would go on from."""
+        return self.state.trained
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer of the trial, by part where there are several; its `init` gives a state."""
+        return self.state.optimizer
+
+    @property
+    def opt_state(self) -> Any:
+        """Its state after the epoch of the weights; None without `results.save_optimizer`."""
+        return self.state.opt_state
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What the trial drew, by column."""
+        return self.info["params"]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """What the model takes in, after scaling and encoding."""
+        return tuple(self.info["data"]["feature_names"])
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes by index; empty for numbers."""
+        return tuple(self.info["data"]["class_names"])
+
+    def features(self, rows: Any) -> NDArray[Any]:
+        """What the model takes in for rows as its study read them, in the study's precision.
+
+        They are a DataFrame with the columns of the study, or an array of them in their order; a
+        dict or a Series of single values is one row. Of each column with categories that no
+        training row had an `UnknownCategoryWarning` is given.
+
+        Raises:
+            UnfitRowsError: a column is missing, or holds what it cannot be given.
+        """
+        data = self.info["data"]
+        dtype = data["spec"]["dtype"]
+        try:
+            x = Transform.of_record(self.info).of(rows, _warn, dtype)
+        except UnfitRowsError as error:
+            raise error.with_traceback(None) from None  # what it went through explains nothing
+        scale, shift = self._of_fold(x.dtype)
+        return x * scale + shift
+
+    def outputs(self, rows: Any) -> NDArray[Any]:
+        """What the model gives for rows as its study read them: logits, or scaled targets.
+
+        Raises:
+            ValueError: it is several models, which `coupled` trained.
+        """
+        train = self.settings.train
+        if isinstance(train, CoupledTable):
+            raise ValueError(
+                "models of `coupled` predict nothing together; `model` gives the outputs of each "
+                "for one example, `model.parts[NAME]` is one of them, `generate` gives rows"
+            )
+        x = self.features(rows)
+        with with_pins():
+            outputs = _in_blocks(self._of_each, x)
+        if isinstance(train, AlternatingTable):  # of the part that is compared with the data
+            assert train.of_data is not None, "a study without one is refused"
+            outputs = outputs[train.by_loss[train.of_data].of]
+        return np.asarray(outputs)
+
+    def predict(self, rows: Any) -> NDArray[Any]:
+        """The class of each row, as its study's data calls it, or its numbers in their own unit.
+
+        Of one target they are shaped (rows,), of several (rows, targets).
+        """
+        outputs, data = self.outputs(rows), self.info["data"]
+        if not data["class_names"]:
+            numbers = self.numbers_by(outputs)
+            return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+        return np.array(data["transform"]["classes"])[self.classes_by(outputs)]
+
+    def classes_of(self, rows: Any) -> NDArray[np.int64]:
+        """The class of each row, as its place in `class_names`."""
+        return self.classes_by(self.outputs(rows))
+
+    def probabilities(self, rows: Any) -> NDArray[Any]:
+        """The probability of each class, shaped (rows, classes).
+
+        Raises:
+            ValueError: the model predicts numbers.
+        """
+        if not self.info["data"]["class_names"]:
+            raise ValueError("the model predicts numbers, which have no probabilities; use predict")
+        return self.probabilities_by(self.outputs(rows))
+
+    def numbers_by(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        """Scaled targets in their own units, shaped (rows, targets)."""
+        spec = self.info["data"]["spec"]
+        return outputs * np.array(spec["y_scale"]) + np.array(spec["y_mean"])
+
+    def classes_by(self, outputs: NDArray[Any]) -> NDArray[np.int64]:
+        """The class that logits speak for, as its place in `class_names`."""
+        is_one = self.info["data"]["one_logit"]
+        chosen = outputs[:, 0] > 0 if is_one else np.argmax(outputs, axis=1)
+        return chosen.astype(np.int64)
+
+    def probabilities_by(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        """The probability of each class by logits, shaped (rows, classes)."""
+        if self.info["data"]["one_logit"]:  # the log-odds of the second
+            outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
+        with with_pins():
+            return np.asarray(jax.nn.softmax(outputs, axis=1))
+
+    def generate(self, count: int, seed: int = 0) -> NDArray[Any]:
+        """So many rows that the generator of a `coupled` study makes of noise, in their own units.
+
+        They are shaped (rows, features), as `feature_names` calls them.
+
+        Raises:
+            ValueError: none of the models generates rows.
+        """
+        from sweeper.models.user import each_of
+
+        train, model = self.settings.train, self.settings.model
+        if not (isinstance(train, CoupledTable) and train.generates):
+            raise ValueError("no model here generates rows")
+        assert isinstance(model, PartsTable)
+        spec, generator = self.info["data"]["spec"], self.model.parts[GENERATOR]
+        latent_size = model.parts[GENERATOR].in_size
+        assert latent_size is not None, "a rule of the study file"
+        noise = np.random.default_rng(seed).standard_normal((count, latent_size))
+        with with_pins():
+            x = np.asarray(_in_blocks(each_of(generator), noise.astype(spec["dtype"])))
+        scale, shift = self._of_fold(x.dtype)
+        return (x - shift) / scale * np.array(spec["x_scale"]) + np.array(spec["x_mean"])
+
+    def _of_fold(self, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """By what the fold of its member scaled features, and then shifted them."""
+        fold = self.info["data"]["fold"] or {"scale": 1.0, "shift": 0.0}
+        return np.array(fold["scale"], dtype), np.array(fold["shift"], dtype)
+
+
+def _warn(doubt: str) -> None:
+    # in the line of whoever asked: the first that is not of this package
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("sweeper."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(doubt, UnknownCategoryWarning, stacklevel=level)
+
+
+def _in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
+    """What `of_each` gives for each example.
+
+    They are given in blocks, each filled up to a power of two: JAX compiles for every number of
+    rows that it has not seen.
+    """
+    starts = range(0, max(1, len(x)), MEASURED_ROWS)
+    found = [of_each(_filled_up(x[start : start + MEASURED_ROWS])) for start in starts]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(x)], *found)
+
+
+def _filled_up(block: NDArray[Any]) -> NDArray[Any]:
+    """`block`, its rows over and over up to a power of two."""
+    rows = 1 << max(0, len(block) - 1).bit_length()
+    return np.resize(block, (rows, *block.shape[1:]))
+
+
+def load(
+    path: Path | str, *, base_dir: Path | str | None = None, trust_code: bool = False
+) -> SavedModel:
+    """The model that `sweeper export` wrote to the directory `path`, every leaf of it checked.
+
+    Its `model.safetensors` will do by itself. Functions that its settings name run if they belong
+    to Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory has
+    the source that the model was trained with; the model's own directory does not count. With
+    `trust_code` any function runs, from the source that the file carries if need be: only for
+    files that you trust.
+
+    Raises:
+        SweeperError: it is damaged, names code that is not trusted, or cannot be built here.
+    """
+    file = read_saved(Path(path), trusted=trust_code)
+    with as_written(str(path)):
+        study, spec = study_of_model(file), spec_of(file)
+    if spec.dtype == "float64" and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        mend = 'write jax.config.update("jax_enable_x64", True) before'
+        raise SetupError(Problem(str(path), "", "its numbers are float64, JAX's float32", mend))
+    if file.other_versions:
+        told = f"{path}: every leaf fits, but it was written by {file.other_versions}"
+        warnings.warn(told, OtherVersionsWarning, stacklevel=2)
+    given = [] if base_dir is None else [Path(base_dir)]
+    places = [*given, *_places_of(Path(file.name), trust_code)]
+    with with_pins(), as_written(str(path)):
+        code = Code.from_dict(file.record["code"])
+        place = code.place_of(str(path), building(study), places, trust_code)
+        if not trust_code:
+            check_sizes(file, study)
+        settings = settings_of(file, place)
+        programs = Programs(spec)
+        _check_parameters(file, programs.n_parameters(settings))
+        state = plain_state_of(file, programs.exact(settings), settings)
+    return SavedModel(state, settings, file.record, file.digest)
+
+
+def _check_parameters(file: SavedFile, declared: int) -> None:
+    """Refuse a model of more parameters than the file holds, before memory is taken for it."""
+    held = sum(leaf.size for leaf in file.tensors.values())
+    if declared > held:
+        found = f"its settings declare {declared:,} parameters, and it holds {held:,}"
+        raise SetupError(Problem(file.name, "", found, "take a file that `export` wrote"))
+
+
+def _places_of(file: Path, trusted: bool) -> Iterator[Path]:
+    """Where the source of a model's functions may be: not in its own directory, unless trusted."""
+    here, its = Path.cwd().resolve(), file.parent.resolve()
+    is_within = file.name == MODEL_FILE and its in here.parents
+    if trusted or not (here == its or is_within):
+        yield here
+    if trusted:
+        yield its

@@ -1,0 +1,91 @@
+"""Marks on the parameters of a model, as Optax takes masks and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import PyTree
+
+from sweeper.config.decay import DecayTable
+from sweeper.config.reading import read_table
+from sweeper.config.table import Fault
+from sweeper.errors import Problem, StudyError
+from sweeper.models.decay import Decay, decisions, tree_of
+from sweeper.models.decay_rules import factors, idle_rules, unfit_layers
+from sweeper.models.leaves import leaves_of
+
+
+class Marks:
+    """A tree with one mark a parameter, as a function of the parameters that gives it.
+
+    Optax calls masks and labels that can be called. A tree in the form of a model can be, where
+    the model has a `__call__`: `optax.partition` would pass the parameters through the labels. So
+    the tree is handed over inside of this, which is no PyTree, and gives it for parameters and for
+    updates alike.
+    """
+
+    def __init__(self, tree: PyTree) -> None:
+        self.tree = tree
+
+    def __call__(self, parameters: PyTree) -> PyTree:
+        """The tree of marks.
+
+        Raises:
+            TypeError: it was called with a number, as a schedule is; that would decay nothing.
+        """
+        if jax.tree_util.all_leaves([parameters]) and not jax.tree_util.all_leaves([self.tree]):
+            raise TypeError(
+                "a mask of parameters was called as a schedule; write "
+                'optax.inject_hyperparams(..., static_args=("mask",))'
+            )
+        return self.tree
+
+
+def decay_mask(
+    model: eqx.Module,
+    rules: Mapping[str, Any] | DecayTable | None = None,
+    base_dir: Path | str = ".",
+) -> Marks:
+    """Which parameters of `model` decay, as a mask for `optax.adamw` and whatever else takes one.
+
+    `rules` are `[optimizer.decay]` of a study file; without them weights of linear and convolution
+    layers decay. Parameters are the arrays of floating-point numbers, as in
+    `eqx.filter(model, eqx.is_inexact_array)`. Classes of yours, "module:Class", are looked up in
+    `base_dir` first.
+
+    Raises:
+        StudyError: the rules are none, or some of them has a factor: a mask is true or false.
+    """
+    table = rules if rules is None or isinstance(rules, DecayTable) else _table(rules)
+    parameters = eqx.filter(model, eqx.is_inexact_array)
+    decay = Decay.of(table, Path(base_dir))
+    _refuse([*unfit_layers(decay), *factors(decay)])
+    _refuse(idle_rules(decay, leaves_of(parameters)))
+    return mask_of(parameters, decay)
+
+
+def mask_of(parameters: PyTree, decay: Decay) -> Marks:
+    """The mask of `parameters`, a model without anything else."""
+    return Marks(tree_of(parameters, [d.rule.amount == 1 for d in decisions(parameters, decay)]))
+
+
+def amounts_of(parameters: PyTree, decay: Decay) -> Marks:
+    """By how much each of `parameters` decays, a share of the weight decay, as labels."""
+    return Marks(tree_of(parameters, [d.rule.amount for d in decisions(parameters, decay)]))
+
+
+def _table(rules: Mapping[str, Any]) -> DecayTable:
+    table, faults = read_table(DecayTable, dict(rules), "rules", [])
+    _refuse(faults)
+    assert table is not None, "refused otherwise"
+    return table
+
+
+def _refuse(faults: Iterable[Fault]) -> None:
+    problems = [Problem("decay_mask", fault.key, fault.found, fault.mend) for fault in faults]
+    if problems:
+        raise StudyError(problems)

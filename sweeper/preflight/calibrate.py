@@ -1,0 +1,219 @@
+"""Measures what compiling and training cost on this machine, and fits the cost model to it.
+
+Programs are timed as they run in a study: every thread of this process is busy with one. So a
+second of the model is a second of one thread while all the others work too.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.optimize import nnls
+
+from sweeper.executors.compiling import compile_class
+from sweeper.executors.jax_setup import configure_jax
+from sweeper.executors.lanes import abstract_lanes
+from sweeper.preflight.calibration_cases import IN, LANES, OUT, Case, cases
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.program import Batch
+from sweeper.programs.segment import Lanes, Parts
+from sweeper.resources import usable_cores
+from sweeper.scheduler.classes import ProgramClass
+from sweeper.scheduler.cost import (
+    CostModel,
+    Workload,
+    carry_features,
+    compile_features,
+    lane_features,
+    shipped,
+)
+from sweeper.scheduler.forecast import traced_structure, workload_of
+from sweeper.scheduler.signature import canonical, compiled_in, family_of
+
+# how often each case is trained, with all others between, and how long each time, in seconds
+_ROUNDS, _TRAIN_S = 3, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one case took: features of compiling and of a lane, and the seconds of each."""
+
+    case: Case
+    compile_features: Mapping[str, float]
+    compile_s: float
+    lane_features: Mapping[str, float]
+    lane_s: float
+
+
+def measure(
+    chosen: Sequence[Case], threads: int, report: Callable[[int, int], None]
+) -> list[Timing]:
+    """Time each case while `threads` of them are under way; `report` is told how many are done.
+
+    All are compiled before any is trained: a thread that compiles would take more than its core.
+    Of several rounds the fastest counts, for the speed of a machine changes from minute to minute.
+    """
+    count = (1 + _ROUNDS) * len(chosen)
+    done = iter(range(1, count + 1))
+
+    def reported(task: Callable[[], Any]) -> Any:
+        result = task()
+        report(next(done), count)
+        return result
+
+    with ThreadPoolExecutor(threads) as pool:
+        compiled = list(pool.map(reported, [partial(_compiled, case) for case in chosen]))
+        training = [partial(_lane_s, ready) for ready in compiled]
+        rounds = [list(pool.map(reported, training)) for _ in range(_ROUNDS)]
+    return [_timing(ready, min(taken)) for ready, *taken in zip(compiled, *rounds, strict=True)]
+
+
+def fit(timings: Sequence[Timing], like: CostModel) -> CostModel:
+    """The cost model that predicts `timings` with the least relative error.
+
+    By non-negative least squares; constants that no timing depends on keep their value in `like`.
+    """
+    compiling = [(timing.compile_features, timing.compile_s) for timing in timings]
+    training = [(timing.lane_features, timing.lane_s) for timing in timings]
+    return replace(like, **_fitted(compiling), **_fitted(training))
+
+
+def errors(timings: Sequence[Timing], model: CostModel) -> Iterator[tuple[Case, float, float]]:
+    """How far predictions are from each timing, relatively: compiling and training."""
+    for timing in timings:
+        predicted = (_dot(timing.compile_features, model), _dot(timing.lane_features, model))
+        yield (
+            timing.case,
+            predicted[0] / timing.compile_s - 1,
+            predicted[1] / timing.lane_s - 1,
+        )
+
+
+def record(model: CostModel) -> dict[str, Any]:
+    """What a file of constants holds: the model, and the machine that it was measured on."""
+    device = jax.devices()[0].device_kind
+    cores = usable_cores()
+    fitted_on = f"{device}, {platform.machine()}, {cores} cores, jax {version('jax')}"
+    return {"measured": True, "fitted_on": fitted_on, "model": model.as_dict()}
+
+
+def calibrate(report: Callable[[int, int], None]) -> dict[str, Any]:
+    """Measure this machine and fit the cost model to it; `report` is told how far it is."""
+    configure_jax("float32")
+    jax.config.update("jax_enable_compilation_cache", False)
+    timings = measure(cases(), usable_cores(), report)
+    return record(fit(timings, shipped(jax.default_backend())))
+
+
+def _dot(features: Mapping[str, float], model: CostModel) -> float:
+    return sum(count * getattr(model, name) for name, count in features.items())
+
+
+def _fitted(rows: Sequence[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+    names = [field.name for field in fields(CostModel)]
+    used = [name for name in names if any(features.get(name) for features, _ in rows)]
+    # each row divided by its seconds, so that small and large programs count alike
+    matrix = np.array([[features.get(name, 0) / s for name in used] for features, s in rows])
+    scale = matrix.max(axis=0)
+    constants, _ = nnls(matrix / scale, np.ones(len(rows)))
+    return dict(zip(used, (constants / scale).tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A case that is compiled: what it took, and a call that trains all of its lanes."""
+
+    case: Case
+    work: Workload
+    capacity: int
+    compile_s: float
+    run: Callable[[], Any]
+
+
+def _lane_s(ready: _Ready) -> float:
+    """Train the lanes again and again for a while; the median counts, for each of them."""
+    _seconds(ready.run)  # the first call may take longer
+    taken_s: list[float] = []
+    while sum(taken_s) < _TRAIN_S:
+        taken_s.append(_seconds(ready.run))
+    return float(np.median(taken_s)) / ready.capacity
+
+
+def _timing(ready: _Ready, lane_s: float) -> Timing:
+    case, work = ready.case, ready.work
+    size = case.width, case.padded_depth, case.depth
+    training = lane_features(*size, work, case.lane_loop, ready.capacity)
+    if case.lane_loop == "map":
+        training |= carry_features(case.widths[-1], case.padded_depth, work)
+    compiling = compile_features(case.padded_depth, work, len(case.widths))
+    return Timing(case, compiling, ready.compile_s, training, lane_s)
+
+
+def _compiled(case: Case) -> _Ready:
+    config = case.config()
+    settings = config.filled({})
+    traced = traced_structure(config, case.lane_loop)
+    is_padded = (case.padded_depth, case.depth) != (1, 1)
+    exact, family = compiled_in(settings, traced), family_of(settings, traced)
+    program_class = ProgramClass(
+        class_id="calibration",
+        settings=(family or "") if is_padded else canonical(exact),
+        strategy="padded" if is_padded else "exact",
+        lane_loop=case.lane_loop,
+        capacity=LANES[case.lane_loop],
+        precision="float32",
+        padded_width=case.widths[-1] if is_padded else None,
+        padded_depth=case.padded_depth if is_padded else None,
+        run_widths=case.widths if case.others else (),
+    )
+    spec = DataSpec(IN, OUT, case.rows, (0.0,), (1.0,), False, "float32", 0)
+    program = Programs(spec).of_class(program_class, settings)
+    abstract = abstract_lanes(program, program_class.capacity, settings)
+    parts = _parts(case)
+    before = time.perf_counter()
+    devices = jax.local_devices()
+    compiled = compile_class(program_class, program, abstract, parts, devices)
+    compile_s = time.perf_counter() - before
+    first, stop = np.array(0, np.int32), np.array(case.epochs, np.int32)
+    lanes = [
+        Lanes(program.init(index, settings), program.lane(index, settings), first, first, stop)
+        for index in range(program_class.capacity)
+    ]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
+    return _Ready(
+        case,
+        workload_of(config, settings, case.sizes, traced),
+        program_class.capacity,
+        compile_s,
+        partial(compiled.run, stacked, parts),
+    )
+
+
+def _parts(case: Case) -> Parts:
+    rng = np.random.default_rng(0)
+
+    def batch(rows: int) -> Batch:
+        x = rng.normal(size=(rows, IN)).astype(np.float32)
+        return Batch(x, rng.integers(OUT, size=rows).astype(np.int32))
+
+    steps = case.rows // case.batch_size
+    order = np.stack([rng.permutation(case.rows) for _ in range(case.epochs)])
+    rows = order[:, : steps * case.batch_size].reshape(1, case.epochs, steps, -1)
+    parts = Parts(batch(case.rows), batch(case.sizes.val_rows), batch(0), rows.astype(np.int32))
+    return jax.device_put(parts)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    before = time.perf_counter()
+    jax.block_until_ready(call())
+    return time.perf_counter() - before

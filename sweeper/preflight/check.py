@@ -1,0 +1,122 @@
+"""Whether a study's models and programs can be built for its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sweeper.config import StudyConfig
+from sweeper.config.idle import uncertain_decays
+from sweeper.config.optimizers import decays_of
+from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.user_source import incomparable
+from sweeper.data.dataset import Dataset
+from sweeper.errors import StudyError
+from sweeper.naming import size_text
+
+if TYPE_CHECKING:
+    from sweeper.programs.build import Programs
+
+
+def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+    """Refuse user-defined code that does not fit, and rules about arrays that are not there.
+
+    Returns what to warn of.
+
+    Raises:
+        StudyError: with what to mend.
+        SetupError: a function changes JAX's settings.
+    """
+    _check_memory_limit(config, data)
+    from sweeper.executors.claims import n_workers
+    from sweeper.executors.jax_setup import check_kept
+
+    warnings: tuple[str, ...] = ()
+    if config.has_user_models:
+        from sweeper.preflight.user_model import check_model
+
+        warnings = check_model(config, data.n_features, data.out_size)
+    if config.names_functions:
+        from sweeper.preflight.user_functions import check_functions
+
+        check_functions(config, data.out_size)
+    if config.train.program == "coupled":
+        from sweeper.preflight.coupled import check_coupled
+
+        check_coupled(config, data)
+    if isinstance(config.train, OwnProgramTable):
+        from sweeper.preflight.user_program import check_program
+
+        check_program(config, data)
+    if config.edition > 1 and (config.has_user_models or config.names_functions):
+        from sweeper.preflight.training import check_training
+
+        check_training(config, data)
+    if n_workers(config):
+        from sweeper.models.by_value import by_value
+
+        by_value(config)
+    if decays_of(config.optimizer):
+        from sweeper.preflight.decay import check_decay
+
+        check_decay(config, never_run(config, data))
+    found = (*warnings, *_hints(config, data))
+    if config.edition > 1:
+        check_kept()
+    return found
+
+
+def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
+    """Refuse a limit that is smaller than what a program has as arguments, whatever it trains.
+
+    Raises:
+        StudyError: with both numbers.
+    """
+    limit = config.execution.memory_limit_bytes
+    if limit is None:
+        return
+    least, what = sum(array.nbytes for array in (data.x_train, data.y_train)), "the training rows"
+    if not any(key.startswith("model.") for key in config.search) and not config.has_user_models:
+        n_parameters = never_run(config, data).n_parameters(config.filled({}))
+        least += n_parameters * data.x_train.itemsize
+        what += " and the weights of one model"
+    if least > limit:
+        found = f"{config.execution.memory_limit!r}, and {what} alone take {size_text(least)}"
+        fix = "write a larger limit, or remove it"
+        raise StudyError(config.problem("execution.memory_limit", found, fix))
+
+
+def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Outputs that do not suit the loss, and settings that make no difference to any model."""
+    if config.has_user_models or config.names_functions:
+        from sweeper.preflight.idle_functions import idle_optimizer, paired_rows
+        from sweeper.preflight.outputs import output_hints, undefined_measures
+
+        yield from undefined_measures(config, data)
+        yield from paired_rows(config, data.out_size)
+        yield from idle_optimizer(config)
+        if config.has_user_models:
+            yield from output_hints(config, data)
+    for function, key in config.functions.items():
+        for name in incomparable(function):
+            yield (
+                f"{key}: '{name}' in __main__, which '{function}' uses, cannot be compared with "
+                "what it was when the study began, so a change of it would not be noticed"
+            )
+    if uncertain_decays(config):
+        from sweeper.preflight.decay import idle_amounts
+
+        yield from idle_amounts(config, never_run(config, data))
+    if any(key.startswith("model.") for key in config.functions.values()):
+        from sweeper.programs.idle_arguments import idle_arguments
+
+        yield from idle_arguments(config, never_run(config, data))
+
+
+def never_run(config: StudyConfig, data: Dataset) -> Programs:
+    """Programs to look at, in a precision that every JAX has."""
+    from sweeper.programs.build import Programs
+    from sweeper.programs.data_spec import data_spec
+
+    return Programs(replace(data_spec(config, data), dtype="float32"))

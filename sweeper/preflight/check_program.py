@@ -1,0 +1,230 @@
+"""What every program has to keep to, tried out on a program of the user's own.
+
+A few trials are trained for a few epochs, each way that a study may train them. What does not
+hold is told with what to change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from sweeper.config import StudyConfig, parse
+from sweeper.config.data import SklearnTable
+from sweeper.config.refusals import MISSING
+from sweeper.config.user_program import OwnProgramTable
+from sweeper.data.preparation import prepare
+from sweeper.errors import Problem, StudyError
+from sweeper.executors.jax_setup import configure_for
+from sweeper.preflight.trial_runs import EPOCHS, N_TRIALS, Trials, few, short
+from sweeper.preflight.user_program import check_program, scores_of
+from sweeper.programs.unkept import unkept
+from sweeper.programs.user_program import Own
+
+_MIDDLE = 2  # where training is stopped and goes on
+_CALLBACK = re.compile(r".*callback.*")  # lines with an address of this process in them
+# lanes side by side sum in another order: float32 has 1e-7, and the steps of a few epochs add up
+_SIDE_BY_SIDE = {"float32": 1e-3, "float64": 1e-9}
+
+STUDY = """\
+version = 1
+[study]
+name = "check"
+metric = "val_loss"
+direction = "minimize"
+n_trials = 1
+[data]
+source = "sklearn"
+name = "diabetes"
+[model]
+depth = 1
+width = 8
+[optimizer]
+name = "adam"
+lr = 1e-3
+[train]
+task = "numbers"
+epochs = 4
+batch_size = 16
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a program keeps to, or `found`, which breaks it, and how to mend that."""
+
+    promise: str
+    found: str | None = None
+    mend: str = ""
+
+    def __str__(self) -> str:
+        told = f"kept    {self.promise}"
+        return told if self.found is None else f"BROKEN  {self.found}; {self.mend}"
+
+
+def study_of(program: str, overrides: Sequence[str]) -> StudyConfig:
+    """A small study that trains an MLP by `program`, of a module in the current directory.
+
+    Raises:
+        StudyError: the overrides do not fit.
+    """
+    return parse(STUDY, Path.cwd() / program, [f"train.program={program}", *overrides])
+
+
+def premise(config: StudyConfig) -> str:
+    """What a program is tried on where no study is named, and how to name another thing."""
+    data = config.data
+    what = f"scikit-learn's {data.name}" if isinstance(data, SklearnTable) else "the data given"
+    mend = "name yours with --study"
+    if config.train.task == "numbers":
+        mend += ", or write --set train.task=classes --set data.name=iris"
+    return f"no study given: an MLP on {what}, whose target is {config.train.task}; {mend}"
+
+
+def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Finding]:
+    """Each promise with whether it is kept; where `knows_metrics` is not, the program tells them.
+
+    Raises:
+        StudyError: the program cannot be compiled, with the place and the mend.
+    """
+    if not isinstance(config.train, OwnProgramTable):
+        found = f"'{config.train.program}' is a program of this package"
+        raise StudyError(config.problem("train.program", found, 'name yours, "module:Class"'))
+    configure_for(config)
+    data = few(prepare(config), config.train.batch_size)
+    if not knows_metrics:
+        own = config.train.model_copy(update={"metrics": scores_of(config, data)})
+        config = config.model_copy(update={"train": own})
+    check_program(config, data)
+    yield Finding("it can be compiled, and keeps shapes and types from step to step")
+    with TemporaryDirectory() as directory:
+        trial = Trials(short(config), data, Path(directory))
+        for promise, kept in _PROMISES.items():
+            broken = kept(trial)
+            yield Finding(promise) if broken is None else Finding(promise, *broken)
+
+
+_Broken = tuple[str, str] | None
+
+
+def _draws_nothing_of_its_own(trial: Trials) -> _Broken:
+    first, again = (_without_callbacks(trial.traced()) for _ in range(2))
+    if first == again:
+        return None
+    return (
+        "it is another program each time that it is traced",
+        "let nothing in it change between calls: no counters, clocks, or draws but by its key",
+    )
+
+
+def _calls_nobody(trial: Trials) -> _Broken:
+    if not _CALLBACK.search(trial.traced()):
+        return None
+    return (
+        "its compiled loop calls back into Python",
+        "remove jax.debug.print, jax.debug.callback, jax.pure_callback and io_callback",
+    )
+
+
+def _keeps_what_it_changes(trial: Trials) -> _Broken:
+    program = trial.program
+    assert isinstance(program, Own), "asked of such programs alone"
+    changed = unkept(program, trial.config.filled({}), trial.batches)
+    if not changed:
+        return None
+    named = ", ".join(f"model{path}" for path in changed)
+    return (
+        f"it changes {named}, and the next step is given what the model was built with",
+        "keep it in opt_state: of the model only arrays of numbers with a point are kept",
+    )
+
+
+def _stays_finite(trial: Trials) -> _Broken:
+    for lane in trial.together.lanes:
+        if lane.diverged_epoch is not None:
+            found = f"trial {lane.number} is not finite after epoch {lane.diverged_epoch}"
+            return found, "lower the learning rate, or guard what divides, and what takes roots"
+    return None
+
+
+def _is_alone_what_it_is_among_others(trial: Trials) -> _Broken:
+    alone = trial.trained([1])
+    if _same(trial.state(alone, 1), trial.state(trial.together, 1)):
+        return None
+    return (
+        "trial 1 ends with other weights among others than alone",
+        "let no method keep anything on self or in a module: a lane is its state and its key",
+    )
+
+
+def _is_the_same_side_by_side(trial: Trials) -> _Broken:
+    limit = _SIDE_BY_SIDE[trial.config.execution.precision]
+    beside = trial.trained(range(N_TRIALS), "vmap")
+    for number in range(N_TRIALS):
+        pairs = zip(trial.state(trial.together, number), trial.state(beside, number), strict=True)
+        furthest = max((_distance(one, other) for one, other in pairs), default=0.0)
+        if not furthest <= limit:
+            return (
+                f"the weights of trial {number} differ by {furthest:.1g} of their size under vmap",
+                "draw by shapes that do not depend on vmap, and divide by nothing near 0",
+            )
+    return None
+
+
+def _goes_on_from_a_checkpoint(trial: Trials) -> _Broken:
+    numbers = range(N_TRIALS)
+    begun = trial.trained(numbers, epochs=(0, _MIDDLE))
+    if any(lane.diverged_epoch is not None for lane in begun.lanes):
+        return "there is nothing finite to go on from", "mend what is not finite first"
+    resumed = trial.trained(numbers, epochs=(_MIDDLE, EPOCHS), after=begun)
+    for number in numbers:
+        if not _same(trial.state(resumed, number), trial.state(trial.together, number)):
+            return (
+                f"trial {number}, stopped after epoch {_MIDDLE}, ends with other weights",
+                "keep all that a step goes on from in opt_state: only that is written to disk",
+            )
+    return None
+
+
+_PROMISES: Mapping[str, Callable[[Trials], _Broken]] = {
+    "it is compiled once: tracing it again gives the same program": _draws_nothing_of_its_own,
+    "no host callback is in it": _calls_nobody,
+    "what it reports is finite": _stays_finite,
+    "what it changes of the model is kept": _keeps_what_it_changes,
+    "a trial alone ends with the same bits as among others": _is_alone_what_it_is_among_others,
+    "lanes side by side (vmap) end with the same weights": _is_the_same_side_by_side,
+    "a trial goes on from its checkpoint as if never stopped": _goes_on_from_a_checkpoint,
+}
+
+
+def _without_callbacks(text: str) -> str:
+    """The text of a program without what calls back, which another promise is about."""
+    return _CALLBACK.sub("", text)
+
+
+def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+def _distance(one: Any, other: Any) -> float:
+    """How far apart two arrays are, as a share of the size of the first."""
+    if np.array_equal(one, other, equal_nan=True):
+        return 0.0
+    size = float(np.linalg.norm(one)) or 1.0
+    return float(np.linalg.norm(np.asarray(one) - np.asarray(other))) / size
+
+
+def unfit(problems: Sequence[Problem], program: str) -> StudyError:
+    """The problems of a study that nobody wrote, told of the program alone."""
+    told = [replace(problem, where=program) for problem in problems]
+    for index, problem in enumerate(told):
+        if problem.found.startswith(MISSING):
+            mend = f"write --set {problem.key}=..., or name a study with --study"
+            told[index] = replace(problem, mend=mend)
+    return StudyError(told)

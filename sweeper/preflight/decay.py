@@ -1,0 +1,200 @@
+"""Whether the rules of decay are about the models of a study, told before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from math import prod
+
+from sweeper.config import StudyConfig
+from sweeper.config.decay import DecayTable
+from sweeper.config.idle import uncertain_decays
+from sweeper.config.model import MlpTable, ModelKind
+from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.optimizers import OptimizersTable, decays_of
+from sweeper.config.parts import PartsTable
+from sweeper.config.search import SearchEntry
+from sweeper.config.table import Fault
+from sweeper.config.user_code import RAISED
+from sweeper.errors import StudyError
+from sweeper.models.decay import Decay, any_decays
+from sweeper.models.decay_rules import factors, idle_rules, unfit_layers
+from sweeper.models.leaves import Leaf, leaves_of
+from sweeper.programs.build import Programs
+from sweeper.trial import Scalar
+
+# of more models than these not every one is looked at
+_MOST_MODELS = 64
+# settings of an MLP that change no more than the sizes of its arrays, and what follows them
+_SIZES = ("width", "out_size", "activation")
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The arrays of each model that a trial may have; of all of them where `are_all`."""
+
+    leaves: tuple[tuple[Leaf, ...], ...]
+    are_all: bool
+
+    @property
+    def together(self) -> tuple[Leaf, ...]:
+        """The arrays of all of them."""
+        return tuple(leaf for leaves in self.leaves for leaf in leaves)
+
+
+def check_decay(config: StudyConfig, programs: Programs) -> None:
+    """Refuse rules of weight decay that no trial has any use for.
+
+    Raises:
+        StudyError: with what there is instead.
+    """
+    problems = [
+        config.problem(f"{key}.{fault.key}", fault.found, fault.mend)
+        for key, table in decays_of(config.optimizer).items()
+        for fault in _faults(config, programs, key, table)
+    ]
+    if problems:
+        raise StudyError(problems)
+
+
+def _faults(
+    config: StudyConfig, programs: Programs, key: str, table: DecayTable
+) -> Iterator[Fault]:
+    decay = Decay.of(table, config.base_dir)
+    faults = [*unfit_layers(decay)]
+    if isinstance(_optimizer(config, key), UserOptimizerTable):
+        faults += factors(decay)
+    yield from faults
+    if not faults and config.trial is None:  # of one trial alone: a rule may be about the others
+        models = models_of(config, programs, part_of(key))
+        if models.are_all:
+            yield from idle_rules(decay, models.together)
+
+
+def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
+    """The rules that are about no array of some trials' models, by key."""
+    found = (
+        f"{key}.{fault.key}"
+        for key, table in decays_of(config.optimizer).items()
+        for leaves in models_of(config, programs, part_of(key)).leaves
+        for fault in idle_rules(Decay.of(table, config.base_dir), leaves)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
+    """What to say of weight decay that is written or searched, and no array of any model has."""
+    for key in uncertain_decays(config):
+        table, part = decays_of(config.optimizer).get(f"{key}.decay"), part_of(f"{key}.decay")
+        if _may_decay(config, programs, part, Decay.of(table, config.base_dir)):
+            continue
+        amount = f"{key}.weight_decay"
+        searched = "search." if config.entry(amount) is not None else ""
+        model = "the model" if part is None else f"model.{part}"
+        why = f"[{key}.decay] lets no array of {model} decay"
+        if table is None:
+            why = f"weights of linear and convolution layers decay, and {model} has none"
+        yield (
+            f"{searched}{amount} changes nothing: {why}; write which arrays decay in "
+            f"[{key}.decay], such as other = true"
+        )
+
+
+def _may_decay(config: StudyConfig, programs: Programs, part: str | None, decay: Decay) -> bool:
+    """Whether some array of some trial's model decays, as far as all of them are looked at."""
+    networks = programs.networks(config.filled({})).items()
+    try:
+        shapes = [net.shapes() for name, net in networks if part in (None, name)]
+        first = [leaf for shape in shapes for leaf in leaves_of(shape)]
+    except RAISED:  # of the user's function; it is told where the model is checked
+        return True
+    if any_decays(first, decay):
+        return True
+    models = models_of(config, programs, part)
+    return not models.are_all or any_decays(models.together, decay)
+
+
+def part_of(key: str) -> str | None:
+    """The part whose optimizer has the rules at this key; None where all parts have them."""
+    _, *part, _ = key.split(".")
+    return part[0] if part else None
+
+
+def _optimizer(config: StudyConfig, key: str) -> object:
+    part = part_of(key)
+    optimizer = config.optimizer
+    return optimizer.by_part[part] if part and isinstance(optimizer, OptimizersTable) else optimizer
+
+
+def models_of(config: StudyConfig, programs: Programs, part: str | None) -> Models:
+    """The models that the trials of a study may have, or one `part` of them."""
+    found = [_models_of_kind(config, kind, programs, part) for kind in config.kinds]
+    leaves = tuple(leaves for models in found for leaves in models.leaves)
+    return Models(leaves, all(models.are_all for models in found))
+
+
+def _models_of_kind(
+    config: StudyConfig, kind: ModelKind, programs: Programs, part: str | None
+) -> Models:
+    options = [*_options(config, kind)]
+    found: list[tuple[Leaf, ...]] = []
+    for several in islice(product(*options), _MOST_MODELS):
+        settings = config.filled({key: value for one in several for key, value in one.items()})
+        networks = programs.networks(settings).items()
+        try:
+            shapes = [net.shapes() for name, net in networks if part in (None, name)]
+            found.append(tuple(leaf for shape in shapes for leaf in leaves_of(shape)))
+        except RAISED:  # of the user's function; it is told where the model is checked
+            return Models(tuple(found), are_all=False)
+    is_finite = all(config.search[key].count() for key in _searched(config, kind))
+    return Models(tuple(found), is_finite and prod(map(len, options)) <= _MOST_MODELS)
+
+
+def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Scalar]]]:
+    """For each setting that models of a kind differ by, its values by column.
+
+    Where a setting is not drawn by every trial, one of them leaves it as it is written.
+    """
+    entry = config.search.get("model.kind")
+    if entry is not None:
+        yield [{entry.column("model.kind"): kind}]
+    for key in _searched(config, kind):
+        entry = config.search[key]
+        values: Sequence[Scalar] = entry.values() or _ends(entry)
+        # the deepest MLP has the arrays of all others, but for places from the end
+        is_depth = key.endswith(".depth") and _is_of_mlp(config, key, kind)
+        chosen = {values[0], values[-1]} if is_depth else values
+        undrawn: list[dict[str, Scalar]] = [{}] if entry.when else []
+        yield [{entry.column(key): value} for value in sorted(chosen, key=str)] + undrawn
+
+
+def _ends(entry: SearchEntry) -> tuple[Scalar, Scalar]:
+    assert entry.type == "float", "all others have values"
+    return entry.low, entry.high
+
+
+def _searched(config: StudyConfig, kind: ModelKind) -> Sequence[str]:
+    """The searched settings that models of a kind have other arrays by.
+
+    With them are those of other tables whose value a setting of the model takes.
+    """
+    linked = {source for key, source in config.same_as.items() if key.startswith("model.")}
+    return [
+        key
+        for key in config.search
+        if (key in linked or key.startswith("model.")) and config.splits(key, kind)
+        if key in linked or not (_is_of_mlp(config, key, kind) and _is_size(key))
+    ]
+
+
+def _is_size(key: str) -> bool:
+    return key.rpartition(".")[2] in _SIZES
+
+
+def _is_of_mlp(config: StudyConfig, key: str, kind: ModelKind) -> bool:
+    """Whether a setting is that of an MLP, alone or as a part."""
+    if isinstance(config.model, PartsTable):
+        part = config.model.parts.get(key.split(".")[1])
+        return isinstance(part, MlpTable)
+    return kind == "mlp"

@@ -1,0 +1,125 @@
+"""How long a study is predicted to take, and what of it goes into padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sweeper.config import StudyConfig
+from sweeper.scheduler.classes import Plan
+from sweeper.scheduler.forecast import Forecast
+from sweeper.scheduler.lattice import LatticeClass
+from sweeper.scheduler.parts_lattice import PartsClass
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """What a study is predicted to take, beside the same with a program for each structure.
+
+    Seconds, each a sum over threads, but for the totals: those begin with the command. All are 0
+    where the cost model knows nothing of such models.
+    """
+
+    compile_s: float
+    train_s: float
+    waste_s: float
+    total_s: float
+    exact_compile_s: float
+    exact_train_s: float
+    exact_total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Programs:
+    """Programs alike: compiling one of them, and training the trials of all of them."""
+
+    count: float
+    compile_s: float
+    train_s: float
+    trials: float
+
+    @property
+    def compiling_s(self) -> float:
+        return self.count * self.compile_s
+
+    def slowest_s(self, threads: int) -> float:
+        """Seconds of one of them by itself: one thread compiles, and all train, a trial each."""
+        at_once = min(threads, max(1.0, self.trials / self.count))
+        return self.compile_s + self.train_s / self.count / at_once
+
+
+def duration(
+    config: StudyConfig, forecast: Forecast, plan: Plan, threads: int, devices: int
+) -> Duration:
+    """The duration of a study whose first round is `plan`, on so many threads or workers."""
+    exact = [*_exact(forecast)]
+    programs = [*_of_lattice(forecast)]
+    if config.trial is not None:
+        programs, exact = _of_trial(config.trial.epochs, plan, forecast)
+    elif config.execution.strategy not in ("auto", "padded"):
+        programs = exact
+    compile_s, train_s = _sums(programs)
+    exact_compile_s, exact_train_s = _sums(exact)
+    start_s = forecast.costs.start_s
+    if any(bucket.side == "process" for bucket in plan.buckets):
+        start_s += forecast.costs.worker_start_s
+    total_s = start_s + _busy_s(programs, threads)
+    if config.execution.strategy == "switch":
+        total_s = start_s + compile_s + train_s / devices
+    is_known = bool(programs)
+    return Duration(
+        compile_s=compile_s,
+        train_s=train_s,
+        waste_s=train_s - exact_train_s,
+        total_s=total_s * is_known,
+        exact_compile_s=exact_compile_s,
+        exact_train_s=exact_train_s,
+        exact_total_s=(start_s + _busy_s(exact, threads)) * is_known,
+    )
+
+
+def _blocks(forecast: Forecast) -> Iterator[tuple[LatticeClass | PartsClass, float]]:
+    """The classes of the lattice, and seconds to compile one of the structures of each."""
+    for family in forecast.families.values():
+        for block in family.classes:
+            yield block, forecast.costs.compile_s(block.depth, family.workload)
+    for parts in forecast.parts.values():
+        for block in parts.classes:
+            yield block, parts.compile_s(block.sizes, forecast.costs)
+
+
+def _of_lattice(forecast: Forecast) -> Iterator[_Programs]:
+    for block, _ in _blocks(forecast):
+        yield _Programs(1, block.compile_s, block.train_s, block.trials)
+
+
+def _exact(forecast: Forecast) -> Iterator[_Programs]:
+    """A program for each structure that has a trial."""
+    for block, each_s in _blocks(forecast):
+        count = min(block.structures, block.trials)
+        yield _Programs(count, each_s, block.exact_train_s, block.trials)
+
+
+def _of_trial(
+    epochs: int, plan: Plan, forecast: Forecast
+) -> tuple[list[_Programs], list[_Programs]]:
+    """The program that a study of one trial names, and one of the trial's own size."""
+    (program,), (bucket,) = plan.classes, plan.buckets
+    if program.predicted_compile_s is None or bucket.predicted_train_s is None:
+        return [], []
+    (lane, *_) = bucket.lanes
+    train_s = bucket.predicted_train_s * epochs / (lane.epoch_to - lane.epoch_from)
+    exact_train_s = train_s * (1 - (bucket.waste_fraction or 0.0))
+    exact = [_Programs(1, each_s, exact_train_s, 1) for _, each_s in _blocks(forecast)]
+    return [_Programs(1, program.predicted_compile_s, train_s, 1)], exact
+
+
+def _sums(programs: Sequence[_Programs]) -> tuple[float, float]:
+    """Seconds of compiling and of training, of all threads together."""
+    return sum(each.compiling_s for each in programs), sum(each.train_s for each in programs)
+
+
+def _busy_s(programs: Sequence[_Programs], threads: int) -> float:
+    """Seconds until all is trained: the threads share the work, but a class has one to compile."""
+    slowest_s = max((each.slowest_s(threads) for each in programs), default=0.0)
+    return max(sum(_sums(programs)) / threads, slowest_s)

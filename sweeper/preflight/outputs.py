@@ -1,0 +1,189 @@
+"""Whether outputs suit the loss and the metrics: what to warn of before a study starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Jaxpr, Literal
+from jaxtyping import Array, Float
+
+from sweeper.config import Settings, StudyConfig
+from sweeper.config.alternating import AlternatingTable
+from sweeper.config.search import CategoricalSearch
+from sweeper.config.train import SupervisedTable, column_of
+from sweeper.config.user_code import load_function
+from sweeper.data.dataset import Dataset
+from sweeper.models.traces import trace
+from sweeper.models.user import KEY, evaluated
+from sweeper.models.user_network import UserNetwork
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import DataSpec, data_spec
+from sweeper.programs.metrics import metric_of
+from sweeper.trial import Scalar
+
+_OF_LOGITS = ("cross_entropy", "binary_cross_entropy")
+_ROWS = 16
+_SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
+# operations without which outputs are not bounded
+_BOUNDING = re.compile(r"\b(exp|exp2|logistic|tanh|erf|div|clamp|min|sin|cos)\b")
+_PRODUCTS = ("dot_general", "conv_general_dilated")
+_CLOSE = 1e-3
+
+
+def output_hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """What to say of the outputs under the loss, once for each user-defined model.
+
+    The written values are tried first, then each choice of a categorical setting of a model.
+    """
+    hinted = set[str]()
+    for said, settings in _variants(config):
+        for key, loss, network, x in _under_logits(config, data, settings):
+            if key not in hinted and (hint := _output_hint(loss, network, x)):
+                hinted.add(key)
+                yield f"{key}.function: {said}{hint}"
+
+
+def _variants(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
+    """Settings of trials with a user-defined model, and how each differs from the written ones."""
+    kind = "parts" if config.kinds == ("parts",) else "python"
+    searched = config.search.get("model.kind")
+    chosen: dict[str, Scalar] = {} if searched is None else {searched.column("model.kind"): kind}
+    yield "", config.filled(chosen)
+    for name, entry in config.search.items():
+        if not isinstance(entry, CategoricalSearch) or not name.startswith("model."):
+            continue
+        if config.splits(name, kind):
+            for value in entry.choices:
+                said = f"with {name.rpartition('.')[2]} = {value!r}, "
+                yield said, config.filled({**chosen, entry.column(name): value})
+
+
+def _under_logits(
+    config: StudyConfig, data: Dataset, settings: Settings
+) -> Iterator[tuple[str, str, UserNetwork, Any]]:
+    """Networks whose outputs might be probabilities and are under a loss that takes logits.
+
+    Each has its key, its loss and some inputs. Those whose operations rule it out are left out.
+    """
+    train = settings.train
+    if isinstance(train, SupervisedTable):
+        losses = {"": train.loss}
+    elif isinstance(train, AlternatingTable):
+        losses = {loss.of: loss.kind for loss in train.by_loss.values()}
+    else:
+        return
+    wanted = {name: loss for name, loss in losses.items() if loss in _OF_LOGITS}
+    networks = Programs(data_spec(config, data)).networks(settings) if wanted else {}
+    for name, loss in wanted.items():
+        network: Any = networks[name]
+        if isinstance(network, UserNetwork) and _may_be_bounded(network):
+            rows = np.random.default_rng(0).standard_normal((_ROWS, network.in_size))
+            x = jnp.asarray(rows if name else data.x_train[:_ROWS], network.dtype)
+            yield f"model.{name}" if name else "model", loss, network, x
+
+
+def _may_be_bounded(network: UserNetwork) -> bool:
+    x = jax.ShapeDtypeStruct((network.in_size,), jnp.dtype(network.dtype))
+    called = trace(lambda _key, model, x: evaluated(model, x), KEY, network.model(), x)
+    return any(_BOUNDING.search(str(equation)) for equation in _last_equations(called.jaxpr.jaxpr))
+
+
+def _last_equations(jaxpr: Jaxpr) -> Iterator[Any]:
+    """What computes the outputs from the last products with weights."""
+    made_by = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
+    waiting = list[Any](jaxpr.outvars)
+    while waiting:
+        var = waiting.pop()
+        equation = None if isinstance(var, Literal) else made_by.pop(var, None)
+        if equation is not None and equation.primitive.name not in _PRODUCTS:
+            yield equation
+            waiting += equation.invars
+
+
+def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """User-defined losses and metrics that are not finite on the validation rows.
+
+    They are computed for outputs of several kinds; one that is finite for any of them is not named.
+    """
+    if not isinstance(config.train, SupervisedTable | AlternatingTable):
+        return
+    settings, spec = config.filled({}), data_spec(config, data)
+    y = jnp.asarray(data.y_val if len(data.y_val) else data.y_train)
+    for name, setting in config.train.functions.items():
+        if setting == "loss":
+            measure: Any = jax.value_and_grad(load_function(name, config.base_dir))
+        elif setting == "metrics":
+            measure = metric_of(name, settings, spec)
+        else:
+            continue
+        measured = jax.jit(measure)
+        if setting == "loss" and not any(
+            jnp.any(measured(outputs, y)[1] != 0) for outputs in _kinds_of_outputs(y, spec)
+        ):
+            yield (
+                f"train.loss: the gradient of '{name}' is 0 on the validation rows, whatever "
+                "outputs were tried, so nothing is learnt"
+            )
+        if not any(_is_finite(measured(outputs, y)) for outputs in _kinds_of_outputs(y, spec)):
+            what = " or its gradient" if setting == "loss" else ""
+            is_judged = setting == "loss" or f"val_{column_of(name)}" in config.study.objectives
+            then = "every trial would end as diverged" if is_judged else "results would not hold it"
+            yield (
+                f"train.{setting}: '{name}'{what} is not finite on the validation rows, whatever "
+                f"outputs were tried, so {then}"
+            )
+
+
+def _is_finite(measured: Any) -> bool:
+    return all(bool(jnp.isfinite(part).all()) for part in jax.tree.leaves(measured))
+
+
+def _kinds_of_outputs(y: Array, spec: DataSpec) -> Iterator[Array]:
+    """Any numbers, positive ones, those beyond 1, probabilities, and the targets themselves."""
+    rng = np.random.default_rng(0)
+    outputs = jnp.asarray(rng.standard_normal((len(y), spec.out_size)), spec.dtype)
+    yield outputs
+    yield jnp.abs(outputs)
+    yield 1 + jnp.abs(outputs)
+    yield jax.nn.sigmoid(outputs)
+    yield jax.nn.softmax(outputs)
+    yield y if y.ndim == 2 else jax.nn.one_hot(y, spec.out_size, dtype=spec.dtype)
+
+
+def _output_hint(loss: str, network: UserNetwork, x: Array) -> str | None:
+    """That outputs are probabilities, whatever the weights are; computed on a few rows.
+
+    Weights are drawn at several scales: outputs of a linear last layer leave any bounds.
+    """
+    rng = np.random.default_rng(0)
+    drawn = [scale * rng.standard_normal(network.n_parameters) for scale in _SCALES]
+    weights = jnp.asarray(np.stack(drawn), network.dtype)
+    found = jax.jit(jax.vmap(lambda vector: network.outputs(vector, x, {})))(weights)
+    kind = _kind_of(np.asarray(found))
+    if kind is None:
+        return None
+    if kind == "log-probabilities":
+        return (
+            f"the model gives log-probabilities, and {loss} takes logits: both give the same loss, "
+            "so the last log_softmax can be removed"
+        )
+    return (
+        f"the model gives probabilities, and {loss} takes logits, so it learns less; "
+        "remove the softmax or sigmoid at its end"
+    )
+
+
+def _kind_of(outputs: Float[Array | np.ndarray, "draws rows out"]) -> str | None:
+    outputs = outputs[np.isfinite(outputs).all(axis=(1, 2))]
+    if len(outputs) < 2 or np.ptp(outputs) == 0:
+        return None
+    if outputs.min() >= 0 and outputs.max() <= 1:
+        return "probabilities"
+    sums = np.exp(np.minimum(outputs, 1)).sum(axis=-1)
+    is_log = outputs.shape[-1] > 1 and outputs.max() <= 0 and np.abs(sums - 1).max() < _CLOSE
+    return "log-probabilities" if is_log else None

@@ -1,0 +1,239 @@
+"""What a study would do and cost, before it does anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.search import IntSearch
+from sweeper.data.dataset import Dataset
+from sweeper.data.lint import data_doubts
+from sweeper.data_preview import data_preview
+from sweeper.preflight.duration import Duration, duration
+from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
+from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
+from sweeper.scheduler.forecast import Forecast, traced_structure
+from sweeper.scheduler.lattice import LatticeClass
+from sweeper.scheduler.parts_lattice import PartsClass, Room, shown
+from sweeper.scheduler.population import partnered_share
+from sweeper.study.doubts import doubts, hints
+from sweeper.study.options import n_proposals
+from sweeper.switch_preview import lanes_per_device, largest_branch, notes, switch_classes
+
+# numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
+# updates and the new parameters
+_WORKING_COPIES = 3
+# of a number of trials, which is a sum of chances
+_DIGITS = 9
+# below this share of trials with a partner, a space is said to stack badly
+_FEW = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """How a study would begin on this machine: its space, its lattice, its first round.
+
+    `idle_rules` are those of weight decay that are about no array of some trials' models,
+    `of_models` what to warn of them.
+    """
+
+    config: StudyConfig
+    data: Dataset
+    forecast: Forecast
+    plan: Plan
+    device: str
+    devices: int
+    threads: int
+    workers: int
+    idle_rules: tuple[str, ...] = ()
+    of_models: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The preview as JSON-able values; `run --plan` takes it by its `forecast`."""
+        return {
+            "study": self.config.study.name,
+            "n_trials": n_proposals(self.config),
+            "data": data_preview(self.config, self.data),
+            "device": {
+                "kind": self.device,
+                "count": self.devices,
+                "threads": self.threads,
+                "workers": self.workers,
+                "engine": self._engine(),
+            },
+            "strategy": self.config.execution.strategy,
+            "lane_loop": self.forecast.lane_loop,
+            "structures_in_space": self.config.n_structures,
+            "space": self._space(),
+            "lattice": list(self._lattice()),
+            "switch": list(switch_classes(self.plan, self.devices)),
+            "predicted": asdict(self._duration),
+            "advice": self._advice(),
+            "rules_without_use_in_some_trials": list(self.idle_rules),
+            "notes": [
+                *doubts(self.config),
+                *data_doubts(self.config, self.data),
+                *self.of_models,
+                *hints(self.config),
+                *notes(self.config, self.devices),
+            ],
+            "first_round": {
+                "classes": [asdict(program) for program in self.plan.classes],
+                "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
+            },
+            "forecast": self.forecast.as_dict(),
+        }
+
+    def _space(self) -> list[dict[str, Any]]:
+        """Each searched setting, and whether two of its values can be lanes of one bucket."""
+        told = traced_structure(self.config, self.forecast.lane_loop)
+        return [
+            {
+                "setting": key,
+                "column": entry.column(key),
+                "values": entry.count(),
+                "splits_buckets": self._splitting(key, key in told),
+                "when": entry.when,
+                "same_as": None,
+            }
+            for key, entry in self.config.search.items()
+        ] + [
+            {
+                "setting": key,
+                "column": None,
+                "values": None,
+                "splits_buckets": self._splitting(source, source in told),
+                "when": None,
+                "same_as": source,
+            }
+            for key, source in self.config.same_as.items()
+        ]
+
+    def _splitting(self, key: str, is_told: bool) -> str:
+        if is_told or not self.config.structural[key]:
+            return "no"
+        strategy = self.config.execution.strategy
+        if strategy == "switch" and key != "train.batch_size":
+            return "branches"
+        is_size = key in ("model.width", "model.depth") and "mlp" in self.config.kinds
+        is_size = is_size and self.config.train.is_padded
+        return "padded" if is_size and strategy in ("auto", "padded") else "yes"
+
+    @property
+    def _is_padding(self) -> bool:
+        """Whether the lattice is gone by, and not a program for each structure forced."""
+        if self.config.trial is not None:
+            return False
+        return self.config.execution.strategy in ("auto", "padded")
+
+    def _lattice(self) -> Iterator[dict[str, Any]]:
+        if not self._is_padding:
+            return
+        yield from self._parts_lattice()
+        for name, family in self.forecast.families.items():
+            for block in family.classes:
+                yield {
+                    "strategy": "exact" if block.structures == 1 else "padded",
+                    "width": block.width,
+                    "depth": block.depth,
+                    "run_widths": list(block.run_widths),
+                    "for_widths": list(block.widths),
+                    "for_depths": list(block.depths),
+                    "trials": round(block.trials, _DIGITS),
+                    "structures": block.structures,
+                    "compile_s": block.compile_s,
+                    "train_s": block.train_s,
+                    "waste_fraction": block.waste_fraction,
+                    "why": why(block, self.forecast.costs.compile_s(block.depth, family.workload)),
+                    "settings": json.loads(name),
+                }
+
+    def _parts_lattice(self) -> Iterator[dict[str, Any]]:
+        for name, family in self.forecast.parts.items():
+            for block in family.classes:
+                room = Room.of_parts(block.sizes)
+                yield {
+                    "strategy": "exact" if block.structures == 1 else "padded",
+                    "width": room.width,
+                    "depth": room.depth,
+                    "parts": shown(block.sizes),
+                    "trials": round(block.trials, _DIGITS),
+                    "structures": block.structures,
+                    "compile_s": block.compile_s,
+                    "train_s": block.train_s,
+                    "waste_fraction": block.waste_fraction,
+                    "why": why(block, family.compile_s(block.sizes, self.forecast.costs)),
+                    "settings": json.loads(name),
+                }
+
+    def _engine(self) -> str | None:
+        """The cluster that trains, and where it is; None where this machine does."""
+        engine = self.config.execution.engine
+        return None if engine is None else f"{engine.name} at {engine.address}"
+
+    @property
+    def _duration(self) -> Duration:
+        busy = max(1, self.threads or self.workers)
+        return duration(self.config, self.forecast, self.plan, busy, self.devices)
+
+    def _advice(self) -> str | None:
+        """What would let more trials stack, where hardly two of them have the same structure."""
+        share = partnered_share(self.config, n_proposals(self.config))
+        if not self.forecast.families or share >= _FEW or self.config.trial is not None:
+            return None
+        told = f"{100 * share:.0f} % of the trials will have another of the same structure"
+        waste_s = self._duration.waste_s
+        widths = self.config.entry("model.width")
+        if not isinstance(widths, IntSearch) or widths.base == 2:
+            return f"{told}; padding them costs {waste_s:.1f} s of training"
+        return (
+            f"{told}; with base = 2 (or a step) in search.model.width more would, "
+            f"else padding costs {waste_s:.1f} s of training"
+        )
+
+    def _bucket(self, bucket: Bucket) -> dict[str, Any]:
+        program = next(c for c in self.plan.classes if c.class_id == bucket.class_id)
+        return {
+            "bucket": bucket.bucket,
+            "class_id": bucket.class_id,
+            "side": bucket.side,
+            "trials": list(bucket.numbers),
+            "epoch_to": max(lane.epoch_to for lane in bucket.lanes),
+            "predicted_train_s": bucket.predicted_train_s,
+            "waste_fraction": bucket.waste_fraction,
+            "memory_bytes": self._memory_bytes(program),
+        }
+
+    def _memory_bytes(self, program: ProgramClass) -> int | None:
+        """About what a bucket needs: states in and out, what a step works on, and the data."""
+        settings: Mapping[str, Any] = largest_branch(program)
+        width = program.padded_width or settings.get("model.width")
+        depth = program.padded_depth or settings.get("model.depth")
+        family = next(iter(self.forecast.families.values()), None)
+        if width is None or depth is None or family is None:
+            return None
+        work, data = family.workload, self.data
+        lanes = lanes_per_device(program, self.devices)
+        at_once = lanes if program.lane_loop == "vmap" else 1
+        state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
+        working = n_parameters(width, depth, work) * _WORKING_COPIES
+        rows = max(work.batch_size, min(work.val_rows, MEASURED_ROWS)) * width * depth
+        numbers = 2 * lanes * state + at_once * (working + rows)
+        arrays = (data.x_train, data.y_train, data.x_val, data.y_val, data.x_test, data.y_test)
+        order = 4 * self.config.max_epochs * work.steps * work.batch_size
+        return numbers * work.bytes_per_number + sum(a.nbytes for a in arrays) + order
+
+
+def why(block: LatticeClass | PartsClass, compile_s: float) -> str:
+    """Why the lattice has this class, which takes `compile_s` seconds to compile."""
+    if block.structures == 1:
+        return "one structure, with trials enough for a program of its own"
+    others = min(block.structures, round(block.trials)) - 1
+    if others < 1:
+        return "too few trials to tell; it has room for what the sampler may draw"
+    more_s, less_s = others * compile_s, block.train_s - block.exact_train_s
+    programs = "1 program" if others == 1 else f"{others} programs"
+    return f"{programs} more would compile {more_s:.1f} s to train {less_s:.1f} s less"

@@ -1,0 +1,102 @@
+"""Whether user-defined functions can be trained: their first step is traced as it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sweeper.config import StudyConfig
+from sweeper.config.user_code import RAISED, imported_again, told
+from sweeper.data.dataset import Dataset
+from sweeper.errors import StudyError
+from sweeper.models.elsewhere import elsewhere
+from sweeper.models.traces import Trace, trace
+from sweeper.models.untraceable import mend_of
+from sweeper.models.user import KEY
+from sweeper.models.user_network import UserNetwork
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.program import Batch
+from sweeper.trial import Scalar
+
+
+def check_training(config: StudyConfig, data: Dataset) -> None:
+    """Refuse user-defined functions of which no step can be compiled, or not always the same one.
+
+    The trial with the values that are written is traced; nothing is computed.
+
+    Raises:
+        StudyError: with what the step raised, or with the function whose module gives another
+            program when it is imported again.
+    """
+    key = next((key for key in config.functions.values() if key.startswith("model.")), "train")
+    try:
+        traced = _traced_training(config, data)
+    except RAISED as error:
+        found = f"a training step of the model raised {told(error)}"
+        mend = mend_of(error, "build it of operations whose gradient JAX can compute")
+        raise StudyError(config.problem(key, found, mend)) from error
+    for module, key in _modules(config).items():
+        again = _traced_again(config, data, module)
+        if again is not None and not again.equals(traced):
+            found = (
+                f"the module '{module}' computes something else each time that it is imported, so "
+                "worker processes, resumed studies and predictions would differ"
+            )
+            fix = "draw with the key that is passed, or with a fixed seed: np.random.default_rng(0)"
+            raise StudyError(config.problem(key, found, fix))
+
+
+def _modules(config: StudyConfig) -> Mapping[str, str]:
+    """The modules that programs are compiled from, each with a key that names a function of it."""
+    found: dict[str, str] = {}
+    for name, key in config.functions.items():
+        if not key.startswith(("data.", "study.")):
+            found.setdefault(name.partition(":")[0], key)
+    return found
+
+
+def _traced_again(config: StudyConfig, data: Dataset, module: str) -> Trace | None:
+    """The training step with a second import of `module`; None if that is not possible."""
+    with elsewhere(), imported_again(module, config.base_dir), suppress(*RAISED):
+        return _traced_training(config, data)
+    return None
+
+
+def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
+    """Fresh weights, one step and its evaluation."""
+    dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
+    settings = config.filled(_python(config))
+    programs = Programs(replace(data_spec(config, data), dtype=dtype))
+    program = programs.exact(settings)
+    networks = programs.networks(settings).values()
+    state, lane = program.abstract(), program.lane(0, settings)
+    batch = _batch(settings.train.batch_size, data)
+
+    def trained(key: Any, state: Any, batch: Batch) -> object:
+        fresh = [one.built(key) for one in networks if isinstance(one, UserNetwork)]
+        begun = program.roomy(program.begin(state, lane))
+        moved, measured = program.step(begun, batch, lane, jnp.zeros((), jnp.int32))
+        return fresh, moved, measured, program.evaluate(moved, batch, lane)
+
+    return trace(trained, KEY, state, batch)
+
+
+def _python(config: StudyConfig) -> Mapping[str, Scalar]:
+    """The parameters of a trial whose model is user-defined."""
+    kind = config.search.get("model.kind")
+    return {} if kind is None else {kind.column("model.kind"): "python"}
+
+
+def _batch(rows: int, data: Dataset) -> Batch:
+    """The shapes of a batch of so many rows."""
+    x, y = (
+        jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
+        for part in (data.x_train, data.y_train)
+    )
+    return Batch(x, y)  # type: ignore[arg-type]

@@ -1,0 +1,405 @@
+"""Whether a user-defined model can be trained on a study's data, checked before it starts."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from sweeper.config import StudyConfig
+from sweeper.config.agreement import sizes_of_parts
+from sweeper.config.alternating import AlternatingTable
+from sweeper.config.coupled import CoupledTable
+from sweeper.config.kinds import is_function
+from sweeper.config.model import MlpTable, PythonTable
+from sweeper.config.parts import PartsTable
+from sweeper.config.search import ends
+from sweeper.config.user_code import RAISED, Function, LoadError, load_function, told
+from sweeper.config.user_keywords import keywords_of
+from sweeper.errors import Problem, StudyError
+from sweeper.models.trace_checks import fixed_draws, shared_arrays
+from sweeper.models.traces import Trace, trace, unrepeatable
+from sweeper.models.untraceable import mend_of
+from sweeper.models.user import (
+    KEY,
+    draws_parameters,
+    evaluated,
+    passes_key,
+    takes_key,
+    with_key,
+    without_key,
+)
+from sweeper.trial import Scalar
+
+# what a function is given besides the keys of [model]
+_GIVEN = ("in_size", "out_size", "key")
+# what other libraries and tutorials call a random key
+_OTHER_KEY = re.compile(
+    r"_?(keys|p?rngs?|(p?rng|jax|seed|rand|random|init|dropout)_?keys?)", re.IGNORECASE
+)
+_Wrong = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A table whose function builds a model, `model` or one of its parts, and the model's sizes.
+
+    `is_called` says whether a program of this package calls it: then it is called with one
+    example, and in training with a key.
+    """
+
+    key: str
+    in_size: int
+    out_size: int
+    is_called: bool = True
+
+
+def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, ...]:
+    """Refuse a user-defined model that cannot be trained on such data, and return warnings.
+
+    Each is traced with the values that are written, then with the ends of each searched one;
+    nothing is computed. What today's edition refuses and an older study does is a warning.
+
+    Raises:
+        StudyError: there is no such function, it does not take what it is given, what it builds
+            is not a model of the right sizes, or training is not what the model says.
+    """
+    problems: list[Problem] = []
+    warnings: list[str] = []
+    for place in _places(config, in_size, out_size):
+        check = _Check(config, place)
+        problems += check.problems()
+        warnings += [f"{place.key}.function: {warning}" for warning in check.warnings]
+    if problems:
+        raise StudyError(problems)
+    return tuple(warnings)
+
+
+def _places(config: StudyConfig, in_size: int, out_size: int) -> Iterator[_Place]:
+    if not isinstance(config.model, PartsTable):
+        if "python" in config.kinds:
+            yield _Place("model", in_size, out_size)
+        return
+    train = config.train
+    assert isinstance(train, AlternatingTable | CoupledTable)
+    is_called = isinstance(train, AlternatingTable) or not is_function(train.objective)
+    sizes = sizes_of_parts(config.model, train, in_size, out_size)
+    for name, part in config.model.parts.items():
+        if isinstance(part, PythonTable):
+            yield _Place(f"model.{name}", *sizes[name], is_called)
+
+
+class _Check:
+    """The check of the models that one function builds; `warnings` are known in the end."""
+
+    def __init__(self, config: StudyConfig, place: _Place) -> None:
+        self.warnings: list[str] = []
+        self._config = config
+        self._place = place
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the function and with what it builds."""
+        config, place, table = self._config, self._place, self._filled({})
+        try:
+            function = load_function(table.function, config.base_dir)
+        except LoadError as error:
+            problem = config.problem(f"{place.key}.function", error.found, error.mend)
+            raise StudyError(problem) from error.__cause__
+        problems = [*_unfit_arguments(config, function, table, place.key)]
+        return problems or [*self._unfit_models(function)]
+
+    def _unfit_models(self, function: Function) -> Iterator[Problem]:
+        """What is wrong with a model, first with the values that are written, then with others."""
+        config, key = self._config, self._place.key
+        if found := self._unfit_model(function, {}):
+            yield config.problem(f"{key}.function", *found)
+            return
+        kind = "parts" if isinstance(config.model, PartsTable) else "python"
+        for name, entry in config.search.items():
+            if not (name.startswith(f"{key}.") and config.splits(name, kind)):
+                continue
+            for value in ends(entry):
+                if found := self._unfit_model(function, {entry.column(name): value}):
+                    setting = name.removeprefix(f"{key}.")
+                    yield config.problem(
+                        f"search.{name}", f"with {setting} = {value!r}, {found[0]}", found[1]
+                    )
+                    break
+
+    def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> _Wrong | None:
+        """What was found and how to fix it; None if such a model can be trained."""
+        table, sizes = self._filled(params), (self._place.in_size, self._place.out_size)
+        dtype = jax.dtypes.canonicalize_dtype(self._config.execution.precision)
+        x = jax.ShapeDtypeStruct((sizes[0],), dtype)
+        try:
+            built = trace(partial(_built, function, sizes, table.arguments), KEY)
+        except RAISED as error:
+            return f"'{table.function}' raised {told(error)}", mend_of(error, "mend the function")
+        if wrong := unfit_result(table.function, built.result):
+            return wrong
+        model = built.result
+        if self._place.is_called and (wrong := _unfit_outputs(model, x, sizes[1])):
+            return wrong
+        if wrong := _unfit_arrays(model):
+            return wrong
+        for warning in shared_arrays(table.function, built):
+            self._warn(*warning)
+        for warning in fixed_draws(model, x) if self._place.is_called else ():
+            self._warn(*warning)
+        for wrong in self._unlike_what_it_says(table, built, x):
+            if self._config.edition > 1:
+                return wrong
+            self._warn(*wrong)
+        return None
+
+    def _unlike_what_it_says(
+        self, table: PythonTable, built: Trace, x: jax.ShapeDtypeStruct
+    ) -> Iterator[_Wrong]:
+        """Where training would differ from what the model says, without any error."""
+        model = built.result
+        if not built.repeats():
+            yield (
+                f"'{table.function}' builds another model each time, with the same key",
+                "draw with the given key alone: jax.random, not NumPy, random, a clock, a process "
+                "id or a global variable",
+            )
+            return
+        if self._place.is_called:
+            yield from _unlike_in_training(model, x)
+        if not draws_parameters(built) and not table.fixed_start:
+            found = f"'{table.function}' gives the same initial weights for every key"
+            mend = "draw them with the given key, or write fixed_start = true if that is intended"
+            if self._config.study.replicates > 1:
+                found += ", so replicates differ in the order of the data alone"
+                yield found, mend
+            else:
+                self._warn(f"{found}, so every trial starts from them", mend)
+
+    def _warn(self, found: str, mend: str) -> None:
+        if (warning := f"{found}; {mend}") not in self.warnings:
+            self.warnings.append(warning)
+
+    def _filled(self, params: Mapping[str, Scalar]) -> PythonTable:
+        """The table in a trial with `params` whose model the function builds."""
+        kind = self._config.search.get("model.kind")
+        chosen = {} if kind is None else {kind.column("model.kind"): "python"}
+        model: Any = self._config.filled({**params, **chosen}).model
+        if isinstance(model, PartsTable):
+            model = model.parts[self._place.key.removeprefix("model.")]
+        assert isinstance(model, PythonTable)
+        return model
+
+
+def _unfit_arguments(
+    config: StudyConfig, function: Function, table: PythonTable, holder: str
+) -> Iterator[Problem]:
+    """Keys of the table `holder` that the function does not take, and those that it lacks."""
+    named, is_open = keywords_of(function)
+    meant = None if "key" in named else _meant_as_key(named, table.arguments, is_open)
+    own = [name for name in named if name not in (*_GIVEN, meant)]
+    taken = [*named]
+    if meant is not None:
+        taken.append("key")
+        found = f"'{table.function}' takes '{meant}' instead of 'key'"
+        yield config.problem(f"{holder}.function", found, f"rename '{meant}' to 'key'")
+    for name in _GIVEN:
+        if name in table.arguments:
+            found, mend = f"'{table.function}' is given '{name}' anyway", "give yours another name"
+            yield config.problem(_key(config, holder, name), found, mend)
+        elif name not in taken and not is_open:
+            mend = f"write def {function.__name__}({', '.join([*_GIVEN, *own])})"
+            found = f"'{table.function}' takes no '{name}'"
+            yield config.problem(f"{holder}.function", found, mend)
+    for name in table.arguments:
+        if name not in (*named, *_GIVEN) and not is_open:
+            found, mend = _not_taken(config, table, holder, name, own)
+            yield config.problem(_key(config, holder, name), found, mend)
+    for name in own:
+        if name not in table.arguments and named[name].default is inspect.Parameter.empty:
+            yield config.problem(f"{holder}.{name}", *_not_given(config, table, name))
+
+
+def _meant_as_key(
+    named: Mapping[str, inspect.Parameter], given: Collection[str], is_open: bool
+) -> str | None:
+    """The argument that is a random key by its name, and that nothing passes; None if none is."""
+    defaults = (inspect.Parameter.empty,) if is_open else (inspect.Parameter.empty, None)
+    for name, parameter in named.items():
+        is_unset = any(parameter.default is default for default in defaults)
+        if is_unset and name not in given and _OTHER_KEY.fullmatch(name):
+            return name
+    return None
+
+
+def _not_taken(
+    config: StudyConfig, table: PythonTable, holder: str, name: str, own: list[str]
+) -> tuple[str, str]:
+    others = [*MlpTable.model_fields] if "mlp" in config.kinds else []
+    near = get_close_matches(name, [*own, *others], n=1)
+    takes = f"it takes {', '.join(own)}" if own else "remove it"
+    mend = f"did you mean '{holder}.{near[0]}'?" if near else takes
+    return f"'{table.function}' takes no '{name}'", mend
+
+
+def _not_given(config: StudyConfig, table: PythonTable, name: str) -> tuple[str, str]:
+    if "mlp" in config.kinds and name in MlpTable.model_fields:
+        return (
+            f"'{table.function}' takes '{name}', which is the MLP's",
+            "give it another name there",
+        )
+    return f"missing, and '{table.function}' takes it", f"write {name} = ..."
+
+
+def _built(
+    function: Function, sizes: tuple[int, int], arguments: Mapping[str, Scalar], key: Any
+) -> Any:
+    return function(in_size=sizes[0], out_size=sizes[1], **arguments, key=key)
+
+
+def unfit_result(name: str, model: Any) -> _Wrong | None:
+    """What is wrong with what the function `name` gives, before it is called; None if nothing."""
+    if layers := stateful_layers(model):
+        return (
+            f"'{name}' gives a model with state that changes in training ({', '.join(layers)}), "
+            "which is not supported",
+            "use layers without eqx.nn.State: LayerNorm, GroupNorm or RMSNorm instead of "
+            "BatchNorm, WeightNorm instead of SpectralNorm",
+        )
+    if not isinstance(model, eqx.Module):
+        found = f"'{name}' gives {type(model).__name__}, which is no eqx.Module"
+        return found, "return an eqx.Module"
+    if not callable(model):
+        return f"'{name}' gives a model that cannot be called", "write its __call__(self, x)"
+    return None
+
+
+def stateful_layers(model: Any) -> tuple[str, ...]:
+    """The classes of layers in `model` that keep an `eqx.nn.State`, or that of the state itself."""
+    known = eqx.nn.BatchNorm | eqx.nn.SpectralNorm | eqx.nn.State | eqx.nn.StateIndex
+    nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, known))
+    named = [f"eqx.nn.{type(node).__name__}" for node in nodes if isinstance(node, known)]
+    layers = [name for name in named if not name.startswith("eqx.nn.State")]
+    return tuple(dict.fromkeys(layers or named))
+
+
+def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong | None:
+    """What is wrong with its outputs in evaluation, and where it is passed a key, in training."""
+    try:
+        outputs = [trace(lambda _key, model, x: evaluated(model, x), KEY, model, x).result]
+        if takes_key(model):
+            outputs.append(trace(with_key, KEY, model, x).result)
+    except RAISED as error:
+        found = f"the model raised {told(error)} for one example of shape {x.shape}"
+        return found, mend_of(error, _signature_mend(model) or "map one example to its outputs")
+    for output in outputs:
+        if getattr(output, "shape", None) != (out_size,):
+            given = getattr(output, "shape", type(output).__name__)
+            found = f"the model gives outputs of shape {given} for one example, not ({out_size},)"
+            return found, "end it with out_size outputs"
+        if not jnp.issubdtype(output.dtype, jnp.floating):
+            found = f"the model gives outputs of type {output.dtype}"
+            return found, "return floating-point numbers"
+    return None
+
+
+def _signature_mend(model: Callable[..., Any]) -> str | None:
+    """How to write `__call__` if it cannot be called with one example, and a key in training."""
+    signature = inspect.signature(model)
+    try:
+        signature.bind(None, **({"key": None} if takes_key(model) else {}))
+    except TypeError:
+        return _rename_mend(model) or "write __call__(self, x, *, key=None): nothing else is passed"
+    return None
+
+
+def _rename_mend(model: Callable[..., Any]) -> str | None:
+    """How to rename the argument of `__call__` that is a key by its name, if there is one."""
+    meant = None if takes_key(model) else _meant_as_key(keywords_of(model)[0], (), is_open=False)
+    if meant is None:
+        return None
+    return f"rename '{meant}' to 'key': it is passed a key in training and None in evaluation"
+
+
+def _unfit_arrays(model: Any) -> _Wrong | None:
+    arrays = [leaf for leaf in jax.tree.leaves(model) if isinstance(leaf, jax.ShapeDtypeStruct)]
+    if any(jnp.issubdtype(array.dtype, jnp.complexfloating) for array in arrays):
+        return "the model has complex parameters", "keep real and imaginary parts apart"
+    if any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays):
+        found = "the model holds a random key, which cannot be saved"
+        return found, "keep jax.random.key_data(key), or draw with the key that __call__ is passed"
+    if not any(_is_floating(array) for array in arrays):
+        return "the model has no parameters to train", "give it arrays of floating-point numbers"
+    return None
+
+
+def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]:
+    """Where the call in training draws nothing though the model says so, or is not repeatable."""
+    is_keyed = passes_key(model, x)
+    call = with_key if is_keyed else without_key
+    try:
+        called = trace(call, KEY, model, x)
+    except RAISED as error:
+        found = f"the model raised {told(error)} in training"
+        yield (
+            (found, mend_of(error, "mend it"))
+            if is_keyed
+            else (
+                f"{found}, where its __call__ is not passed a key",
+                _rename_mend(model)
+                or "write __call__(self, x, *, key=None), and pass the key on to what draws",
+            )
+        )
+        return
+    if not called.repeats():
+        yield unrepeatable("the model", "let what it draws depend on its key alone")
+    elif not called.uses_key():
+        yield from _undrawn(model, x, is_keyed)
+
+
+def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_Wrong]:
+    """Arguments of `__call__` by which the model would draw, which training leaves as they are."""
+    _, *parameters = inspect.signature(model).parameters.values()
+    for parameter in parameters:
+        name, default = parameter.name, parameter.default
+        if name == "key" or parameter.kind in _OPEN or not (default is None or _is_flag(default)):
+            continue
+
+        def draw(key: Any, model: Any, x: Any, name: str = name, default: Any = default) -> Any:
+            if default is None:
+                return model(x, **{name: key})
+            return model(x, **{name: not default, **({"key": key} if is_keyed else {})})
+
+        try:
+            draws = trace(draw, KEY, model, x).uses_key()
+        except RAISED:
+            continue
+        if draws and default is None:
+            found = f"the model draws with '{name}', which is never passed, so it draws nothing"
+            yield found, f"rename '{name}' to 'key': that is passed in training"
+        elif draws:
+            found = f"the model draws only with {name} = {not default}, and nothing passes that"
+            yield found, f"remove '{name}', and draw if key is not None"
+
+
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _is_flag(default: Any) -> bool:
+    return isinstance(default, bool)
+
+
+def _is_floating(array: jax.ShapeDtypeStruct) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.floating)
+
+
+def _key(config: StudyConfig, holder: str, name: str) -> str:
+    key = f"{holder}.{name}"
+    return f"search.{key}" if key in config.search else key

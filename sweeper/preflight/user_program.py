@@ -1,0 +1,272 @@
+"""Whether a user-defined program can train a study's models on its data, checked before."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from sweeper.config import Settings, StudyConfig
+from sweeper.config.search import ends
+from sweeper.config.user_code import RAISED, LoadError, load_class, place_of, told
+from sweeper.config.user_keywords import unfit_keywords
+from sweeper.config.user_program import OwnProgramTable
+from sweeper.data.dataset import Dataset
+from sweeper.errors import Problem, StudyError
+from sweeper.models.traces import Trace, trace, unrepeatable
+from sweeper.models.untraceable import mend_of
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.program import Batch, Lane, State
+from sweeper.programs.user_program import Own, UserProgram, taken_of_data
+from sweeper.trial import Scalar
+
+_Wrong = tuple[str, str]
+
+# the methods of a program, and what each is given in this order
+METHODS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(inspect.signature(getattr(UserProgram, name)).parameters)
+    for name in ("init", "step", "evaluate")
+}
+
+
+def check_program(config: StudyConfig, data: Dataset) -> None:
+    """Refuse a program of the user's that cannot be compiled; it is traced with shapes alone.
+
+    It is traced with the values that are written, then with the ends of each searched one.
+
+    Raises:
+        StudyError: there is no such class, it is not made of the keys it is given, lacks a method,
+            or a method gives what is of no use.
+    """
+    train = config.train
+    if not isinstance(train, OwnProgramTable):
+        return
+    try:
+        program = load_class(train.program, config.base_dir)
+    except LoadError as error:
+        raise StudyError(config.problem("train.program", error.found, error.mend)) from error
+    keys, told = train.arguments, taken_of_data(program)
+    problems = [*unfit_keywords(config, "train", train.program, program, keys, told)]
+    if not problems and (wrong := _unfit_class(train.program, program)):
+        problems = [config.problem("train.program", *wrong)]
+    if not problems:
+        problems = [*_unfit_trials(config, data)]
+    if problems:
+        raise StudyError(problems)
+
+
+def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+    """The names of what the program's `evaluate` gives besides the loss; none where it raises."""
+    program = _programs(config, data).exact(config.filled({}))
+    assert isinstance(program, Own)
+    lane, batch = program.lane(0, config.filled({})), _batch(config.train.batch_size, data)
+    try:
+        state = program.abstract()
+        given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
+    except RAISED:
+        return ()  # which `check_program` tells
+    return tuple(name for name in given if name != "loss") if isinstance(given, Mapping) else ()
+
+
+def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
+    """What is wrong with its methods, as far as it shows before they are called."""
+    if not inspect.isclass(program):
+        return f"'{name}' is no class", f"write a class with {', '.join(METHODS)}"
+    for method, given in METHODS.items():
+        mend = f"write def {method}({', '.join(given)})"
+        function = getattr(program, method, None)
+        if not callable(function):
+            return f"'{name}' has no {method}", mend
+        try:
+            inspect.signature(function).bind(*given)
+        except TypeError:
+            found = f"'{name}.{method}' cannot be called with {', '.join(given[1:])}"
+            return found, mend
+    return None
+
+
+def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
+    programs = _programs(config, data)
+
+    def wrong(params: Mapping[str, Scalar]) -> _Wrong | None:
+        return _unfit_trial(programs, config.filled(params), data)
+
+    if found := wrong({}):
+        yield config.problem("train.program", *found)
+        return
+    for key, entry in config.search.items():
+        if not key.startswith("train.") or not config.structural[key]:
+            continue
+        for value in ends(entry):
+            if found := wrong({entry.column(key): value}):
+                where = f"with {key.partition('.')[2]} = {value!r}, {found[0]}"
+                yield config.problem(f"search.{key}", where, found[1])
+                break
+
+
+def _programs(config: StudyConfig, data: Dataset) -> Programs:
+    dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
+    return Programs(replace(data_spec(config, data), dtype=dtype))
+
+
+def _batch(rows: int, data: Dataset) -> Batch:
+    """The shapes of a batch of so many rows."""
+    return Batch(
+        *(
+            jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
+            for part in (data.x_train, data.y_train)
+        )  # type: ignore[arg-type]
+    )
+
+
+def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wrong | None:
+    """What was found and how to mend it; None where such a trial can be trained."""
+    program = programs.exact(settings)
+    assert isinstance(program, Own) and isinstance(settings.train, OwnProgramTable)
+    name, lane = settings.train.program, program.lane(0, settings)
+    batch, method = _batch(settings.train.batch_size, data), "init"
+    try:
+        start = _traced(program.begun_by_user, lane, _blank(program))
+        if found := _unfit_start(name, start.result, program):
+            return found
+        state, method = program.abstract(), "step"
+        moved = _traced(program.stepped_by_user, lane, state, batch)
+        if found := _unfit_step(name, start.result, moved.result, program):
+            return found
+        method = "evaluate"
+        given = _traced(program.evaluated_by_user, lane, state, batch)
+        if found := _unfit_scores(name, given.result, settings.train.metrics):
+            return found
+        for method, called in zip(METHODS, (start, moved, given), strict=True):
+            if settings.edition > 1 and not called.repeats():
+                mend = "let its result depend on its arguments alone"
+                return unrepeatable(f"'{name}.{method}'", mend)
+        return None
+    except jax.errors.TracerBoolConversionError as error:
+        what = f"{type(error).__name__}: Python cannot see what is traced{place_of(error)}"
+        mend = mend_of(error, "") + ", or write the key as a whole number"
+        return f"'{name}.{method}' raised {what}", mend
+    except RAISED as error:
+        shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
+        return f"'{name}.{method}' raised {told(error)} for {shapes}", mend_of(error, "mend it")
+
+
+def _traced(method: Callable[..., Any], lane: Lane, *given: Any) -> Trace:
+    """The trace of a method, whose last argument is the lane."""
+    shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), lane)
+    return trace(lambda lane, *given: method(*given, lane), shapes, *given)
+
+
+def _blank(program: Own) -> Any:
+    arrays = jax.tree.leaves(program.network.shapes())
+    model = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in arrays)
+    return State(model, None, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
+
+
+def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:
+    if not isinstance(start, tuple) or len(start) != 2:
+        found = f"'{name}.init' gives {_shown(start)}"
+        return found, "return model, opt_state"
+    like = eqx.filter(program.network.shapes(), _is_shape), program.model_constants
+    if differs := _difference(_by_path(*like), _by_path(eqx.filter(start[0], _is_kept))):
+        found = f"'{name}.init' gives a model whose {differs}"
+        return found, "return that which it is given, with other numbers if need be"
+    return None
+
+
+def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> _Wrong | None:
+    if not isinstance(moved, tuple) or len(moved) != 3:
+        return f"'{name}.step' gives {_shown(moved)}", "return model, opt_state, loss"
+    model, opt_state, loss = moved
+    given = eqx.filter(start[0], _is_float), program.model_constants
+    state = eqx.filter(start[1], _is_shape), program.state_constants
+    pairs = (
+        ("a model", _by_path(*given), _by_path(eqx.filter(model, _is_kept))),
+        ("an opt_state", _by_path(*state), _by_path(opt_state)),
+    )
+    for what, before, after in pairs:
+        if differs := _difference(before, after):
+            found = f"'{name}.step' gives {what}"
+            mend = "keep shapes and types from step to step; begin counts with jnp.array(0)"
+            return f"{found} whose {differs}", mend
+    shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)
+    if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+        found = f"'{name}.step' gives {_shown(loss)} as its loss"
+        return found, "return one floating-point number, the mean over examples"
+    return None
+
+
+def _unfit_scores(name: str, given: Any, metrics: tuple[str, ...]) -> _Wrong | None:
+    wanted = ("loss", *metrics)
+    shape = ", ".join(f'"{metric}": ...' for metric in wanted)
+    if not isinstance(given, Mapping):
+        return f"'{name}.evaluate' gives {_shown(given)}", f"return {{{shape}}}"
+    names = ", ".join(map(str, given)) or "nothing"
+    if missing := [metric for metric in wanted if metric not in given]:
+        found = f"'{name}.evaluate' gives {names}, and not {', '.join(missing)}"
+        return found, f"return {{{shape}}}"
+    if more := [str(metric) for metric in given if metric not in wanted]:
+        found = f"'{name}.evaluate' gives {names}"
+        listed = ", ".join(f'"{metric}"' for metric in (*metrics, *more))
+        return found, f"write train.metrics = [{listed}]"
+    for metric, value in given.items():
+        if getattr(value, "shape", ()) != () or isinstance(value, str):
+            found = f"'{name}.evaluate' gives {_shown(value)} as {metric}"
+            return found, "return one number"
+    return None
+
+
+def _by_path(*trees: PyTree) -> dict[str, Any]:
+    """The leaves of all of them, which have none in common, by where they are."""
+    pairs = (pair for tree in trees for pair in jax.tree_util.tree_flatten_with_path(tree)[0])
+    return {jax.tree_util.keystr(path) or "it": leaf for path, leaf in pairs}
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """Where two trees are not alike, shapes in place of arrays; None where they are."""
+    for path in (*old, *new):
+        if path not in old:
+            return f"{path} was not there before"
+        if path not in new:
+            return f"{path} is missing"
+        was, now = old[path], new[path]
+        if not _is_same(was, now):
+            return f"{path} is {_leaf(now)}, and was {_leaf(was)}"
+    return None
+
+
+def _is_same(was: Any, now: Any) -> bool:
+    if _is_shape(was) and _is_shape(now):
+        return (was.shape, was.dtype) == (now.shape, now.dtype)
+    return was is now or (type(was) is type(now) and bool(was == now))
+
+
+def _leaf(leaf: Any) -> str:
+    return _shown(leaf) if _is_shape(leaf) else repr(leaf)
+
+
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _is_float(leaf: Any) -> bool:
+    return _is_shape(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _is_kept(leaf: Any) -> bool:
+    """Whether a lane keeps this of its model, or is given it anew: all but whole numbers."""
+    return _is_float(leaf) or not _is_shape(leaf)
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, tuple):
+        return f"{len(given)} values"
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ if shape is None else f"{given.dtype} of shape {shape}"

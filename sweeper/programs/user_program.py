@@ -1,0 +1,286 @@
+"""`module:Class`: a program of the user's own, which moves the model as it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from sweeper.config import Settings
+from sweeper.config.user_code import load_class
+from sweeper.config.user_keywords import keywords_of
+from sweeper.config.user_program import OwnProgramTable
+from sweeper.models.keys import key_like, key_of
+from sweeper.models.network import Network
+from sweeper.programs.base import begun, stepped
+from sweeper.programs.blank import blank_of
+from sweeper.programs.leaves import Leaves, parameters_of
+from sweeper.programs.optax_state import plain_optimizer
+from sweeper.programs.part_hparams import schedule_steps
+from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, OfUse, State, measured, whole
+from sweeper.programs.tabled import Tabled
+from sweeper.randomness import generator, words
+
+_OF_INIT, _OF_STEPS = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
+
+
+class UserProgram(Protocol):
+    """What a class has to have that a study names as its `train.program`.
+
+    An instance is made of the keys of `[train]` that are no settings, by name; those that are
+    numbers with a point are traced, as arrays without dimensions. What it takes by name of
+    `in_size`, `out_size`, `y_mean` and `y_scale` it is given too, unless it is such a key:
+    `y * y_scale + y_mean`, with one number a target, is in the data's own units. `optimizer` is
+    that of `[optimizer]` with the numbers of the trial, over the arrays of the model,
+    `eqx.filter(model, eqx.is_inexact_array)`.
+    The methods are compiled: they must not print, read a clock, or branch on what is traced.
+    """
+
+    def init(
+        self, model: Any, optimizer: optax.GradientTransformation, key: PRNGKeyArray
+    ) -> tuple[Any, PyTree]:
+        """The model and the state of its training before the first step.
+
+        `model` is that of `[model]` with fresh weights. The state is any PyTree of arrays, such as
+        `optimizer.init(eqx.filter(model, eqx.is_inexact_array))`, and what else steps go on from.
+        """
+        ...
+
+    def step(
+        self,
+        model: Any,
+        opt_state: PyTree,
+        batch: Batch,
+        optimizer: optax.GradientTransformation,
+        key: PRNGKeyArray,
+    ) -> tuple[Any, PyTree, Float[Array, ""]]:
+        """Both after one update, and the loss, of which an epoch reports the mean.
+
+        `batch.x` is shaped (rows, features), `batch.y` (rows,) of classes, else (rows, targets);
+        numbers are scaled as `[data]` says, targets always. `key` is another at each step.
+        """
+        ...
+
+    def evaluate(self, model: Any, data: Batch) -> dict[str, Float[Array, ""]]:
+        """The loss of `data`, called "loss", and each of `train.metrics` by its name."""
+        ...
+
+
+_OF_DATA = ("in_size", "out_size", "y_mean", "y_scale")
+
+
+def taken_of_data(program: Callable[..., Any]) -> tuple[str, ...]:
+    """What a class of the user's takes by name of what the data tell."""
+    named, _ = keywords_of(program)
+    return tuple(name for name in _OF_DATA if name in named)
+
+
+@dataclass(frozen=True)
+class Own(Tabled):
+    """Trains as a class of the user's says; see `Program` and, for the class, `UserProgram`.
+
+    The state of a lane holds the arrays of the model one by one, as the user's functions take and
+    give them; nothing is padded, for a program may look at whatever it likes.
+    """
+
+    network: Network
+
+    def abstract(self) -> State:
+        return self._abstract
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        rng = generator(self.data.seed, "weights", number, replicate)
+        return replace(
+            blank_of(self.abstract()),
+            model=(*self._leaves.of(self.network.initial(settings, rng)),),
+        )
+
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+        key = words(self.data.seed, "program", number, replicate)
+        return Lane.of(self._hparams(settings), {}, key, self.data.dtype)
+
+    def exact_abstract(self, settings: Settings) -> State:
+        return self._abstract
+
+    def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
+        return of_use(state)
+
+    def padded(self, state: State, settings: Settings) -> State:
+        return state
+
+    def model(self, state: State) -> Any:
+        structure = jax.tree.structure(self._like)
+        return eqx.combine(jax.tree.unflatten(structure, state.model), self._rest)
+
+    def optimizer(self, settings: Settings) -> optax.GradientTransformation:
+        hparams = self._hparams(settings).items()
+        arrays = {key: np.asarray(value, self.data.dtype) for key, value in hparams}
+        return plain_optimizer(settings, arrays, self.network)
+
+    def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
+        return state.optimizer
+
+    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
+        arrays = (np.asarray(leaf, self.data.dtype) for leaf in jax.tree.leaves(model))
+        return replace(state, model=(*arrays,))
+
+    def with_opt_state(
+        self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
+    ) -> State:
+        return replace(state, optimizer=opt_state)
+
+    def begin(self, state: State, lane: Lane) -> State:
+        model, opt_state = self.begun_by_user(state, lane)
+        arrays = (*map(jnp.asarray, jax.tree.leaves(parameters_of(model))),)
+        state = replace(state, model=arrays)
+        return begun(self.settings, state, _arrays(opt_state), self.data.dtype)
+
+    def step(
+        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+    ) -> tuple[State, Metrics]:
+        model, opt_state, loss = self.stepped_by_user(state, batch, lane)
+        arrays = (*jax.tree.leaves(parameters_of(model)),)
+        return stepped(state, arrays, _arrays(opt_state), lane), (loss,)
+
+    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+        given = self.evaluated_by_user(state, data, lane)
+        dtype = data.x.dtype
+        return tuple(jnp.asarray(given[name], dtype) for name in ("loss", *self._train.metrics))
+
+    def begun_by_user(self, state: State, lane: Lane) -> Any:
+        """What the user's `init` gives."""
+        model = self.model(state)
+        return self._program(lane).init(model, self._optimizer(lane), _key(lane, _OF_INIT))
+
+    def stepped_by_user(self, state: State, batch: Batch, lane: Lane) -> Any:
+        """What the user's `step` gives."""
+        key = jax.random.fold_in(_key(lane, _OF_STEPS), state.step)
+        begun = self._begun
+        opt_state = eqx.combine(_with_keys(state.optimizer, begun.arrays), begun.constants)
+        given = self.model(state), opt_state, batch, self._optimizer(lane), key
+        return self._program(lane).step(*given)
+
+    def evaluated_by_user(self, state: State, data: Batch, lane: Lane) -> Any:
+        """What the user's `evaluate` gives."""
+        model = self.model(replace(state, model=measured(state)))
+        return self._program(lane).evaluate(model, data)
+
+    @property
+    def model_constants(self) -> PyTree:
+        """What of the model is no array: each step is given the same."""
+        return eqx.filter(self._rest, eqx.is_array, inverse=True)
+
+    @property
+    def state_constants(self) -> PyTree:
+        """What of the user's state is no array: each step is given the same."""
+        return self._begun.constants
+
+    def _program(self, lane: Lane) -> UserProgram:
+        """The user's program with the numbers of a lane."""
+        hparams, arguments = lane.hparams, self._train.arguments
+        told = {key: hparams.get(f"train.{key}", own) for key, own in arguments.items()}
+        return self._class(**{**self._of_data, **told})
+
+    def _optimizer(self, lane: Lane) -> optax.GradientTransformation:
+        return plain_optimizer(self.settings, lane.hparams, self.network)
+
+    def _hparams(self, settings: Settings) -> dict[str, float]:
+        return settings.traced() | schedule_steps(settings, self.data)
+
+    @property
+    def _train(self) -> OwnProgramTable:
+        assert isinstance(self.settings.train, OwnProgramTable)
+        return self.settings.train
+
+    @cached_property
+    def _class(self) -> Callable[..., UserProgram]:
+        return load_class(self._train.program, self.settings.base_dir)
+
+    @cached_property
+    def _of_data(self) -> Mapping[str, Any]:
+        """What the class takes by name of what the data tell."""
+        data = self.data
+        units = {
+            name: np.asarray(getattr(data, name), data.dtype) for name in ("y_mean", "y_scale")
+        }
+        known = {"in_size": data.in_size, "out_size": data.out_size, **units}
+        return {name: known[name] for name in taken_of_data(self._class)}
+
+    @cached_property
+    def _leaves(self) -> Leaves:
+        return Leaves(self.network)
+
+    @cached_property
+    def _like(self) -> PyTree:
+        return parameters_of(self._blank_model)
+
+    @cached_property
+    def _rest(self) -> PyTree:
+        """What of the model is no parameter."""
+        return eqx.filter(self._blank_model, eqx.is_inexact_array, inverse=True)
+
+    @cached_property
+    def _blank_model(self) -> Any:
+        with jax.ensure_compile_time_eval():  # it is asked for while a program is traced
+            return self.network.model(np.zeros(self.network.n_parameters, self.data.dtype))
+
+    @property
+    def _abstract(self) -> State:
+        return self._begun.state
+
+    @cached_property
+    def _begun(self) -> _Begun:
+        lane = self.lane(0, self.settings)
+
+        def fresh(arrays: PyTree) -> tuple[State, PyTree, PyTree]:
+            state = State(arrays, None, jnp.zeros((), jnp.int32))  # type: ignore[arg-type]
+            _, opt_state = self.begun_by_user(state, lane)
+            return self.begin(state, lane), *eqx.partition(opt_state, eqx.is_array)
+
+        arrays = (*jax.tree.leaves(self._like),)
+        return _Begun(*eqx.filter_eval_shape(fresh, arrays))
+
+
+class _Begun(NamedTuple):
+    """Shapes and dtypes of a lane's state, and of the user's own before the first step.
+
+    `constants` are what of it is no array: functions in it, say.
+    """
+
+    state: State
+    arrays: PyTree
+    constants: PyTree
+
+
+def _arrays(opt_state: PyTree) -> PyTree[Array]:
+    """Its arrays, of the types that they have, keys as words: what can be written to disk."""
+
+    def plain(leaf: Array) -> Array:
+        if _is_key(leaf):
+            return jax.random.key_data(leaf)
+        return jax.lax.convert_element_type(leaf, leaf.dtype)  # none that adapts to what it meets
+
+    return jax.tree.map(plain, eqx.filter(opt_state, eqx.is_array))
+
+
+def _with_keys(arrays: PyTree[Array], like: PyTree) -> PyTree[Array]:
+    """What `_arrays` gave, with the keys again that are in `like`."""
+    return jax.tree.map(
+        lambda was, leaf: key_like(was, leaf) if _is_key(was) else leaf, like, arrays
+    )
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _key(lane: Lane, place: slice) -> PRNGKeyArray:
+    return key_of(jnp.asarray(lane.key)[place])

@@ -1,0 +1,217 @@
+"""How the command line puts a status into words; pure text, nothing is printed here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweeper.naming import counted, size_text
+from sweeper.results.status import Status
+from sweeper.results.timeline import DOING, IDLE
+
+FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+DIVERGED = "diverged"
+ENDINGS = ("complete", "pruned", DIVERGED, "failed")
+DIVERGED_WHY = "the loss or the objective was not finite, such as at too high a learning rate"
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_REASON_LETTERS = 400
+_LEAST_SHOWN_S = 0.05
+# of a traceback, the line that names the error; what comes after it is advice
+_NAMING = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt): ")
+_STATES = {"RUNNING": "running", "WAITING": "waiting", **FINISHED}
+
+
+def duration(seconds: float) -> str:
+    """`seconds` as a clock shows them: 0:07, 12:30, 3:05:00."""
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
+
+
+def number(value: object) -> str:
+    """A value of a trial, floats to four digits; a dash where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """A curve as a line of blocks, at most `width` of them; a gap where a value is missing."""
+    if len(values) > width:
+        values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    step = (high - low) / (len(_BLOCKS) - 1) or 1.0
+    return "".join(" " if one is None else _BLOCKS[round((one - low) / step)] for one in values)
+
+
+def settings(params: Mapping[str, object]) -> str:
+    """Parameters in one line: `depth=2, lr=0.00123`."""
+    return ", ".join(f"{name}={number(value)}" for name, value in params.items())
+
+
+def conditions(when: Mapping[str, Sequence[object]] | None) -> str:
+    """When a searched setting is drawn: `model.depth is 1 or 2`; nothing where it always is."""
+    wanted = (when or {}).items()
+    return " and ".join(f"{key} is {' or '.join(map(str, values))}" for key, values in wanted)
+
+
+def finished_trials(counts: Mapping[str, int]) -> int:
+    """How many trials have ended, one way or another."""
+    return sum(counts.get(state, 0) for state in FINISHED)
+
+
+def states(status: Status) -> str:
+    """Trials by state, those that there are: `16 running, 30 complete`."""
+    words = {} if status.state == "running" else {"running": "unfinished"}
+    found = outcomes(status).items()
+    return ", ".join(f"{count} {words.get(word, word)}" for word, count in found if count)
+
+
+def ended(status: Status) -> str:
+    """How trials ended: `3 complete, 2 pruned, 28 diverged, 0 failed`; diverged only if any did."""
+    found = outcomes(status)
+    words = [word for word in ENDINGS if word != DIVERGED or word in found]
+    return ", ".join(f"{found.get(word, 0)} {word}" for word in words)
+
+
+def outcomes(status: Status) -> dict[str, int]:
+    """Trials by what became of them, in words; diverged trials are not among the pruned ones."""
+    found: dict[str, int] = {}
+    for state, count in status.counts.items():
+        diverged = status.diverged or 0 if state == "PRUNED" else 0
+        found[_STATES.get(state, state)] = count - diverged
+        if diverged:
+            found[DIVERGED] = diverged
+    return found
+
+
+def outcome(trial: Mapping[str, Any]) -> str:
+    """What became of a trial, from its row of trials.parquet: `diverged`, not `pruned`."""
+    return DIVERGED if trial["reason"] == DIVERGED else FINISHED[trial["state"]]
+
+
+def names(metric: str | Sequence[str]) -> tuple[str, ...]:
+    """The objectives of a study, which has one or several."""
+    return (metric,) if isinstance(metric, str) else tuple(metric)
+
+
+def best_trial(metric: str | Sequence[str], best: Mapping[str, Any]) -> str:
+    """The best trial so far, with its parameters; of several objectives by the first."""
+    parameters = settings(best["params"])
+    value = f"{names(metric)[0]} {best['value']:.6g}"
+    return f"best {value} (trial {best['trial_number']}){parameters and f': {parameters}'}"
+
+
+def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
+    """A trial of the Pareto front: its objectives, and its parameters."""
+    pairs = zip(names(metric), trial["values"], strict=True)
+    values = ", ".join(f"{name} {value:.6g}" for name, value in pairs)
+    return f"{values}: {settings(trial['params'])}"
+
+
+def pace(trials_per_minute: float | None, eta_s: float | None) -> str:
+    """Rate and time left, as far as they are known."""
+    rate = None if trials_per_minute is None else f"{_rounded(trials_per_minute)} a minute"
+    left = None if eta_s is None else f"{duration(eta_s)} left"
+    return ", ".join(part for part in (rate, left) if part)
+
+
+def _rounded(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def progress(status: Status) -> str:
+    """How far the study is: `38 of 64 trials, 120 a minute, 0:16 left`."""
+    trials = f"{finished_trials(status.counts)} of {counted(status.n_trials, 'trial')}"
+    known = pace(status.trials_per_minute, status.eta_s)
+    return f"{trials}, {known}" if known else trials
+
+
+def trial_numbers(numbers: Sequence[int]) -> str:
+    """Trials of a bucket, named where they are few."""
+    if len(numbers) == 1:
+        return f"trial {numbers[0]}"
+    if len(numbers) <= 4:
+        return f"trials {', '.join(map(str, numbers))}"
+    return counted(len(numbers), "trial")
+
+
+def seconds(value: float) -> str:
+    """Seconds to a tenth, long times as a clock shows them: `4.2 s`, `12:30`."""
+    return f"{value:.1f} s" if value < 60 else duration(value)
+
+
+def time_spent(spent_s: Mapping[str, float], starts: str = "") -> str:
+    """The time of a program by activity, most first: `12.3 s: 8.1 s training, 4.2 s importing`.
+
+    `starts` is said after the sum. Empty if an earlier version recorded only a part of it.
+    """
+    if IDLE not in spent_s:
+        return ""
+    shown = [(doing, spent_s.get(activity, 0.0)) for activity, doing in DOING.items()]
+    parts = [
+        f"{seconds(spent)} {doing}"
+        for doing, spent in sorted(shown, key=lambda one: -one[1])
+        if spent >= _LEAST_SHOWN_S
+    ]
+    return f"{seconds(sum(spent_s.values()))}{starts}: {', '.join(parts)}"
+
+
+def percent(share: float | None) -> str:
+    """A share of a whole: `12 %`; a dash where it is not known."""
+    return "-" if share is None else f"{share:.0%}".replace("%", " %")
+
+
+def span(low: int, high: int) -> str:
+    """A range of whole numbers: `16 to 64`."""
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def size(n_bytes: int | None) -> str:
+    """An amount of memory: `3.2 MiB`; a dash where it is not known."""
+    return "-" if n_bytes is None else size_text(n_bytes)
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """The shape of an array: 64 x 10."""
+    return " x ".join(map(str, sizes)) or "a number"
+
+
+def reason_told(message: str) -> str:
+    """The line of a trial's error_message that tells why it failed: the first.
+
+    Of the bare traceback that an older version wrote, it is the one that names the error.
+    """
+    lines = [line.strip() for line in message.split("\n") if line.strip()] or [""]
+    line = lines[0]
+    if line.startswith("Traceback ("):
+        line = next((told for told in reversed(lines) if _NAMING.match(told)), lines[-1])
+    return line[:_REASON_LETTERS]
+
+
+def share_of_decay(share: float) -> str:
+    """By how much an array decays, a share of the weight decay."""
+    return {0.0: "no", 1.0: "yes"}.get(share, f"x {share:g}")
+
+
+def foreseen(predicted_s: float) -> str:
+    """What the cost model foresaw, at the end of a sentence; nothing where it knows no model."""
+    return f"; predicted {seconds(predicted_s)}" if predicted_s else ""
+
+
+def prediction(predicted: Mapping[str, float]) -> dict[str, str]:
+    """What the cost model foresees for a study."""
+    if not predicted["total_s"]:
+        return {"predicted": "nothing: the cost model knows no model or program of your own"}
+    total, exact_total = (seconds(predicted[name]) for name in ("total_s", "exact_total_s"))
+    unpadded = f"; with a program for each structure about {exact_total}"
+    return {
+        "predicted": f"{seconds(predicted['compile_s'])} compiling and "
+        f"{seconds(predicted['train_s'])} training in all threads together, "
+        f"{seconds(predicted['waste_s'])} of it padding",
+        "in all": f"about {total}{unpadded if total != exact_total else ''}",
+    }

@@ -1,0 +1,65 @@
+"""What a program leaves behind and reports if a signal ends it before its round has ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sweeper.config import StudyConfig
+from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhandled
+from sweeper.results.events import BucketStarted, Event, Observer, RoundClosed, StudyOpened, Warned
+from sweeper.rundir import RunDir
+from sweeper.sweep.session.crashes import note_left
+
+
+@dataclass(slots=True)
+class Leaving:
+    """Observes a study and passes its events on, to know which rounds are committed."""
+
+    run_dir: RunDir
+    observer: Observer
+    _rounds: int | None = None
+    _is_training: bool = False
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event, from any thread, and pass it on."""
+        match event:
+            case StudyOpened(rounds_done=rounds):
+                self._rounds = rounds
+            case RoundClosed(status=status):
+                self._rounds, self._is_training = status.round, False
+            case BucketStarted():
+                self._is_training = True
+            case _:
+                pass
+        self.observer(event)
+
+    def leave(self, reason: str) -> str:
+        """Record that the program ends now, in good order; returns what that costs the study."""
+        note_left(self.run_dir)
+        if self._rounds is None:
+            return f"{reason}: ended before the study was open; nothing is lost"
+        lost = ""
+        if self._is_training:
+            lost = f"round {self._rounds + 1} has not ended, and what it has trained is lost; "
+        after = f"after round {self._rounds}" if self._rounds else "from its beginning"
+        return f"{reason}: {lost}the same command goes on {after}"
+
+    @contextmanager
+    def stopping(
+        self, config: StudyConfig, stop: threading.Event | None = None
+    ) -> Iterator[Stopping]:
+        """Let SIGTERM and SIGHUP stop the study in a program that does not handle them itself."""
+        numbers = unhandled(TERMINATING)
+        if not numbers:
+            yield Stopping(stop or threading.Event())
+            return
+        with stopping_on(
+            numbers, self._say, self.leave, config.execution.grace_s, stop
+        ) as stopping:
+            yield stopping
+
+    def _say(self, message: str) -> None:
+        self.observer(Warned(message))

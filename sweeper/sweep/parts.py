@@ -1,0 +1,57 @@
+"""What a sweep is made of: whoever puts one together chooses them, tests put fakes here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sweeper.config import StudyConfig
+from sweeper.executors.executor import Executor
+from sweeper.ledger import Ledger
+from sweeper.results.timeline import Timeline
+from sweeper.scheduler.classes import Policy
+from sweeper.scheduler.signature import StructureOf
+from sweeper.trial import TrialSpec
+
+
+class Store(Protocol):
+    """The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
+
+    def keep_model(
+        self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
+    ) -> None:
+        """Save the weights of a trial from the checkpoint of its last round; it ends with `row`."""
+        ...
+
+    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
+        """Remove every checkpoint and model that is not named."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Study, ledger, executor, files and policy of a sweep.
+
+    `boundary` is what its session marks rows with, if anything. `ahead_after` is how many trials
+    must have ended before proposals are drawn while others train, `busy_with` how many trials keep
+    a machine busy meanwhile. `deaths` is how often the program died over the round that is open.
+    `timeline` is what everybody records to.
+    """
+
+    config: StudyConfig
+    ledger: Ledger
+    executor: Executor
+    store: Store
+    structure_of: StructureOf
+    policy: Policy
+    metrics: tuple[str, ...]
+    test_metrics: tuple[str, ...]
+    run_id: str
+    boundary: str | None = None
+    clock: Callable[[], float] = time.time
+    ahead_after: int = 200
+    busy_with: int = 128
+    deaths: int = 0
+    timeline: Timeline = field(default_factory=Timeline)

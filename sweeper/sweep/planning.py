@@ -1,0 +1,166 @@
+"""A study's forecast on its data and device, and the classes that it will surely need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import jax
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.files import find_file
+from sweeper.errors import Problem, StudyError
+from sweeper.executors.claims import n_devices
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.scheduler import plan as scheduler
+from sweeper.scheduler.capacity import LaneLoop
+from sweeper.scheduler.classes import LiveTrial, Policy, ProgramClass
+from sweeper.scheduler.cost import CostModel, shipped
+from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
+from sweeper.scheduler.given_plan import read_forecast, unfit
+from sweeper.scheduler.policy import lane_loop_of, policy_of
+from sweeper.scheduler.signature import Structures
+from sweeper.small_files import read_json, read_small
+from sweeper.study.options import n_proposals, rungs
+from sweeper.trial import Scalar, TrialSpec
+
+# classes for fewer trials than these may turn out not to be needed at all
+_LIKELY = 3.0
+
+
+def foreseen(
+    config: StudyConfig,
+    data: Dataset,
+    recorded: Forecast | None,
+    given: Forecast | None = None,
+) -> Forecast:
+    """The forecast of a study on the device of this process.
+
+    A `given` one, or else the `recorded` one while it fits: a study is planned once.
+
+    Raises:
+        StudyError: the given one is of another study, for another lane loop, or was edited so
+            that no study can go by it.
+    """
+    lane_loop = lane_loop_of(config, jax.default_backend())
+    if given is None and recorded is not None and recorded.lane_loop == lane_loop:
+        return recorded
+    sizes = DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows)
+    traced = traced_structure(config, lane_loop)
+    costs = costs_of(config)
+    n_trials, devices = n_proposals(config), n_devices(config)
+    made = forecast(config, sizes, costs, lane_loop, traced, n_trials, devices)
+    if given is None:
+        return made
+    if found := unfit(given, made, config, traced):
+        raise StudyError(Problem("--plan", "", found, "write it anew with `plan --json`"))
+    return given
+
+
+def read_plan(path: Path) -> Forecast:
+    """The forecast in a file that `plan --json` wrote.
+
+    Raises:
+        StudyError: it is not such a file.
+    """
+    try:
+        return read_forecast(read_small(path))
+    except (OSError, ValueError) as error:
+        found = f"no plan that can be read ({error})"
+        mend = "write it with `python -m sweeper plan STUDY --json > plan.json`"
+        raise StudyError(Problem(str(path), "", found, mend)) from error
+
+
+def costs_of(config: StudyConfig) -> CostModel:
+    """The constants that the study names, or those that come with the package.
+
+    Raises:
+        DataError: the file is missing.
+        StudyError: it holds no such constants.
+    """
+    name = config.execution.costs
+    if name is None:
+        return shipped(jax.default_backend())
+    path = find_file(config, name, "execution.costs", ".json")
+    try:
+        return CostModel.from_dict(read_json(path)["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = f"{path.name} holds no cost model ({error})"
+        mend = "write it with `python -m sweeper calibrate`"
+        raise StudyError(config.problem("execution.costs", found, mend)) from error
+
+
+def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> Structures:
+    """The structure of each trial of a study on its data."""
+    return Structures(
+        lambda spec: config.filled(spec.params),
+        programs.n_parameters,
+        traced_structure(config, lane_loop),
+        programs.has_fixed_start,
+    )
+
+
+class Preparing(Protocol):
+    """What compiles a class before any bucket asks for it."""
+
+    def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
+        """Begin with it; `params` are those of any of its trials."""
+        ...
+
+
+def prepare_classes(
+    config: StudyConfig, data: Dataset, foreseen_: Forecast, executor: Preparing
+) -> None:
+    """Begin to compile the classes of the lattice that some trial will surely be in."""
+    structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
+    policy = policy_of(config, rungs(config), foreseen_, config.study.n_trials)
+    for program_class, params in _likely_classes(config, structure_of, policy):
+        executor.prepare(program_class, params)
+
+
+def _likely_classes(
+    config: StudyConfig, structure_of: Structures, policy: Policy
+) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
+    """The classes of the lattice that some trial will surely be in, and parameters of such a trial.
+
+    Those with the most work come first. There are none where every class waits for its trials.
+    """
+    if policy.switching is not None:
+        yield from _switch_classes(structure_of, policy)
+    if policy.strategy not in ("auto", "padded") or policy.lane_loop != "map":
+        return
+    ready = [
+        (block.train_s, block.example)
+        for family in policy.forecast.parts.values()
+        for block in family.classes
+        if block.trials >= _LIKELY
+    ]
+    blocks = [
+        (family.example, block)
+        for family in policy.forecast.families.values()
+        for block in family.classes
+        if block.trials >= _LIKELY
+    ]
+    for example, block in blocks:
+        shape = {"model.width": block.width, "model.depth": block.depth}
+        searched = [key for key in shape if key in config.search]
+        params = {**example, **{config.search[key].column(key): shape[key] for key in searched}}
+        ready.append((block.train_s, params))
+    for _, params in sorted(ready, key=lambda pair: -pair[0]):
+        trial = LiveTrial(TrialSpec(0, params, {}, 0), 1)
+        for program_class in scheduler.plan([trial], (), structure_of, policy).classes:
+            yield program_class, params
+
+
+def _switch_classes(
+    structure_of: Structures, policy: Policy
+) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
+    """The classes of the whole space, where it has few structures; each with its first branch's."""
+    assert policy.switching is not None
+    specs = (TrialSpec(0, params, {}, 0) for params in policy.switching.space)
+    live = [LiveTrial(spec, 1) for spec in specs]
+    for program_class in scheduler.plan(live, (), structure_of, policy).classes:
+        yield program_class, program_class.branches[0]

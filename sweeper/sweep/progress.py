@@ -1,0 +1,126 @@
+"""How a running sweep stands, for `status.json` and for whoever watches."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sweeper.config import StudyConfig
+from sweeper.ended import EndedTrials
+from sweeper.results.ranking import value_columns
+from sweeper.results.status import Status
+from sweeper.scheduler.class_names import class_name
+from sweeper.scheduler.classes import Plan, ProgramClass
+from sweeper.study.options import most_failures
+from sweeper.sweep.state import SweepState
+from sweeper.trial import TrialState
+
+Doing = Literal["running", "finished", "interrupted", "failed"]
+
+
+@dataclass(slots=True)
+class Standing:
+    """Counts a session's own progress, from which rate and time left are told."""
+
+    config: StudyConfig
+    run_id: str
+    n_trials: int
+    started_at: float
+    ended_before: int
+    xla_threads: int | None = None
+
+    def status(
+        self,
+        state: SweepState,
+        now: float,
+        doing: Doing,
+        plan: Plan | None = None,
+        spent_s: Mapping[str, float] | None = None,
+    ) -> Status:
+        """The status after the last closed round; `plan` is the round in training.
+
+        `spent_s` is the time of this session by activity.
+        """
+        ended, front = state.ended.counts, self._front(state.ended)
+        waiting = len(state.waiting) + max(0, self.n_trials - state.asked)
+        rate = self._trials_per_s(len(state.ended), now)
+        left = len(state.running) + waiting
+        return Status(
+            study=self.config.study.name,
+            run_id=self.run_id,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            state=doing,
+            started_at=self.started_at,
+            updated_at=now,
+            round=state.rounds,
+            n_trials=max(self.n_trials, state.asked),
+            counts={
+                **{name.value: ended[name.value] for name in TrialState},
+                "RUNNING": len(state.running),
+                "WAITING": waiting,
+            },
+            diverged=state.ended.n_diverged,
+            best=front[0] if front else None,
+            front=front if len(self.config.study.objectives) > 1 else [],
+            feasible=state.ended.n_feasible if self.config.study.constraints else None,
+            timeout=self._cut_short(state, waiting) if doing == "finished" else None,
+            max_failures=self._limit(ended[TrialState.FAIL.value]),
+            metric=self.config.study.metric,
+            direction=self.config.study.direction,
+            trials_per_minute=None if rate is None else 60 * rate,
+            eta_s=None if rate is None else left / rate,
+            running=[] if plan is None else self._buckets(plan, state.classes),
+            compile_s=state.compile_s,
+            train_s=state.train_s,
+            predicted_compile_s=state.predicted_compile_s,
+            predicted_train_s=state.predicted_train_s,
+            n_compiled=state.n_compiled,
+            n_cache_hits=state.n_cache_hits,
+            spent_s=dict(spent_s or {}),
+            committed_at=now if state.rounds else None,
+            xla_threads=self.xla_threads,
+            edition=self.config.edition,
+        )
+
+    def _trials_per_s(self, ended: int, now: float) -> float | None:
+        mine = ended - self.ended_before
+        return mine / (now - self.started_at) if mine and now > self.started_at else None
+
+    def _cut_short(self, state: SweepState, waiting: int) -> str | None:
+        """The timeout where trials are left to begin, or have ended by it in the last round."""
+        rows = state.ended.values()
+        cut = (row["reason"] == "timeout" and row["last_round"] == state.rounds for row in rows)
+        return self.config.study.timeout if waiting or any(cut) else None
+
+    def _limit(self, failed: int) -> int | float | None:
+        """The limit of failed trials, where there are more."""
+        return self.config.execution.max_failures if failed > most_failures(self.config) else None
+
+    def _front(self, ended: EndedTrials) -> list[Mapping[str, Any]]:
+        """What is shown of the trials that none other beats; of one objective it is the best."""
+        names = value_columns(len(self.config.study.objectives))
+        return [
+            {
+                "trial_number": row["trial_number"],
+                "value": row["value"],
+                "values": [row[name] for name in names],
+                "params": {name: row.get(f"params_{name}") for name in self.config.columns},
+            }
+            for row in ended.front
+        ]
+
+    def _buckets(self, plan: Plan, classes: Mapping[str, ProgramClass]) -> list[dict[str, Any]]:
+        return [
+            {
+                "bucket": bucket.bucket,
+                "place": bucket.side,
+                "class_id": bucket.class_id,
+                "class_name": class_name(classes[bucket.class_id], self.config.search),
+                "trials": list(bucket.numbers),
+            }
+            for bucket in plan.buckets
+        ]

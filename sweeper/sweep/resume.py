@@ -1,0 +1,86 @@
+"""From a ledger back to a running study, and whether a changed study file may go on with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from sweeper.config import StudyConfig
+from sweeper.ended import EndedTrials
+from sweeper.ledger import Ledger
+from sweeper.results.ranking import value_columns
+from sweeper.scheduler.classes import Plan
+from sweeper.study.ask_tell import Past, PastTrial
+from sweeper.sweep.state import Running, SweepState
+from sweeper.trial import TrialState
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A study as its ledger tells it, and the plan of the round that was open when it stopped."""
+
+    state: SweepState
+    past: Past
+    open_plan: Plan | None
+
+
+def restore(ledger: Ledger, config: StudyConfig) -> Restored:
+    """The state after the last closed round, with the open round's trials and plan taken up.
+
+    Sampler and pruner are told the objectives of `config` again: a pruner that of the one, for it
+    judges no several.
+    """
+    objectives = config.study.objectives
+    state = SweepState(EndedTrials(config.study.directions, config.results.keep_models))
+    everyone: dict[int, Running] = {}
+    index: int | None = None
+    for closed in ledger.rounds():
+        state.open(closed.specs, Plan.from_dict(closed.plan), closed.memory)
+        everyone |= state.running
+        state.absorb(closed.records)
+        state.close(closed.closing, closed.ended)
+        index = judged(closed.closing.metrics, objectives)
+    opened = ledger.opened_round()
+    open_plan = None
+    if opened is not None:
+        open_plan = Plan.from_dict(opened.plan)
+        state.open(opened.specs, open_plan, opened.memory)
+        everyone |= state.running
+    everyone |= state.waiting
+    columns = value_columns(len(objectives))
+    past = [
+        PastTrial(
+            spec=trial.spec,
+            reports=[] if index is None else reports(trial.column(index)),
+            attributes=state.kept.get(number, {}),
+            state=_state(row := state.ended.get(number)),
+            values=_values(row, columns),
+        )
+        for number, trial in sorted(everyone.items())
+    ]
+    return Restored(state, Past(past, state.kept_with_study), open_plan)
+
+
+def judged(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:
+    """The metric that a pruner is told of; None where there are several, or it is no metric."""
+    is_one = len(objectives) == 1 and objectives[0] in metrics
+    return metrics.index(objectives[0]) if is_one else None
+
+
+def reports(values: Iterable[float]) -> list[float]:
+    """What the pruner is told of an objective's `values`: all before the first that is not finite.
+
+    A reported NaN would count as a good end in some samplers; a short history counts as a bad one.
+    """
+    return list(takewhile(math.isfinite, values))
+
+
+def _state(row: Mapping[str, object] | None) -> TrialState | None:
+    return None if row is None else TrialState(str(row["state"]))
+
+
+def _values(row: Mapping[str, object] | None, columns: Sequence[str]) -> tuple[float, ...]:
+    values = [] if row is None else [row.get(name) for name in columns]
+    return tuple(float(value) for value in values if isinstance(value, int | float))

@@ -1,0 +1,267 @@
+"""The rows of trials.parquet and buckets.parquet, from what rounds brought."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sweeper.config.settings import Judge
+from sweeper.config.study import N_PARAMETERS, ConstraintTable, StudyTable
+from sweeper.executors.executor import LaneResult, Outcome, Work
+from sweeper.ledger import BucketRecord
+from sweeper.results.columns import spread_of
+from sweeper.results.ranking import value_columns
+from sweeper.scheduler.classes import ProgramClass
+from sweeper.scheduler.signature import Structure
+from sweeper.sweep.state import Running
+from sweeper.trial import OVER, Reason, TrialState, fields_of
+
+# of a constraint whose metric is not finite: it is broken, as far as that can be told
+_UNTOLD = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a trial ended: in Optuna's words, and why before its time.
+
+    `values` are the objectives, none where the trial has none; `excesses` tell by how much it
+    breaks each constraint: what is not above 0 is kept.
+    """
+
+    state: TrialState
+    reason: Reason | None
+    values: tuple[float, ...] = ()
+    excesses: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) -> dict[str, float]:
+    """By how much the metrics after the last epoch break each constraint, by its place."""
+    found: dict[str, float] = {}
+    for index, constraint in enumerate(constraints):
+        value = last[constraint.metric]
+        over = [] if constraint.max is None else [value - constraint.max]
+        under = [] if constraint.min is None else [constraint.min - value]
+        excess = max(over + under)
+        found[f"{index} {constraint.metric}"] = excess if math.isfinite(value) else _UNTOLD
+    return found
+
+
+def bucket_record(
+    work: Work, outcome: Outcome, class_name: str, members: int, boundary: str | None
+) -> BucketRecord:
+    """What the ledger keeps of a bucket; each trial had `members` lanes.
+
+    `class_name` is its class in words, `boundary` what its session marks rows with. In its row
+    `lanes` is for the trials' own rows, `ceiling` for later rounds: they are no columns.
+    """
+    bucket, program = work.bucket, work.program
+    epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
+    ceiling = outcome.ceiling
+    capacity = program.capacity if ceiling is None else ceiling.capacity
+    calls = math.ceil(len(bucket.lanes) * members / capacity)
+    row = {
+        "round": work.round,
+        "bucket_id": bucket.bucket,
+        "class_id": program.class_id,
+        "strategy": program.strategy,
+        "lane_loop": program.lane_loop,
+        "capacity": capacity,
+        "lanes_live": len(bucket.lanes) * members,
+        "trials": json.dumps(list(bucket.numbers)),
+        "place": outcome.place.place,
+        "device": outcome.place.device,
+        "started_at": outcome.started_at,
+        "compile_s": outcome.compile_s,
+        "cache_hit": outcome.cache_hit if outcome.compile_s else None,
+        "train_s": outcome.train_s,
+        "predicted_compile_s": _predicted_compile_s(work, outcome),
+        "predicted_train_s": bucket.predicted_train_s,
+        "waste_fraction": bucket.waste_fraction,
+        "occupancy": members * sum(epochs) / (capacity * calls * max(epochs)),
+        "epochs_from": min(lane.epoch_from for lane in bucket.lanes) + 1,
+        "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
+        "memory_predicted_bytes": outcome.memory_predicted_bytes,
+        "memory_peak_bytes": outcome.peak_memory_bytes,
+        "attempt": outcome.attempt + work.deaths,
+        "outcome": _outcome(work, outcome),
+        "capacity_planned": program.capacity,
+        "memory_limit_bytes": outcome.memory_limit_bytes,
+        "class_name": class_name,
+        "boundary": boundary,
+        "ceiling": None if ceiling is None else asdict(ceiling),
+        "finished_at": outcome.finished_at or None,
+        "lanes": [_lane(work, lane, outcome, sum(epochs)) for lane in outcome.lanes],
+    }
+    return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))
+
+
+def _predicted_compile_s(work: Work, outcome: Outcome) -> float | None:
+    """What compiling was to take, or loading where it came from the cache; None if it did not."""
+    if not outcome.compile_s:
+        return None
+    return work.program.cached_s if outcome.cache_hit else work.program.predicted_compile_s
+
+
+def _outcome(work: Work, outcome: Outcome) -> str:
+    """What became of a bucket, in words; nothing but "trained" is a fallback."""
+    lanes = outcome.lanes
+    failed = sum(lane.failure is not None for lane in lanes)
+    retrained = sum(lane.retrained for lane in lanes)
+    said = [f"{failed} of {len(lanes)} lanes failed"] if failed else ["trained"]
+    if retrained:
+        said.append(f"{retrained} from epoch 1 again, their checkpoint being damaged")
+    if outcome.ceiling is not None:
+        said.append(f"lanes {outcome.ceiling.capacity} at a time, memory being short")
+    if outcome.own_programs:
+        said.append(f"{outcome.own_programs} tried in programs of their own")
+    if outcome.attempt > 1:
+        said.append(f"{outcome.attempt} tries, workers having died")
+    if work.deaths:
+        said.append(f"after {work.deaths} deaths of the whole program")
+    return "; ".join(said)
+
+
+def _lane(work: Work, lane: LaneResult, outcome: Outcome, epochs: int) -> dict[str, Any]:
+    share = len(lane.curve.values) / max(epochs, 1)
+    return {
+        "number": lane.number,
+        "test": [finite(value) for value in lane.test],
+        "test_std": [finite(value) for value in lane.test_std],
+        "diverged_epoch": lane.diverged_epoch,
+        "attempts": lane.attempts + work.deaths,
+        "capacity": lane.capacity,
+        "place": fields_of(lane.place),
+        "failure": None if lane.failure is None else fields_of(lane.failure),
+        "lane_s": outcome.train_s * share,
+        "compile_share_s": outcome.compile_s / len(outcome.lanes),
+    }
+
+
+def trial_row(
+    trial: Running,
+    verdict: Verdict,
+    program: ProgramClass,
+    structure: Structure,
+    *,
+    metrics: Sequence[str],
+    test_metrics: Sequence[str],
+    study: StudyTable,
+    keeps: Judge | None,
+    run_id: str,
+    boundary: str | None,
+    finished_at: float,
+) -> dict[str, Any]:
+    """The row of a finished trial; columns that are not named here are null."""
+    spec, lane, last = trial.spec, trial.lane, trial.rows[-1]
+    failure: Mapping[str, Any] = lane["failure"] or {}
+    final = trial.curves[-1].values[-1] if trial.curves else [math.nan] * len(metrics)
+    best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, study))
+    values = zip(value_columns(len(study.objectives)), verdict.values, strict=False)
+    members = values_of(trial, metrics, study.objectives[0], keeps) if verdict.values else []
+    mine = [own for row in trial.rows for own in row["lanes"] if own["number"] == spec.number]
+    return {
+        "run_id": run_id,
+        "trial_number": spec.number,
+        "state": verdict.state.value,
+        "reason": verdict.reason and verdict.reason.value,
+        "value": None,
+        **dict(values),
+        "best_value": best_value,
+        "best_epoch": best_epoch,
+        "epochs_done": trial.epochs_done,
+        **{f"params_{name}": value for name, value in spec.params.items()},
+        "params_json": json.dumps(dict(spec.params)),
+        **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
+        **dict(zip(map(spread_of, test_metrics), lane.get("test_std", ()), strict=False)),
+        **dict(zip(test_metrics, lane["test"], strict=False)),
+        "value_std": _spread(members),
+        "n_replicates": study.replicates,
+        "n_folds": study.folds or 1,
+        "n_parameters": structure.n_parameters,
+        "strategy": program.strategy,
+        "class_id": program.class_id,
+        "lane_loop": program.lane_loop,
+        "capacity": lane.get("capacity") or program.capacity,
+        "padded_width": program.padded_width,
+        "padded_depth": program.padded_depth,
+        "padded_parts": program.padded_parts or None,
+        "run_widths": ",".join(map(str, program.run_widths)) or None,
+        "structure_id": structure.structure_id,
+        "fixed_start": structure.has_fixed_start,
+        "told_through_round": spec.told_through_round,
+        "first_round": trial.rows[0]["round"],
+        "last_round": last["round"],
+        "seed": study.seed,
+        "diverged_epoch": lane["diverged_epoch"],
+        "error_type": failure.get("error_type"),
+        "error_message": failure.get("error_message"),
+        "attempts": sum(own["attempts"] for own in mine) - len(mine) + 1,
+        "started_at": trial.rows[0]["started_at"],
+        "finished_at": finished_at,
+        "train_s": sum(own["lane_s"] for own in mine),
+        "compile_share_s": sum(own["compile_share_s"] for own in mine),
+        "lane_s": sum(row["train_s"] for row in trial.rows),
+        "peak_memory_bytes": last["memory_peak_bytes"],
+        **lane["place"],
+        "boundary": boundary,
+        "feasible": all(e <= 0 for e in verdict.excesses.values()) if verdict.excesses else None,
+    }
+
+
+def _first_objective(
+    trial: Running, metrics: Sequence[str], structure: Structure, study: StudyTable
+) -> tuple[Sequence[float], bool]:
+    """The first objective after each epoch, and whether more of it is better."""
+    name, maximize = study.objectives[0], study.directions[0] == "maximize"
+    if name == N_PARAMETERS:
+        return [float(structure.n_parameters)] * trial.epochs_done, maximize
+    return trial.column(metrics.index(name)), maximize
+
+
+def finite(value: float) -> float | None:
+    """`value` as a column holds it: null where it is not a number or not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    """The standard deviation of the values of members, with n - 1; None of a single one."""
+    return finite(float(np.std(values, ddof=1))) if len(values) > 1 else None
+
+
+def values_of(
+    trial: Running, metrics: Sequence[str], metric: str, keeps: Judge | None
+) -> list[float]:
+    """A metric of each member after its last epoch, or after its best where that is kept.
+
+    One that is no metric, the number of parameters, is the same for all, and tells them not apart.
+    """
+    rows = np.concatenate([curve.by_member for curve in trial.curves], axis=1)
+    if metric not in metrics:
+        return [0.0] * len(rows)
+    objective = rows[:, :, metrics.index(metric)]
+    # a single metric may be what stands for OVER: the logarithm of an accuracy of 0
+    lasts = [int(np.flatnonzero((member != OVER).any(axis=1))[-1]) for member in rows]
+    if keeps is None:
+        return [float(member[last]) for member, last in zip(objective, lasts, strict=True)]
+    judged = rows[:, :, metrics.index(keeps.metric)]
+    epochs = [best_of(member, keeps.maximize)[1] for member in judged.tolist()]
+    # where none of the values was finite the last weights are kept
+    return [
+        float(member[last] if epoch is None else member[epoch - 1])
+        for member, last, epoch in zip(objective, lasts, epochs, strict=True)
+    ]
+
+
+def best_of(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:
+    """The best value over epochs and the first epoch that had it."""
+    sign = 1 if maximize else -1
+    ranked = [(sign * v, -epoch) for epoch, v in enumerate(values, 1) if math.isfinite(v)]
+    if not ranked:
+        return None, None
+    value, epoch = max(ranked)
+    return sign * value, -epoch

@@ -1,0 +1,201 @@
+"""One session of a study: its parts put together, its rounds run and published one by one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.lint import data_doubts
+from sweeper.errors import SetupError, not_written, printable
+from sweeper.executors.claims import devices_of, n_workers
+from sweeper.executors.executor import Executor
+from sweeper.executors.shortages import shortages
+from sweeper.naming import counted
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.results.events import Observer, RoundClosed, StudyOpened, Warned
+from sweeper.results.publish import Publisher
+from sweeper.results.ranking import repeats
+from sweeper.results.schema_text import write_schema_text
+from sweeper.results.status import Status, ended_by, write_status
+from sweeper.results.timeline import Activity, Timeline
+from sweeper.scheduler.classes import Plan
+from sweeper.scheduler.policy import policy_of
+from sweeper.study.doubts import doubts
+from sweeper.study.options import n_proposals, rungs
+from sweeper.sweep.importances import Importances
+from sweeper.sweep.parts import Parts
+from sweeper.sweep.planning import structures
+from sweeper.sweep.progress import Doing, Standing
+from sweeper.sweep.session.backup import Backups
+from sweeper.sweep.session.crashes import MOST
+from sweeper.sweep.session.reconcile import Change, xla_threads
+from sweeper.sweep.session.session import Session
+from sweeper.sweep.store import Published, RunStore
+from sweeper.sweep.sweep import Sweep
+
+
+class StudyRun:
+    """The rounds of one session, each published after it is committed."""
+
+    def __init__(
+        self,
+        config: StudyConfig,
+        data: Dataset,
+        session: Session,
+        executor: Executor,
+        observer: Observer,
+        timeline: Timeline,
+    ) -> None:
+        self._observer = observer
+        self._timeline = timeline
+        self._run_id = session.run_id
+        self._warned_of: set[str] = set()  # classes for which memory is short
+        self._config = config
+        self._run_dir = session.run_dir
+        self._sweep = Sweep(_parts(config, data, session, executor, timeline))
+        self._published = Published(session.ledger, session.run_dir)
+        self._publisher = Publisher(session.run_dir, config)
+        self._importances = Importances(config, session.run_dir)
+        write_schema_text(session.run_dir, config)
+        self._ledger = session.ledger
+        self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
+        state, n_trials = self._sweep.state, n_proposals(config)
+        began = session.run_id, n_trials, time.time(), len(state.ended)
+        self._standing = Standing(config, *began, xla_threads(session.ledger.sessions()))
+        root = session.run_dir.root
+        observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
+        for change in session.boundaries:
+            observer(Warned(_boundary(change)))
+        if session.deaths:
+            observer(Warned(_died(config, state.rounds + 1, session.deaths)))
+        for doubt in (*doubts(config), *data_doubts(config, data)):
+            observer(Warned(printable(doubt)))
+
+    def to_the_end(self, stop: threading.Event) -> Status:
+        """Round by round until every trial has ended, or until `stop` is set.
+
+        Raises:
+            SetupError: a file of the run cannot be written; what is committed stands.
+        """
+        stop_file = self._run_dir.stop
+        stop_file.unlink(missing_ok=True)  # it was for whoever ran the study before
+        try:
+            self._sweep.tidy()
+            self._timeline.go_on_with(None)
+            while not (self._sweep.finished or stop.is_set() or stop_file.exists()):
+                self._round()
+            stop_file.unlink(missing_ok=True)
+            with self._timeline.spending(Activity.PUBLISH):
+                self._publisher.publish(self._published, final=True)
+                self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
+                self._backups.now(self._ledger)
+            self._ledger.end_session(self._run_id, self._timeline.end())
+            self._publisher.publish_spans(self._published)
+            status = self._write_status(self._end())
+            if told := ended_by(status):
+                self._observer(Warned(told))
+            if self._sweep.finished and (told := repeats(self._sweep.state.ended.values())):
+                self._observer(Warned(told))
+            return status
+        except BaseException as error:
+            is_asked = isinstance(error, KeyboardInterrupt)  # of a script of the user's own
+            with suppress(OSError):  # a full disk must not hide what ended the study
+                self._write_status("interrupted" if is_asked else "failed")
+            if isinstance(error, OSError):
+                raise SetupError(not_written(self._run_dir.root, error)) from error
+            raise
+
+    def _end(self) -> Doing:
+        if self._sweep.has_failed:
+            return "failed"
+        return "finished" if self._sweep.finished else "interrupted"
+
+    def _round(self) -> None:
+        spending = self._timeline.spending
+        with spending(Activity.ASK):
+            plan = self._sweep.open()
+        with spending(Activity.PUBLISH):
+            self._write_status("running", plan)
+        # what is committed is published while the next round trains; at first, no rows at all
+        outcomes = self._sweep.train(plan, self._publish)
+        with spending(Activity.COMMIT):
+            self._sweep.close(plan, outcomes)
+        for class_id, shortage in shortages(outcomes).items():
+            if class_id not in self._warned_of:
+                self._warned_of.add(class_id)
+                self._observer(Warned(shortage))
+        with spending(Activity.PUBLISH):
+            self._backups.after_round(self._ledger)
+        # its file tells of this round with the next one's plan, or with the end of the study
+        self._observer(RoundClosed(self._status("running")))
+
+    def _publish(self) -> None:
+        with self._timeline.spending(Activity.PUBLISH):
+            self._publisher.publish(self._published)
+            self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
+
+    def _status(self, doing: Doing, plan: Plan | None = None) -> Status:
+        spent_s = self._timeline.spent_s()
+        return self._standing.status(self._sweep.state, time.time(), doing, plan, spent_s)
+
+    def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
+        status = self._status(doing, plan)
+        write_status(self._run_dir, status)
+        return status
+
+
+def _boundary(change: Change) -> str:
+    return (
+        f"{change.key} was {change.before} when the study began, now {change.now}: it goes on, but "
+        "rows from here on may differ from those of a study that began so"
+    )
+
+
+def _died(config: StudyConfig, number: int, deaths: int) -> str:
+    times = counted(deaths, "time")
+    died = f"round {number} was left {times} by the death of the program, killed or by a crash"
+    if not n_workers(config):
+        return (
+            f"{died}; with execution.workers = 1 a trial that brings its process down fails alone"
+        )
+    if deaths < MOST:
+        return f"{died}; it is begun anew here, and once it was left {MOST} times in workers"
+    return f"{died}: it goes to workers, where a trial that brings its process down fails alone"
+
+
+def _parts(
+    config: StudyConfig,
+    data: Dataset,
+    session: Session,
+    executor: Executor,
+    timeline: Timeline,
+) -> Parts:
+    spec = data_spec(config, data)
+    programs = Programs(spec)
+    program = programs.exact(config.filled({}))
+    store = RunStore(session.run_dir, config, programs, data.digest)
+    store.note_preparation(data, spec)
+    return Parts(
+        config=config,
+        ledger=session.ledger,
+        executor=executor,
+        store=store,
+        structure_of=structures(config, programs, session.forecast.lane_loop),
+        policy=policy_of(
+            config,
+            rungs(config),
+            session.forecast,
+            session.largest_n_trials,
+            len(devices_of(config)),
+        ),
+        metrics=program.metrics,
+        test_metrics=program.test_metrics,
+        run_id=session.run_id,
+        deaths=session.deaths,
+        boundary=session.mark,
+        timeline=timeline,
+    )

@@ -1,0 +1,195 @@
+"""A run directory before its study is opened: made, moved aside, or refused for what is there.
+
+What is not the study's, such as what Jupyter leaves in every directory, is left alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweeper.config import StudyConfig
+from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.faults import Step, fault_points
+from sweeper.links import MEND, links_in, remove_inside, remove_tree_inside
+from sweeper.results.replace import STAGED
+from sweeper.rundir import RunDir
+from sweeper.sweep.session import backup
+from sweeper.sweep.session.lock import held
+
+# of what stands in the way of a new directory, what another name would not mend
+_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+# of .staging: what sweeper writes there, also as earlier versions did
+_STAGED_FILES = re.compile(
+    r"data\.npz|meeting|ledger(\.backup)?\.db(-journal)?|study\.toml|status\.json|SCHEMA\.md"
+    r"|(trials|buckets|spans|importance|part-.*)\.parquet|preparation\.json"
+    r"|continued_from\.safetensors|trial-\d+.*\.(eqx|safetensors)"
+)
+_STAGED_DIRECTORIES = re.compile(rf"{STAGED}\w+|data")
+
+
+def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> None:
+    """Refuse a directory that cannot be written, or in which something stands that is not a study.
+
+    Raises:
+        SetupError: it, or what is to hold it, is no directory that this user may write to, or
+            something else stands where a file of the study has to be.
+        DamagedLedgerError: its ledger is gone.
+        StudyError: it has files, but no ledger, and they are not those of a study.
+    """
+    try:
+        place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
+    except OSError as error:  # a name that is longer than the system has names
+        told = f"{run_dir.root}: {error.strerror}"
+        raise SetupError(_unwritable(config, told)) from error
+    if not place.is_dir():
+        raise SetupError(_unwritable(config, f"{run_dir.root}: {place} is no directory"))
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise SetupError(_unwritable(config, run_dir.root))
+    try:  # for the superuser every directory is writable, also that of a pseudo file system
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            told = f"{run_dir.root}: {place} takes no files ({error.strerror})"
+            raise SetupError(_unwritable(config, told)) from error
+    if not run_dir.root.exists():
+        return
+    # what is moved aside may hold anything but the lock
+    check_obstacles(run_dir, [run_dir.lock] if fresh and holds_study(run_dir) else None)
+    if run_dir.ledger.exists():
+        return
+    if holds_study(run_dir):
+        if not fresh:
+            backup.read(run_dir)
+        return
+    files = run_dir.lock, run_dir.owner, run_dir.stop, *_directories(run_dir)
+    ours = {path.name for path in files}
+    strange = sorted(path.name for path in run_dir.root.iterdir() if path.name not in ours)
+    if strange:
+        raise StudyError(
+            config.problem(
+                "results.dir",
+                f"{run_dir.root} holds {strange[0]!r} and no ledger",
+                "name a directory that is empty or does not exist yet",
+            )
+        )
+
+
+def holds_study(run_dir: RunDir) -> bool:
+    """Whether a study has been run there, though its ledger may be gone."""
+    if run_dir.ledger.exists() or run_dir.backup.exists():
+        return True
+    left = (
+        run_dir.lock,
+        run_dir.status,
+        run_dir.schema,
+        run_dir.trials,
+        run_dir.buckets,
+        run_dir.importance,
+        run_dir.preparation,
+        run_dir.log,
+    )
+    return sum(path.is_file() for path in left) > 1  # one alone may be of anything
+
+
+def check_obstacles(run_dir: RunDir, files: Sequence[Path] | None = None) -> None:
+    """Refuse a directory in which something else stands where the study has its files.
+
+    Only these `files` of it are asked about, if any are named.
+
+    Raises:
+        SetupError: with each of them.
+    """
+    if found := [one for one in obstacles(run_dir) if files is None or one[0] in files]:
+        raise SetupError(Problem(str(path), "", what, MEND) for path, what in found)
+
+
+def obstacles(run_dir: RunDir) -> list[tuple[Path, str]]:
+    """What stands where files and directories of the study have to be, and what it is."""
+    return [*_obstacles(run_dir)]
+
+
+def _obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
+    links = [*links_in(run_dir)]
+    yield from links
+    # what is behind a link is not looked at
+    linked = {path for path, _ in links}
+    for path in [path for path in _files(run_dir) if linked.isdisjoint((path, path.parent))]:
+        if path.is_dir():
+            yield path, "it is a directory, and a file of the study has to be there"
+        elif path.exists() and not path.is_file():
+            yield path, "it is a pipe or a device, and a file of the study has to be there"
+    for path in _directories(run_dir):
+        if path.exists() and not (path.is_dir() or path in linked):
+            yield path, "it is a file, and a directory of the study has to be there"
+
+
+def _files(run_dir: RunDir) -> Iterator[Path]:
+    yield from (run_dir.lock, run_dir.ledger, run_dir.backup, run_dir.study_file, run_dir.status)
+    yield from (
+        run_dir.owner,
+        run_dir.stop,
+        run_dir.trials,
+        run_dir.buckets,
+        run_dir.importance,
+        run_dir.schema,
+    )
+    yield from (run_dir.spans, run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
+    for own in (run_dir.own_parts, run_dir.own_models, run_dir.own_checkpoints):
+        yield from own()
+
+
+def _directories(run_dir: RunDir) -> tuple[Path, ...]:
+    at = run_dir
+    return at.staging, at.metrics, at.checkpoints, at.models, at.logs
+
+
+def make(config: StudyConfig, run_dir: RunDir) -> None:
+    """Create every directory of the run.
+
+    Raises:
+        SetupError: this user may not.
+        OSError: the disk does not take it.
+    """
+    try:
+        with fault_points(Step.MAKE_DIRECTORY):
+            run_dir.make()
+    except OSError as error:
+        if error.errno in _OF_THE_MACHINE:
+            raise
+        told = f"{error.filename}: {error.strerror}"
+        raise SetupError(_unwritable(config, told)) from error
+
+
+def clear_staging(run_dir: RunDir) -> None:
+    """Remove what a crash left half-written; what has other names stays."""
+    for path in run_dir.staging.iterdir():
+        is_of_directory = bool(_STAGED_DIRECTORIES.fullmatch(path.name))
+        if path.is_dir() and not path.is_symlink():
+            if is_of_directory:
+                remove_tree_inside(run_dir.root, path)
+        elif is_of_directory or _STAGED_FILES.fullmatch(path.name):
+            remove_inside(run_dir.root, path)
+
+
+def move_aside(run_dir: RunDir) -> None:
+    """Rename the directory of a study for the time, in one step, while nobody else runs it.
+
+    A link to one stays: what comes next is to be on the same disk.
+    """
+    if holds_study(run_dir):
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+        with held(run_dir):
+            place = run_dir.root.resolve()
+            place.rename(place.with_name(f"{place.name}.{stamp}"))
+        place.mkdir(exist_ok=True)
+
+
+def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
+    mend = "name a directory that you may write to"
+    return config.problem("results.dir", f"cannot write to {place}", mend)

@@ -1,0 +1,204 @@
+"""One start of the program on a run directory: its lock, its ledger, its place in the study."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.errors import SetupError, SweeperError, not_written
+from sweeper.faults import Step, fault_points
+from sweeper.ledger import Ledger
+from sweeper.results.replace import replacing
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from sweeper.scheduler.forecast import Forecast
+from sweeper.sweep.session import backup
+from sweeper.sweep.session.crashes import deaths_over, leaving_in_order
+from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
+from sweeper.sweep.session.lock import held
+from sweeper.sweep.session.ownership import signed
+from sweeper.sweep.session.reconcile import Change, code_of, departures, joined, mark_of
+from sweeper.sweep.session.study_copy import copy_study
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run directory that this process holds, and the ledger in it.
+
+    `boundaries` are the settings, libraries and flags that changed since the study began in a way
+    that keeps it valid but no longer equal to an unbroken run; rows from here on have the `mark` of
+    all that ever did. `largest_n_trials` is the most it was ever asked for, `forecast` the recorded
+    one: a study is planned once. `deaths` are those over the open round.
+    """
+
+    run_id: str
+    run_dir: RunDir
+    ledger: Ledger
+    boundaries: tuple[Change, ...]
+    mark: str | None
+    largest_n_trials: int
+    forecast: Forecast
+    deaths: int = 0
+
+
+Foresee = Callable[[Forecast | None], Forecast]
+"""The forecast to go by, from the one that the study has recorded, if it has."""
+
+
+@contextmanager
+def opened(
+    config: StudyConfig,
+    data_digest: str,
+    foresee: Foresee,
+    environment: Mapping[str, str],
+    *,
+    fresh: bool = False,
+    start: Mapping[str, str] | None = None,
+) -> Iterator[Session]:
+    """The session of a study, which is its own until the block ends.
+
+    `environment` is what its results depend on beside the study, by name. `start` has path and
+    digest of the saved model that its trials start from, if they do.
+
+    Raises:
+        StudyError: the directory holds a study that this file cannot go on with.
+        StudyHeldError: another process runs it.
+        SetupError: the directory cannot be written, or the ledger is damaged.
+    """
+    run_dir = RunDir(config.run_dir)
+    check_directory(config, run_dir, fresh=fresh)
+    # what refuses a new study does so before a file of it is written, or an old one is moved
+    foreseen = foresee(None) if fresh or not run_dir.ledger.exists() else None
+    with _refusing(run_dir):
+        if fresh:
+            move_aside(run_dir)
+        make(config, run_dir)
+    with _refusing(run_dir), held(run_dir):
+        clear_staging(run_dir)
+        if not run_dir.ledger.exists():
+            # A ledger appears with its tables or not at all: an empty one is always a damaged one.
+            with (
+                fault_points(Step.CREATE_LEDGER),
+                replacing(run_dir.ledger, run_dir.staging) as staged,
+            ):
+                Ledger.create(staged).close()
+        ledger = backup.opened(run_dir)
+        try:
+            sessions = ledger.sessions()
+            boundaries = joined(config, sessions, data_digest, start)
+            boundaries += _departures(ledger, sessions, environment)
+            recorded = _recorded_forecast(ledger)
+            forecast = foreseen if foreseen and recorded is None else foresee(recorded)
+            if recorded is not None and forecast != recorded:
+                boundaries += (Change("the lattice", "as it was planned", "another"),)
+            run_id = uuid.uuid4().hex[:12]
+            record = _record(config, data_digest, run_id, boundaries, forecast, start, environment)
+            record |= deaths_over(ledger, run_dir)
+            with fault_points(Step.ADD_SESSION):
+                ledger.add_session(record)
+            if start is not None and not run_dir.started_from.exists():
+                with replacing(run_dir.started_from, run_dir.staging) as staged:
+                    shutil.copyfile(start["path"], staged)
+            copy_study(run_dir, config)
+            sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
+            mark = mark_of(ledger.sessions())
+            found = boundaries, mark, max(sizes), forecast, record["deaths"]
+            lasting = RunDir(run_dir.root.absolute())  # wherever code of the user's own may go
+            with leaving_in_order(lasting):
+                yield Session(run_id, lasting, ledger, *found)
+        finally:
+            ledger.close()
+
+
+def check(config: StudyConfig, data_digest: str | None) -> None:
+    """Refuse what `opened` would refuse, and write nothing; None where nobody read the data.
+
+    Raises:
+        SweeperError: as `opened`.
+    """
+    run_dir = RunDir(config.run_dir)
+    check_directory(config, run_dir)
+    if run_dir.ledger.exists():
+        with held(run_dir), closing(backup.read(run_dir)) as ledger:
+            joined(config, ledger.sessions(), data_digest, None, asks_start=False)
+
+
+def with_recorded_edition(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:
+    """The study under the edition that it began under; under today's if it is new or `fresh`.
+
+    The status file says which, or else the ledger. Whether that is right is checked when the
+    ledger is opened.
+    """
+    run_dir = RunDir(config.run_dir)
+    with suppress(OSError):  # a path that cannot be is refused when the directory is checked
+        if fresh or not run_dir.ledger.exists():
+            return config
+    with suppress(SetupError):
+        return config.under(read_status(run_dir).edition or 1)
+    with suppress(SweeperError, OSError), closing(backup.read(run_dir)) as ledger:
+        if sessions := ledger.sessions():
+            return config.under(sessions[0]["study"].get("edition", 1))
+    return config
+
+
+@contextmanager
+def _refusing(run_dir: RunDir) -> Iterator[None]:
+    """Say what the disk has against a file of the run directory."""
+    try:
+        yield
+    except OSError as error:
+        raise SetupError(not_written(run_dir.root, error)) from error
+
+
+def _departures(
+    ledger: Ledger, sessions: Sequence[Mapping[str, Any]], environment: Mapping[str, str]
+) -> tuple[Change, ...]:
+    """What of libraries, device, flags and ledger is not what it was when the study began."""
+    if not sessions:
+        return ()
+    began = sessions[0]
+    changes = departures(began.get("environment", began.get("versions", {})), environment)
+    if ledger.began_as != ledger.version:
+        changes += (Change("the ledger's version", ledger.began_as, ledger.version),)
+    return changes
+
+
+def _recorded_forecast(ledger: Ledger) -> Forecast | None:
+    sessions = ledger.sessions()
+    return Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
+
+
+def _record(
+    config: StudyConfig,
+    data_digest: str,
+    run_id: str,
+    boundaries: tuple[Change, ...],
+    forecast: Forecast,
+    start: Mapping[str, str] | None,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "study": config.canonical(),
+        "study_file": str(config.source.path),
+        "data_digest": data_digest,
+        "code": code_of(config),
+        "signed": signed(config, None if start is None else start["digest"]),
+        "continued_from": start,
+        "boundaries": [asdict(change) for change in boundaries],
+        "forecast": forecast.as_dict(),
+        "started_at": time.time(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "directory": str(Path.cwd()),
+        "environment": dict(environment),
+    }

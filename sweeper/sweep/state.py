@@ -1,0 +1,136 @@
+"""What a sweep knows: a fold over closed rounds.
+
+The running program and a resume feed it the same records in the same order, so it cannot differ
+between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeper.ended import EndedTrials
+from sweeper.ledger import BucketRecord, Closing
+from sweeper.scheduler.capacity import Ceiling
+from sweeper.scheduler.classes import LiveTrial, Plan, ProgramClass
+from sweeper.trial import Curve, Memory, TrialSpec
+
+
+@dataclass(slots=True)
+class Running:
+    """A trial from its first round on: what it was asked, and what its buckets brought so far.
+
+    `rows` are the rows of buckets.parquet that it was part of, with its own share in `lanes`.
+    """
+
+    spec: TrialSpec
+    class_id: str = ""
+    checkpoint: str = ""
+    curves: list[Curve] = field(default_factory=list[Curve])
+    rows: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+    @property
+    def epochs_done(self) -> int:
+        """The last epoch that is committed."""
+        return self.curves[-1].last_epoch if self.curves else 0
+
+    @property
+    def lane(self) -> Mapping[str, Any]:
+        """What its last bucket said of this trial's lane."""
+        lanes = self.rows[-1]["lanes"]
+        return next(lane for lane in lanes if lane["number"] == self.spec.number)
+
+    def live(self, epochs: int) -> LiveTrial:
+        """The trial as the scheduler sees it."""
+        return LiveTrial(self.spec, epochs, self.epochs_done, self.class_id, self.checkpoint)
+
+    def column(self, index: int) -> list[float]:
+        """The metric `index` after each epoch, from epoch 1 on."""
+        return [float(row[index]) for curve in self.curves for row in curve.values]
+
+
+@dataclass(slots=True)
+class SweepState:
+    """Every class, every live trial and the rows of the ended ones, after `rounds` rounds.
+
+    `waiting` are proposals that were drawn ahead, by number; `asked` counts those too. `kept` is
+    what sampler and pruner keep with each trial, `kept_with_study` the same for the whole;
+    `spent_s` is the wall time of all sessions. `ceilings` are the capacities of classes for which
+    memory was short.
+    """
+
+    ended: EndedTrials
+    rounds: int = 0
+    asked: int = 0
+    waiting: dict[int, Running] = field(default_factory=dict[int, Running])
+    classes: dict[str, ProgramClass] = field(default_factory=dict[str, ProgramClass])
+    running: dict[int, Running] = field(default_factory=dict[int, Running])
+    checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    kept: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    kept_with_study: dict[str, Any] = field(default_factory=dict[str, Any])
+    ceilings: dict[str, frozenset[Ceiling]] = field(default_factory=dict[str, frozenset[Ceiling]])
+    spent_s: float = 0.0
+    compile_s: float = 0.0
+    train_s: float = 0.0
+    predicted_compile_s: float = 0.0
+    predicted_train_s: float = 0.0
+    n_compiled: int = 0
+    n_cache_hits: int = 0
+
+    def open(self, specs: Iterable[TrialSpec], plan: Plan, memory: Memory) -> None:
+        """Take up a round's new trials, classes and lanes."""
+        self._keep(memory)
+        for spec in specs:
+            drawn_ahead = self.waiting.pop(spec.number, None)
+            self.asked += drawn_ahead is None
+            self.running[spec.number] = drawn_ahead or Running(spec)
+        for program in plan.classes:
+            self.classes[program.class_id] = program
+        for bucket in plan.buckets:
+            for number in bucket.numbers:
+                self.running[number].class_id = bucket.class_id
+
+    def absorb(self, records: Iterable[BucketRecord]) -> None:
+        """Add what the buckets of the open round brought to their trials."""
+        for record in records:
+            row = record.row
+            self.compile_s += row["compile_s"]
+            self.train_s += row["train_s"]
+            self.predicted_compile_s += row["predicted_compile_s"] or 0.0
+            self.predicted_train_s += row["predicted_train_s"] or 0.0
+            self.n_compiled += row["compile_s"] > 0
+            self.n_cache_hits += row["cache_hit"] is True
+            if ceiling := row.get("ceiling"):  # rows of older versions have none
+                known = self.ceilings.get(row["class_id"], frozenset())
+                self.ceilings[row["class_id"]] = known | {Ceiling(**ceiling)}
+            for curve in record.curves:
+                trial = self.running[curve.number]
+                trial.rows.append(record.row)
+                if len(curve.values):
+                    trial.curves.append(curve)
+
+    def draw_ahead(self, specs: Iterable[TrialSpec]) -> None:
+        """Let proposals wait for a later round; those that wait already stay."""
+        for spec in specs:
+            if spec.number not in self.waiting:
+                self.waiting[spec.number] = Running(spec)
+                self.asked += 1
+
+    def close(self, closing: Closing, ended: Mapping[int, Mapping[str, Any]]) -> None:
+        """End the round: `ended` trials leave with their rows, the others keep a checkpoint."""
+        self.rounds += 1
+        self.checkpoint_digests = closing.digests
+        self.draw_ahead(closing.ahead)
+        self.spent_s = closing.spent_s
+        self._keep(closing.memory)
+        for number, checkpoint in closing.live.items():
+            self.running[number].checkpoint = checkpoint
+        for number in ended:
+            del self.running[number]
+        self.ended.add(ended)
+
+    def _keep(self, memory: Memory) -> None:
+        for number, kept in memory.trials.items():
+            self.kept.setdefault(number, {}).update(kept)
+        self.kept_with_study.update(memory.study)

@@ -1,0 +1,139 @@
+"""The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.errors import Problem, SetupError
+from sweeper.faults import Step, fault_points
+from sweeper.ledger import Ledger
+from sweeper.links import remove_inside
+from sweeper.programs.build import Programs
+from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.preparation_note import note_of
+from sweeper.programs.program import at_its_best, only_model, restored
+from sweeper.programs.provenance import WHOSE, whose
+from sweeper.programs.saved_file import content_of
+from sweeper.programs.saved_state import tensors_of
+from sweeper.programs.tensors import CheckpointError
+from sweeper.results.replace import replacing
+from sweeper.rundir import RunDir
+from sweeper.small_files import holds
+from sweeper.trial import CurveBlock, Scalar, TrialSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RunStore:
+    """The checkpoints and models in a run directory; see `sweep_parts.Store`."""
+
+    run_dir: RunDir
+    config: StudyConfig
+    programs: Programs
+    data_digest: str
+
+    def keep_model(
+        self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
+    ) -> None:
+        """Write the models of a trial as Equinox serialises leaves, and as saved models.
+
+        One a member; the first is what readers are pointed to.
+
+        Raises:
+            SetupError: the state does not fit the model that the trial's settings build now.
+        """
+        settings = self.config.filled(spec.params)
+        program = self.programs.exact(settings)
+        path = self.run_dir.checkpoints / checkpoint
+        like = (at_its_best if settings.saves else only_model)(program.abstract())
+        try:
+            file = LaneFile(path, digest)
+            states = [file.lane(spec.number, like, member) for member in self._members]
+        except CheckpointError as error:
+            mend = "let model.function build the same network whenever it is called"
+            raise SetupError(Problem(str(path), "", str(error), mend)) from error
+        for member, state in zip(self._members, states, strict=True):
+            model = self.run_dir.model(spec.number, member)
+            with replacing(model, self.run_dir.staging) as staged:
+                eqx.tree_serialise_leaves(staged, program.model(restored(state)))
+            saved = self.run_dir.saved(spec.number, member)
+            its = whose(row, member, self.data_digest)
+            record = {"has_optimizer": settings.saves, WHOSE: its}
+            content = content_of(tensors_of(program, settings, state), record)
+            with replacing(saved, self.run_dir.staging) as staged:
+                staged.write_bytes(content)
+
+    def note_preparation(self, data: Dataset, spec: DataSpec) -> None:
+        """Write what a model has to be told of its data, unless just that is there."""
+        text = note_of(data, spec)
+        if holds(self.run_dir.preparation, text.encode()):
+            return
+        with (
+            fault_points(Step.NOTE_PREPARATION),
+            replacing(self.run_dir.preparation, self.run_dir.staging) as staged,
+        ):
+            staged.write_text(text, encoding="utf-8")
+
+    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
+        """Remove every checkpoint and model that is not named; what else is there stays."""
+        kept = {
+            path(number, member).name
+            for number in models
+            for member in self._members
+            for path in (self.run_dir.model, self.run_dir.saved)
+        }
+        self._keep_only(self.run_dir.own_checkpoints(), checkpoints)
+        self._keep_only(self.run_dir.own_models(), kept)
+
+    def _keep_only(self, files: Iterable[Path], names: set[str]) -> None:
+        for path in files:
+            if path.name not in names:
+                remove_inside(self.run_dir.root, path)
+
+    @property
+    def _members(self) -> range:
+        return range(len(self.config.members))
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What readers see of a ledger: its rows, and where the weights of a trial lie now."""
+
+    ledger: Ledger
+    run_dir: RunDir
+
+    def trial_rows(self) -> list[dict[str, Any]]:
+        """The row of each finished trial, with `model_path` where its weights are kept."""
+        return [self._with_model(row) for row in self.ledger.trial_rows()]
+
+    def bucket_rows(self) -> list[dict[str, Any]]:
+        """One row a bucket and round."""
+        return self.ledger.bucket_rows()
+
+    def span_rows(self) -> list[dict[str, Any]]:
+        """One row a span of time."""
+        return self.ledger.span_rows()
+
+    def closed_rounds(self) -> int:
+        """How many rounds are closed."""
+        return self.ledger.closed_rounds()
+
+    def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
+        """What the rounds from the first to the last measured."""
+        return self.ledger.curves(first_round, last_round)
+
+    def params(self, number: int) -> Mapping[str, Scalar]:
+        """The parameters of a trial."""
+        return self.ledger.params(number)
+
+    def _with_model(self, row: dict[str, Any]) -> dict[str, Any]:
+        path = self.run_dir.model(row["trial_number"])
+        kept = str(path.relative_to(self.run_dir.root)) if path.exists() else None
+        return {**row, "model_path": kept}

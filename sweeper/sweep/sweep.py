@@ -1,0 +1,287 @@
+"""The round loop: ask, plan, train to the next decision, decide, commit, publish.
+
+What decides is in `Study` and `scheduler`, what trains in an executor. This file says in which
+order, so that a crash at any instant loses nothing that was committed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sweeper.config.study import N_PARAMETERS
+from sweeper.executors.executor import LaneResult, Outcome, Work
+from sweeper.faults import Step, fault_points
+from sweeper.ledger import BucketRecord, Closing
+from sweeper.results.timeline import Activity
+from sweeper.scheduler import plan as scheduler
+from sweeper.scheduler.class_names import class_name
+from sweeper.scheduler.classes import Bucket, Plan
+from sweeper.study.ask_tell import Study
+from sweeper.study.options import most_failures, n_proposals
+from sweeper.sweep.parts import Parts
+from sweeper.sweep.resume import judged, reports, restore
+from sweeper.sweep.rows import Verdict, bucket_record, excesses, trial_row, values_of
+from sweeper.sweep.session.crashes import MOST
+from sweeper.sweep.state import Running, SweepState
+from sweeper.trial import Reason, TrialSpec, TrialState
+
+
+class Sweep:
+    """A study in training, round by round; a round is committed when `close` returns."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._started = parts.clock()
+        with fault_points(Step.RESTORE):
+            restored = restore(parts.ledger, parts.config)
+        self.state: SweepState = restored.state
+        self._open_plan = restored.open_plan
+        self._deaths = parts.deaths
+        self._study = Study(parts.config, restored.past)
+        self._spent_before_s = restored.state.spent_s
+        self._n_trials = n_proposals(parts.config)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every trial of the study has ended, or something has ended the study."""
+        state = self.state
+        is_asked = not state.waiting and state.asked >= self._n_trials
+        return not state.running and (is_asked or self._cut_by(()) is not None)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether more trials have failed than may."""
+        return self._cut_by(()) is Reason.MAX_FAILURES
+
+    def tidy(self) -> None:
+        """Remove the files that a crash left beside what is committed."""
+        with fault_points(Step.TIDY):
+            state = self.state
+            self._parts.store.tidy(set(state.checkpoint_digests), set(state.ended.best_with({})))
+
+    def open(self) -> Plan:
+        """The plan of the round to train: the one that a crash left open, or the next.
+
+        What the program died over time and again is trained in workers.
+        """
+        plan, self._open_plan = self._open_plan, None
+        if plan is None:
+            self._deaths = 0
+            return self._plan_next(self.state.rounds + 1)
+        return plan.in_workers() if self._deaths >= MOST else plan
+
+    def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
+        """What each bucket of the open round came to, in the plan's order.
+
+        `meanwhile` is done while they train, and proposals for later rounds are drawn.
+        """
+        training = self._parts.executor.train(self._works(plan))
+        meanwhile()
+        timeline = self._parts.timeline
+        with timeline.spending(Activity.ASK), fault_points(Step.ASK_AHEAD):
+            self._ask_ahead(plan)
+        outcomes = sorted(training, key=lambda outcome: outcome.bucket.bucket)
+        for outcome in outcomes:
+            timeline.add(outcome.spans)
+        return outcomes
+
+    def close(self, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+        """Decide which trials of the open round end, and commit it."""
+        state, parts = self.state, self._parts
+        spans = parts.timeline.cut()
+        state.spent_s = self._spent_before_s + parts.clock() - self._started
+        records = self._records(plan, outcomes)
+        state.absorb(records)
+        lanes = [lane for outcome in outcomes for lane in outcome.lanes]
+        checkpoints = {lane.number: lane.checkpoint for lane in lanes}
+        digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
+        with fault_points(Step.DECIDE):
+            ended = self._decide(lanes)
+        best = set(state.ended.best_with(ended))
+        for trial in sorted(best & ended.keys()):
+            file = checkpoints[trial]
+            with fault_points(Step.KEEP_MODEL):
+                spec = state.running[trial].spec
+                parts.store.keep_model(spec, file, digests[file], ended[trial])
+        live = {n: file for n, file in checkpoints.items() if n not in ended}
+        closing = Closing(
+            metrics=parts.metrics,
+            elapsed_s=parts.timeline.elapsed_s,
+            live=live,
+            digests={file: digests[file] for file in sorted(set(live.values()))},
+            ahead=tuple(trial.spec for trial in state.waiting.values()),
+            memory=self._study.noted(),
+            spent_s=state.spent_s,
+            run_id=parts.run_id,
+            spans=spans,
+        )
+        with fault_points(Step.CLOSE_ROUND):
+            parts.ledger.close_round(state.rounds + 1, closing, records, ended)
+        state.close(closing, ended)
+        self.tidy()
+
+    def _plan_next(self, number: int) -> Plan:
+        state, parts = self.state, self._parts
+        with fault_points(Step.ASK):
+            specs = self._next_specs()
+        live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
+        live += [Running(spec).live(self._epochs(spec)) for spec in specs]
+        with fault_points(Step.PLAN):
+            plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
+        memory = self._study.noted()
+        with fault_points(Step.OPEN_ROUND):
+            parts.ledger.open_round(number, specs, plan.as_dict(), memory)
+        state.open(specs, plan, memory)
+        return plan
+
+    def _next_specs(self) -> list[TrialSpec]:
+        """The trials of the next round: proposals that wait, then new ones, up to `parallel`.
+
+        Where asking takes long, no more new ones than keep the machine busy: the others are drawn
+        while these train.
+        """
+        state, parallel = self.state, self._parts.config.schedule.parallel
+        room = max(0, parallel - len(state.running))
+        specs = [trial.spec for trial in list(state.waiting.values())[:room]]
+        new = min(room - len(specs), self._n_trials - state.asked)
+        if self._asks_ahead and self._parts.config.study.sampler.learns:
+            started = len(state.running) + len(specs)
+            new = min(new, max(0, self._parts.busy_with - started))
+        return [*specs, *self._study.ask(new, state.rounds)]
+
+    @property
+    def _asks_ahead(self) -> bool:
+        """Early trials teach a sampler most, so one that learns is told of them before it draws."""
+        learns = self._parts.config.study.sampler.learns
+        return not learns or len(self.state.ended) >= self._parts.ahead_after
+
+    def _ask_ahead(self, plan: Plan) -> None:
+        """Draw the proposals that will be needed while the round of `plan` trains.
+
+        As many as trials will surely end in it, and at least an even share of `parallel` a round:
+        a function of what is committed, never of how long asking or training take.
+        """
+        if not self._asks_ahead:
+            return
+        state, parallel = self.state, self._parts.config.schedule.parallel
+        ending = sum(
+            lane.epoch_to == self._epochs(state.running[lane.number].spec)
+            for bucket in plan.buckets
+            for lane in bucket.lanes
+        )
+        share = math.ceil(parallel / (len(self._parts.policy.stops) + 1))
+        wanted = max(ending - len(state.waiting), min(share, parallel - len(state.waiting)))
+        count = max(0, min(wanted, self._n_trials - state.asked))
+        state.draw_ahead(self._study.ask(count, state.rounds))
+
+    def _decide(self, lanes: Sequence[LaneResult]) -> dict[int, Mapping[str, Any]]:
+        """The rows of the trials that end in this round.
+
+        Every value is reported before any trial is judged, and judgement goes by trial number:
+        with successive halving the verdicts depend on the order.
+        """
+        lanes = sorted(lanes, key=lambda lane: lane.number)
+        judged_by = judged(self._parts.metrics, self._parts.config.study.objectives)
+        for lane in (lane for lane in lanes if lane.failure is None and judged_by is not None):
+            column = lane.curve.values[:, judged_by].tolist()
+            self._study.report(lane.number, lane.curve.first_epoch, reports(column))
+        cut_by = self._cut_by(lanes)
+        verdicts = {lane.number: self._judge(lane, cut_by) for lane in lanes}
+        ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
+        for number, verdict in ended.items():
+            self._study.constrain(number, verdict.excesses)
+            self._study.tell(number, verdict.state, verdict.values)
+        return {number: self._row(number, verdict) for number, verdict in ended.items()}
+
+    def _cut_by(self, lanes: Sequence[LaneResult]) -> Reason | None:
+        """What ends the study in a round that brought `lanes`; None where it goes on."""
+        config, state = self._parts.config, self.state
+        failed = state.ended.counts["FAIL"] + sum(lane.failure is not None for lane in lanes)
+        if failed > most_failures(config):
+            return Reason.MAX_FAILURES
+        timeout_s = config.study.timeout_s
+        is_out_of_time = timeout_s is not None and state.spent_s >= timeout_s
+        return Reason.TIMEOUT if is_out_of_time else None
+
+    def _judge(self, lane: LaneResult, cut_by: Reason | None) -> Verdict | None:
+        trial = self.state.running[lane.number]
+        if lane.failure is not None:
+            return Verdict(TrialState.FAIL, lane.failure.reason)
+        last = dict(zip(self._parts.metrics, lane.curve.values[-1].tolist(), strict=True))
+        now = self._verdict(trial, TrialState.PRUNED, Reason.PRUNED, last)
+        if lane.diverged_epoch is not None or not all(map(math.isfinite, now.values)):
+            return Verdict(TrialState.PRUNED, Reason.DIVERGED)
+        if trial.epochs_done >= self._epochs(trial.spec):
+            return self._complete(trial, None)
+        if lane.ended:
+            return self._complete(trial, Reason.EARLY_STOP)
+        if self._study.should_prune(lane.number):
+            return now
+        return None if cut_by is None else replace(now, reason=cut_by)
+
+    def _complete(self, trial: Running, reason: Reason | None) -> Verdict:
+        """That a trial is complete: its metrics are the means of its members'."""
+        metrics, keeps = self._parts.metrics, self._parts.config.keeps
+        means = {name: np.mean(values_of(trial, metrics, name, keeps)) for name in metrics}
+        told = {name: float(mean) for name, mean in means.items()}
+        return self._verdict(trial, TrialState.COMPLETE, reason, told)
+
+    def _verdict(
+        self, trial: Running, state: TrialState, reason: Reason | None, told: Mapping[str, float]
+    ) -> Verdict:
+        """What a trial that ends with these metrics is told of."""
+        n_parameters = self._parts.structure_of(trial.spec).n_parameters
+        told = {**told, N_PARAMETERS: float(n_parameters)}
+        study = self._parts.config.study
+        values = tuple(told[name] for name in study.objectives)
+        return Verdict(state, reason, values, excesses(study.constraints, told))
+
+    def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
+        parts, trial = self._parts, self.state.running[number]
+        return trial_row(
+            trial,
+            verdict,
+            self.state.classes[trial.class_id],
+            parts.structure_of(trial.spec),
+            metrics=parts.metrics,
+            test_metrics=parts.test_metrics,
+            study=parts.config.study,
+            keeps=None if verdict.state is TrialState.PRUNED else parts.config.keeps,
+            run_id=parts.run_id,
+            boundary=parts.boundary,
+            finished_at=parts.clock(),
+        )
+
+    def _works(self, plan: Plan) -> list[Work]:
+        return [self._work(self.state.rounds + 1, bucket) for bucket in plan.buckets]
+
+    def _work(self, number: int, bucket: Bucket) -> Work:
+        specs = tuple(self.state.running[trial].spec for trial in bucket.numbers)
+        digests = self.state.checkpoint_digests
+        needed = {lane.checkpoint for lane in bucket.lanes if lane.checkpoint}
+        return Work(
+            number,
+            bucket,
+            self.state.classes[bucket.class_id],
+            specs,
+            {file: digests[file] for file in needed},
+            tuple(self.state.ceilings.get(bucket.class_id, ())),
+            self._deaths,
+        )
+
+    def _records(self, plan: Plan, outcomes: Sequence[Outcome]) -> list[BucketRecord]:
+        members, search = self._parts.policy.members, self._parts.config.search
+        return [
+            bucket_record(
+                work, outcome, class_name(work.program, search), members, self._parts.boundary
+            )
+            for work, outcome in zip(self._works(plan), outcomes, strict=True)
+        ]
+
+    def _epochs(self, spec: TrialSpec) -> int:
+        return self._parts.config.epochs_of(spec.params)

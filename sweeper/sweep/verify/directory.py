@@ -1,0 +1,241 @@
+"""Whether a run directory is whole: ledger, checkpoints, models and tables against each other.
+
+The ledger checks itself. What it names must be there as it was written, and what is published must
+be what it tells; that is a view, which `repair` writes anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.recorded import study_of
+from sweeper.errors import LedgerError, Problem, SetupError
+from sweeper.ledger import Ledger
+from sweeper.links import remove_inside
+from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.tensors import CheckpointError
+from sweeper.results.compare import Difference, differences
+from sweeper.results.listing import listed
+from sweeper.results.publish import Publisher
+from sweeper.results.status import is_published, read_status, write_status
+from sweeper.results.timeline import Span, shares
+from sweeper.rundir import RunDir
+from sweeper.study.options import n_proposals
+from sweeper.sweep.progress import Standing
+from sweeper.sweep.resume import restore
+from sweeper.sweep.session import backup
+from sweeper.sweep.session.directory import check_obstacles, holds_study, obstacles
+from sweeper.sweep.session.lock import held, held_to_look
+from sweeper.sweep.session.reconcile import data_digest, xla_threads
+from sweeper.sweep.state import SweepState
+from sweeper.sweep.store import Published
+from sweeper.sweep.verify.models import damaged_model, models
+from sweeper.sweep.verify.published_files import beside, damaged_beside, repair_beside
+from sweeper.verification.damage import Damage, written_anew
+
+_RUN = "go on with the study: its trials are trained again from where it is needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at, in words, and the damage that was found."""
+
+    looked_at: tuple[str, ...]
+    damage: tuple[Damage, ...]
+
+
+def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
+    """What is damaged in a run directory; nothing is written.
+
+    Models of more than 700 MB are read only with `trust_code`.
+
+    Raises:
+        SetupError: no study has been run there.
+        StudyHeldError: another process runs it.
+    """
+    _check_there(run_dir)
+    if found := obstacles(run_dir):
+        mend = "remove or rename it, then verify again"
+        return Verified((), tuple(Damage(_name(run_dir, at), what, mend) for at, what in found))
+    with held_to_look(run_dir):
+        try:
+            ledger = backup.read(run_dir)
+        except LedgerError as error:
+            problem = error.problems[0]
+            return Verified((), (Damage(run_dir.ledger.name, problem.found, problem.mend),))
+        with closing(ledger):
+            return _verified(run_dir, ledger, trust_code)
+
+
+def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
+    """Write every view of the ledger anew, tables, metrics and status, and what is beside them.
+
+    Returns what could not be written, and why, in words. A function that reads the study's data
+    must be known as this user's own, unless `trust_code` is given.
+
+    Raises:
+        LedgerError: it is damaged itself.
+        SetupError: no study has been run there, or something stands where its files have to be.
+        StudyHeldError: another process runs it.
+    """
+    _check_there(run_dir)
+    check_obstacles(run_dir)
+    with held(run_dir), closing(backup.read(run_dir)) as ledger:
+        config, run_id = _study(run_dir, ledger)
+        for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *run_dir.own_parts()):
+            remove_inside(run_dir.root, path)
+        Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
+        state, n_trials = restore(ledger, config).state, n_proposals(config)
+        threads = xla_threads(ledger.sessions())
+        standing = Standing(config, run_id, n_trials, time.time(), len(state.ended), threads)
+        is_over = not state.running and not state.waiting and len(state.ended) >= n_trials
+        doing = "finished" if is_over else "interrupted"
+        spent_s = _spent_s(ledger, run_id)
+        write_status(run_dir, standing.status(state, time.time(), doing, spent_s=spent_s))
+        return repair_beside(run_dir, config, ledger, state, trust_code=trust_code)
+
+
+def restore_ledger(run_dir: RunDir) -> str:
+    """Put the copy of the ledger back, and write every view of it anew; what was done, in words.
+
+    Raises:
+        StudyError: the ledger is whole.
+        DamagedLedgerError: no copy is.
+        LedgerError: the copy is of another study.
+        SetupError: no study has been run there, or something stands where its files have to be.
+        StudyHeldError: another process runs it.
+    """
+    _check_there(run_dir)
+    check_obstacles(run_dir)
+    with held(run_dir):
+        rounds = backup.put_back(run_dir)
+    repair(run_dir)
+    done = f"{run_dir.ledger.name} is {run_dir.backup.name} again, which ends with round {rounds}"
+    return f"{done}; go on with the study: what came after is trained again"
+
+
+def _check_there(run_dir: RunDir) -> None:
+    if not holds_study(run_dir):
+        found, mend = "no study has been run here", "name the run directory of one"
+        raise SetupError(Problem(str(run_dir.root), "", found, mend))
+
+
+def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
+    """The study as it was asked for last, and the name of that session."""
+    last = ledger.sessions()[-1]
+    return study_of(last["study"], _study_file(run_dir, last)), last["run_id"]
+
+
+def _spent_s(ledger: Ledger, run_id: str) -> Mapping[str, float]:
+    """Where the time of a session went; empty if it is not recorded."""
+    names = Span._fields
+    rows = [row for row in ledger.span_rows() if row["run_id"] == run_id]
+    return shares([Span(*(row[name] for name in names)) for row in rows]) if rows else {}
+
+
+def _study_file(run_dir: RunDir, session: Mapping[str, Any]) -> Path:
+    """The study file of a session, beside which its data and its code are found."""
+    if "study_file" in session:
+        return Path(session["study_file"])
+    try:  # those of earlier versions do not say, but tables do
+        return Path(listed(run_dir).study["study_file"])
+    except Exception:  # a table that is damaged, in whatever way
+        return run_dir.study_file
+
+
+def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
+    if not ledger.sessions():
+        return Verified((f"{run_dir.ledger.name}: no study has begun",), ())
+    config, _ = _study(run_dir, ledger)
+    state = restore(ledger, config).state
+    sessions = ledger.sessions()
+    found, digest = models(run_dir, config, sessions, state.ended), data_digest(sessions)
+    looked_at = (
+        f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} trials that have ended, "
+        f"{len(state.running)} that have not",
+        f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
+        f"{run_dir.models.name}/: {len(found)} models",
+        *filter(None, (_names_there(_views(run_dir)), _names_there(beside(run_dir)))),
+    )
+    damage = (
+        *_damaged_checkpoints(run_dir, state),
+        *(one for model in found for one in damaged_model(run_dir, config, model, digest, trusted)),
+        *_damaged_views(run_dir, config, ledger),
+        *_damaged_status(run_dir),
+        # of a session that was struck before its first round some are not there yet
+        *(damaged_beside(run_dir, ledger, trusted) if state.rounds else ()),
+    )
+    return Verified(looked_at, damage)
+
+
+def _views(run_dir: RunDir) -> list[Path]:
+    tables = [run_dir.trials, run_dir.buckets, run_dir.spans, run_dir.metrics]
+    return [*tables, run_dir.status, run_dir.importance]
+
+
+def _names_there(paths: Sequence[Path]) -> str:
+    """The names of those that exist, with a slash after a directory's."""
+    return ", ".join(path.name + "/" * path.is_dir() for path in paths if path.exists())
+
+
+def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]:
+    for name, digest in state.checkpoint_digests.items():
+        try:
+            LaneFile(run_dir.checkpoints / name, digest)
+        except CheckpointError as error:
+            found = str(error).removeprefix(f"{run_dir.checkpoints / name}: ")
+            yield Damage(f"{run_dir.checkpoints.name}/{name}", found, _RUN)
+
+
+def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
+    mend = written_anew(run_dir)
+    is_all = is_published(run_dir)
+    with _written_anew(run_dir, config, ledger) as anew:
+        for view in ("trials", "buckets", "spans", "metrics"):
+            if view == "spans" and not (run_dir.spans.exists() or ledger.span_rows()):
+                continue  # of an earlier version
+            if view == "metrics" and (strange := [*_strange_parts(run_dir)]):
+                yield from strange  # it cannot be read with them in it
+                continue
+            found = differences(getattr(run_dir, view), getattr(anew, view))
+            if found is Difference.BEHIND and not is_all:
+                continue  # of a session that was killed: the next one publishes the rest
+            if found is not None:
+                yield Damage(getattr(run_dir, view).name, found.value, mend, is_view=True)
+
+
+def _strange_parts(run_dir: RunDir) -> Iterator[Damage]:
+    """What readers of metrics/ would take for a part of it; they skip what is hidden."""
+    for path in sorted(run_dir.metrics.glob("[!._]*")):
+        if not path.match("part-*.parquet"):
+            found = "it is none of the study's, and readers of metrics/ take it for a part"
+            yield Damage(_name(run_dir, path), found, "remove or rename it")
+
+
+def _name(run_dir: RunDir, path: Path) -> str:
+    return str(path.relative_to(run_dir.root))
+
+
+@contextmanager
+def _written_anew(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[RunDir]:
+    """The tables as they should be, in a directory of their own."""
+    with TemporaryDirectory() as directory:
+        anew = RunDir(Path(directory))
+        anew.make()
+        Publisher(anew, config).publish(Published(ledger, run_dir), final=True)
+        yield anew
+
+
+def _damaged_status(run_dir: RunDir) -> Iterator[Damage]:
+    try:
+        read_status(run_dir)
+    except SetupError as error:
+        found = error.problems[0].found
+        yield Damage(run_dir.status.name, found, written_anew(run_dir), is_view=True)

@@ -1,0 +1,112 @@
+"""Which models a run directory has to hold, and what is wrong with those that it holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.ended import EndedTrials
+from sweeper.errors import SweeperError
+from sweeper.programs.provenance import misfits, whose
+from sweeper.programs.saved_file import read_saved
+from sweeper.results.ranking import BestTrials, Row
+from sweeper.rundir import RunDir
+from sweeper.verification.damage import Damage
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The model of a member of the trial of `row`; `is_kept` where it has to be there."""
+
+    row: Row
+    member: int
+    is_kept: bool
+
+
+def models(
+    run_dir: RunDir,
+    config: StudyConfig,
+    sessions: Sequence[Mapping[str, Any]],
+    ended: EndedTrials,
+) -> list[Model]:
+    """Every model that has to be in a run directory, and those of the best trials that are."""
+    kept = kept_trials(sessions, ended.values(), config)
+    members = range(len(config.members))
+    every = [(number, member) for number in ended.best_with({}) for member in members]
+    return [
+        Model(ended[number], member, number in kept)
+        for number, member in every
+        if number in kept or run_dir.saved(number, member).exists()
+    ]
+
+
+def kept_trials(
+    sessions: Sequence[Mapping[str, Any]], rows: Iterable[Row], config: StudyConfig
+) -> set[int]:
+    """The trials whose weights the sessions have kept, of all that have ended.
+
+    Each kept those of so many best trials as it was asked for, and removed the others: what was
+    behind once is gone, though more are asked for later.
+    """
+    rounds: dict[str, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        rounds[row["run_id"]][row["last_round"]].append(row)
+    asked = [_keeps(session, config) for session in sessions]
+    best, kept = BestTrials(config.study.directions, max(asked, default=0)), set[int]()
+    for session, most in zip(sessions, asked, strict=True):
+        kept &= _numbers(best.rows()[:most])
+        for _, new in sorted(rounds[session["run_id"]].items()):
+            best.tell(new)
+            kept = (kept | _numbers(new)) & _numbers(best.rows()[:most])
+    return kept
+
+
+def _keeps(session: Mapping[str, Any], config: StudyConfig) -> int:
+    """Of how many trials a session kept weights; one that was migrated may not say."""
+    return int(session["study"]["results"].get("keep_models", config.results.keep_models))
+
+
+def _numbers(rows: Iterable[Row]) -> set[int]:
+    return {row["trial_number"] for row in rows}
+
+
+def damaged_model(
+    run_dir: RunDir,
+    config: StudyConfig,
+    model: Model,
+    data_digest: str | None,
+    trusted: bool = False,
+) -> Iterator[Damage]:
+    """What is wrong with the files of a model, however large if it is `trusted`."""
+    number, member = model.row["trial_number"], model.member
+    saved, beside = run_dir.saved(number, member), run_dir.model(number, member)
+    mend = _mend(run_dir, config, number)
+
+    def damage(name: str, found: str) -> Damage:
+        return Damage(f"{run_dir.models.name}/{name}", found, mend)
+
+    if model.is_kept:
+        missing = (path for path in (saved, beside) if not path.exists())
+        yield from (damage(path.name, "it is not there") for path in missing)
+    if not saved.exists():
+        return
+    try:
+        file = read_saved(saved, trusted=trusted)
+    except SweeperError as error:
+        yield damage(saved.name, error.problems[0].found)
+        return
+    for name, found in misfits(file, beside, whose(model.row, member, data_digest)):
+        yield damage(name, found)
+
+
+def _mend(run_dir: RunDir, config: StudyConfig, number: int) -> str:
+    again = f"python -m sweeper trial {quote(str(run_dir.root))} {number}"
+    there = f"{config.run_dir}-trial-{number}"
+    return (
+        "all else of the study stands; to have the model again: "
+        f"{again}, and run the file that it writes, which puts it in {there}/models"
+    )

@@ -1,0 +1,119 @@
+"""What stands beside the tables of a study, for people and for exports: whole, or written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweeper.config import StudyConfig
+from sweeper.config.data import FunctionTable
+from sweeper.data.ahead import preparing
+from sweeper.errors import SweeperError
+from sweeper.ledger import Ledger
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.saved_file import read_saved
+from sweeper.results.importance import is_importance
+from sweeper.results.schema_text import is_schema_text, write_schema_text
+from sweeper.rundir import RunDir
+from sweeper.sweep.importances import Importances
+from sweeper.sweep.session.ownership import foreign
+from sweeper.sweep.session.reconcile import data_digest
+from sweeper.sweep.session.study_copy import restore_copy, study_copy_fault
+from sweeper.sweep.state import SweepState
+from sweeper.sweep.store import RunStore
+from sweeper.verification.damage import Damage, written_anew
+
+
+def beside(run_dir: RunDir) -> list[Path]:
+    """The files that are looked at here."""
+    start = [run_dir.started_from] if run_dir.started_from.exists() else []
+    return [run_dir.preparation, run_dir.schema, run_dir.study_file, *start]
+
+
+def damaged_beside(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
+    """What is wrong with the files that a session writes beside the tables, or with its notes."""
+    mend = written_anew(run_dir)
+    if found := _preparation_fault(run_dir, ledger):
+        of_data = f"{mend}, which reads the study's data again; so does its next run"
+        yield Damage(run_dir.preparation.name, found, of_data)
+    if told := _start_fault(run_dir, ledger, trusted):
+        found, path = told
+        first = "remove it, and " if run_dir.started_from.exists() else ""
+        again = f"go on with the study with --continue-from {path}, or with a copy of that"
+        yield Damage(run_dir.started_from.name, found, f"{first}{again}")
+    if found := study_copy_fault(run_dir):
+        yield Damage(run_dir.study_file.name, found, mend, is_view=True)
+    if not is_schema_text(run_dir.schema):
+        found = "it cannot be read" if run_dir.schema.exists() else "it is not there"
+        yield Damage(run_dir.schema.name, found, mend, is_view=True)
+    if run_dir.importance.exists() and not is_importance(run_dir.importance):
+        yield Damage(run_dir.importance.name, "it cannot be read", mend, is_view=True)
+
+
+def repair_beside(
+    run_dir: RunDir,
+    config: StudyConfig,
+    ledger: Ledger,
+    state: SweepState,
+    *,
+    trust_code: bool = False,
+) -> tuple[str, ...]:
+    """Write them anew where they are damaged; gives what stands in the way of it, in words."""
+    restore_copy(run_dir, ledger.sessions()[0]["study"])
+    if not is_schema_text(run_dir.schema):
+        run_dir.schema.unlink(missing_ok=True)
+        write_schema_text(run_dir, config)
+    if run_dir.importance.exists() and not is_importance(run_dir.importance):
+        run_dir.importance.unlink()
+        Importances(config, run_dir).finish(state.rounds, state.ended)
+    return tuple(_prepare_again(run_dir, config, ledger, trust_code))
+
+
+def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
+    """What is wrong with the note on the study's data; empty where nothing is."""
+    try:
+        read_note(run_dir.preparation, data_digest(ledger.sessions()))
+    except NoteError as error:
+        return str(error)
+    return ""
+
+
+def _start_fault(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, str] | None:
+    """What is wrong with the copy of the saved model that trials start from, and of which it is."""
+    start = ledger.sessions()[0].get("continued_from")
+    if start is None:
+        return None
+    if not run_dir.started_from.exists():
+        return "it is not there", start["path"]
+    try:
+        digest = read_saved(run_dir.started_from, trusted=trusted).digest
+    except SweeperError as error:
+        return error.problems[0].found, start["path"]
+    return None if digest == start["digest"] else ("it is another model", start["path"])
+
+
+def _prepare_again(
+    run_dir: RunDir, config: StudyConfig, ledger: Ledger, trust_code: bool
+) -> Iterator[str]:
+    if not _preparation_fault(run_dir, ledger):
+        return
+    name, wanted = run_dir.preparation.name, data_digest(ledger.sessions())
+    if not trust_code and isinstance(config.data, FunctionTable):
+        of_study = foreign(config, run_dir.root, ledger.sessions())
+        told = [one for one in of_study if one.key == "data.function"]
+        if told:
+            yield f"{name} was not written anew: {told[0]}"
+            return
+    try:
+        with preparing(config) as prepared:
+            data = prepared()
+    except SweeperError as error:
+        yield f"{name} was not written anew: {error}"
+        return
+    if wanted not in (None, data.digest):
+        yield f"{name} was not written anew: the data are not what they were when the study began"
+        return
+    spec = data_spec(config, data)
+    RunStore(run_dir, config, Programs(spec), data.digest).note_preparation(data, spec)

@@ -1,0 +1,160 @@
+"""Whether the trials of a study can start from a saved model, asked before the study starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import Settings, StudyConfig
+from sweeper.config.bundled_code import Code, building
+from sweeper.config.defaults import general
+from sweeper.config.trust import NOWHERE
+from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.writing import toml_value
+from sweeper.data.dataset import Dataset
+from sweeper.errors import Problem, StudyError
+from sweeper.links import refuse_links
+from sweeper.programs.build import Programs
+from sweeper.programs.continued import (
+    Start,
+    check_leaves,
+    optimizers_of,
+    settings_of,
+    study_of_model,
+)
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.saved_file import SavedFile, as_written, read_saved
+from sweeper.rundir import RunDir
+from sweeper.sweep.session.ownership import is_own_start
+from sweeper.trial import Scalar
+
+# a setting of models that no array depends on
+_NUMBER = "model.dropout"
+
+
+def started_from(
+    config: StudyConfig,
+    run_dir: RunDir,
+    given: Path | None,
+    *,
+    fresh: bool,
+    trust_code: bool = False,
+) -> Start | None:
+    """The saved model that trials start from: the given one, or that of a study to go on with.
+
+    Raises:
+        StudyError: trials of the study have another structure than it.
+        SetupError: it is damaged, is not a saved model, or names code that is not trusted; there
+            is a link in the run directory.
+    """
+    goes_on = not fresh and run_dir.ledger.exists()
+    path = given
+    if goes_on:
+        refuse_links(run_dir)
+    if path is None and goes_on and run_dir.started_from.exists():
+        path = run_dir.started_from
+    if path is None:
+        return None
+    file = read_saved(path, trusted=trust_code)
+    trusted = trust_code or (goes_on and is_own_start(run_dir, file.digest))
+    with as_written(file.name):
+        start = Start(file, settings_of(file, _place_of_code(config, file, trusted)))
+    problems = [*_other_structures(config, start)]
+    if problems:
+        raise StudyError(problems)
+    return start
+
+
+def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
+    """Where functions of the saved model are imported from; those of the study are the user's."""
+    named = building(study_of_model(file))
+    others = [(function, key) for function, key in named if function not in config.functions]
+    code = Code.from_dict(file.record["code"])
+    place = code.place_of(file.name, others, [config.base_dir], trusted)
+    return config.base_dir if place == NOWHERE else place
+
+
+def check_fits(config: StudyConfig, start: Start, data: Dataset) -> None:
+    """Refuse data with other features or targets than those that the model was trained on.
+
+    Raises:
+        StudyError: with the first that differs.
+        SetupError: the study's own model has other arrays, whatever its settings say.
+    """
+    saved = start.file.record["data"]
+    for what, its, own in (
+        ("feature", saved["feature_names"], data.feature_names),
+        ("class", saved["class_names"], data.class_names),
+    ):
+        found = _first_other(what, [*its], [*own])
+        if found:
+            found = f"{start.file.name} is of other data: {found}"
+            raise StudyError(config.problem("data", found, "start from a model of such data"))
+    if saved["spec"]["out_size"] != data.out_size:
+        found = f"{start.file.name} gives {saved['spec']['out_size']} numbers, not {data.out_size}"
+        raise StudyError(config.problem("data", found, "start from a model of such data"))
+    check_leaves(Programs(data_spec(config, data)).exact(config.filled({})), start)
+
+
+def told(config: StudyConfig, start: Start) -> Iterator[str]:
+    """What of the saved model trials do not take over."""
+    fresh = "start with its weights and a fresh optimizer"
+    if not start.file.record["has_optimizer"]:
+        yield f"trials {fresh}: the saved model has no state of one"
+        return
+    entry = config.entry("optimizer.name")
+    drawn: list[dict[str, Scalar]] = [{}]
+    if entry is not None:
+        drawn = [{entry.column("optimizer.name"): name} for name in entry.values() or ()]
+    each = [config.filled(params) for params in drawn]
+    others = [_named(settings) for settings in each if not start.has_moments_for(settings)]
+    if others:
+        its = _named(start.settings)
+        yield f"trials of {', '.join(others)} {fresh}: the saved state is of {its}"
+
+
+def _named(settings: Settings) -> str:
+    """The optimizers of a trial in words."""
+    names = " and ".join(dict.fromkeys(optimizers_of(settings).values()))
+    if isinstance(settings.train, OwnProgramTable):
+        names += f" by {settings.train.program}"
+    return f"{names} with train.ema" if settings.has("train.ema") else names
+
+
+def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
+    """Each setting of the model in which some trial differs from the saved one."""
+    own = _of_model(config.filled({}).structure())
+    its = _of_model(start.settings.structure())
+    name = start.file.name
+    for key in dict.fromkeys((*its, *own)):
+        entry, saved = config.entry(key), its.get(key)
+        table, _, setting = key.rpartition(".")
+        if entry is None:
+            if own.get(key) != saved:
+                found = f"{own.get(key)!r}, and the model in {name} has {saved!r}"
+                mend = f"write {setting} = {toml_value(saved)}" if key in its else "remove it"
+                yield config.problem(key, found, mend)
+            continue
+        values = config.drawn_values(key)
+        others = ["others"] if values is None else [toml_value(v) for v in values if v != saved]
+        if others:
+            shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+            found = f"trials with {setting} {shown} cannot start from {name}, which has {saved!r}"
+            mend = f"remove it, and write {setting} = {toml_value(saved)} in [{table}]"
+            yield config.problem(f"search.{key}", found, mend)
+
+
+def _of_model(structure: dict[str, Any]) -> dict[str, Any]:
+    own = {key: value for key, value in structure.items() if key.startswith("model.")}
+    return {key: value for key, value in own.items() if general(key) != _NUMBER}
+
+
+def _first_other(what: str, its: list[str], own: list[str]) -> str:
+    """The first of two lists of names in which they differ; empty where they do not."""
+    if len(its) != len(own):
+        return f"it has {len(its)} {what} names, the study {len(own)}"
+    for place, (saved, here) in enumerate(zip(its, own, strict=True)):
+        if saved != here:
+            return f"its {what} {place} is '{saved}', the study's '{here}'"
+    return ""

@@ -1,8 +1,0 @@
-"""Whether a run directory is whole, and what can be written anew of it."""
-
-from __future__ import annotations
-
-from sweeper.verification.damage import Damage
-from sweeper.verification.directory import Verified, repair, restore_ledger, verify
-
-__all__ = ["Damage", "Verified", "repair", "restore_ledger", "verify"]
