@@ -22,7 +22,13 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
 from sweeper.errors import DataError, StudyError
 from sweeper.executors.signals import end_program
-from sweeper.preflight.check import check_models, never_run
+from sweeper.preflight.check import (
+    can_build_models,
+    can_read_rows,
+    check_models,
+    never_run,
+    unchecked,
+)
 from sweeper.preflight.preview import Preview
 from sweeper.results.events import Observer, Warned
 from sweeper.results.status import Status
@@ -37,7 +43,6 @@ from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MOST
 from sweeper.sweep.session.xla_threads import kept_threads, told_of_threads
-from sweeper.unchecked import can_build_models, can_read_rows, unchecked
 
 if TYPE_CHECKING:
     from sweeper.preflight.decay_preview import DecayPreview
@@ -277,8 +282,7 @@ def run_prepared(
         from sweeper.executors.claims import check_fits, claim_devices, left_out, n_threads
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
-        from sweeper.executors.jax_setup import jax_restored
-        from sweeper.executors.opening import own_xla_threads
+        from sweeper.executors.jax_setup import jax_restored, own_xla_threads
         from sweeper.sweep import warm_start
         from sweeper.sweep.planning import foreseen, prepare_classes, read_plan
 

@@ -1,11 +1,34 @@
-"""Every path of a run directory, in one place."""
+"""Every path of a run directory, in one place.
+
+Files of a run directory, written and removed without following a link.
+
+The run directory itself may be a link, or lie behind one. Inside it every link is refused: whoever
+placed one there could have sweeper write to, or remove, what it points to. Each function takes the
+`root` of the run directory and opens the directories below it one by one, so that a link is refused
+even if it took the place of a directory a moment ago.
+
+Text files that are small by nature: one that has become large, or has no end, is not read.
+
+How a published file changes: whole, or not at all.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import re
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from sweeper.errors import Problem, SetupError
+from sweeper.faults import Step, fault_points
 
 _CHECKPOINT = re.compile(r"r\d+-b\d+.*\.safetensors")
 _MODEL = re.compile(r"trial-\d+(-\d+)?\.(eqx|safetensors)")
@@ -196,3 +219,210 @@ class RunDir:
 def _named(directory: Path, names: re.Pattern[str]) -> list[Path]:
     """The files in a directory with such names, in their order."""
     return sorted(path for path in directory.glob("*") if names.fullmatch(path.name))
+
+
+MEND = "remove or rename it, then go on"
+_FOUND = "it is a link, and sweeper follows no link inside a run directory"
+# other systems than POSIX name files by their paths alone
+_HAS_DESCRIPTORS = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+
+def links_in(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
+    """The links among the files and directories of a study, each with what to say about it."""
+    for path in run_dir.names():
+        if path.is_symlink():
+            yield path, _FOUND
+    for directory in run_dir.directories():
+        if directory.is_dir() and not directory.is_symlink():
+            yield from ((path, _FOUND) for path in sorted(directory.iterdir()) if path.is_symlink())
+
+
+def refuse_links(run_dir: RunDir) -> None:
+    """Refuse to read a run directory that has a link inside.
+
+    Raises:
+        SetupError: with each of them.
+    """
+    if found := [*links_in(run_dir)]:
+        raise SetupError(Problem(str(path), "", what, MEND) for path, what in found)
+
+
+def open_inside(root: Path, path: Path, mode: str, **options: Any) -> Any:
+    """Open a file below `root` as `open` does.
+
+    Raises:
+        OSError: as `open`; the file, or a directory on the way to it, is a link.
+    """
+
+    def opener(_: str, flags: int) -> int:
+        with _reached(root, path) as (name, directory):
+            try:
+                return os.open(name, flags | _NOFOLLOW, 0o666, dir_fd=directory)
+            except OSError as error:
+                raise _explained(error, path) from error
+
+    return open(path, mode, opener=opener, **options)
+
+
+def remove_inside(root: Path, path: Path) -> None:
+    """Remove a file below `root`, or the link in its place; nothing happens if there is none.
+
+    Raises:
+        OSError: it cannot be removed; a directory on the way to it is a link.
+    """
+    with suppress(FileNotFoundError), _reached(root, path) as (name, directory):
+        os.unlink(name, dir_fd=directory)
+
+
+def remove_tree_inside(root: Path, path: Path) -> None:
+    """Remove a directory below `root` with all that is in it; links in it are removed themselves.
+
+    Raises:
+        OSError: as `remove_inside`.
+    """
+    with _reached(root, path) as (name, directory):
+        shutil.rmtree(name, dir_fd=directory)
+
+
+def move_inside(root: Path, source: Path, target: Path) -> None:
+    """Rename a file below `root`, over what is at `target`, below it as well.
+
+    Raises:
+        OSError: as `os.replace`; a directory on the way to either is a link.
+    """
+    with _reached(root, source) as (old, from_fd), _reached(root, target) as (new, to_fd):
+        os.replace(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory unless it is there.
+
+    Raises:
+        OSError: it cannot be made, or is a link.
+    """
+    path.mkdir(exist_ok=True)
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, _FOUND, str(path))
+
+
+@contextmanager
+def _reached(root: Path, path: Path) -> Iterator[tuple[str, int | None]]:
+    """The name of a file below `root`, and the descriptor of the directory that it is in."""
+    if not _HAS_DESCRIPTORS:
+        for directory in path.relative_to(root).parents:
+            if directory.name and (root / directory).is_symlink():
+                raise OSError(errno.ELOOP, _FOUND, str(root / directory))
+        yield str(path), None
+        return
+    place = root
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in path.relative_to(root).parts[:-1]:
+            place /= part
+            inner = _opened(part, descriptor, place)
+            os.close(descriptor)
+            descriptor = inner
+        yield path.name, descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _opened(name: str, descriptor: int, place: Path) -> int:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW, dir_fd=descriptor)
+    except OSError as error:
+        raise _explained(error, place) from error
+
+
+def _explained(error: OSError, path: Path) -> OSError:
+    """The error, which says so if a link caused it, and of which path it is."""
+    is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink()
+    number, said = (errno.ELOOP, _FOUND) if is_link else (error.errno or 0, error.strerror)
+    return OSError(number, said, str(path))
+
+
+_MOST_BYTES = 64_000_000
+
+
+def holds(path: Path, content: bytes) -> bool:
+    """Whether the file at `path` can be read, and has exactly this content."""
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def read_json(path: Path) -> Any:
+    """The value in a small file of JSON.
+
+    Raises:
+        OSError: as `read_small`.
+        ValueError: it is not JSON, or has too many brackets within each other.
+    """
+    try:
+        return json.loads(read_small(path))
+    except RecursionError:
+        raise ValueError("too many brackets within each other") from None
+
+
+def read_small(path: Path, encoding: str = "utf-8") -> str:
+    """The text of a regular file of at most 64 MB.
+
+    Raises:
+        OSError: it cannot be read, is larger, or is a pipe or a device.
+        ValueError: it is not text in this encoding.
+    """
+    there = path.stat()
+    if not stat.S_ISREG(there.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    if there.st_size > _MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return path.read_text(encoding=encoding)
+
+
+STAGED = "new-"
+"""What the names of directories begin with in which a file is written before it is renamed."""
+
+
+@contextmanager
+def replacing(target: Path, staging: Path) -> Iterator[Path]:
+    """A path below `staging` to write to; the file there becomes `target` when the block ends well.
+
+    `staging` must be on the disk of `target`, directly in the run directory, and none of its
+    readers may look there. What was written is removed where it does not end well: a disk that is
+    full is not to stay so. A run directory that was removed is not made anew: OSError.
+    """
+    with _staged(target, staging) as staged:
+        try:
+            yield staged
+            # Without this a power cut may leave the new name on an empty file.
+            with fault_points(Step.SYNC_FILE), staged.open("rb+") as file:
+                os.fsync(file.fileno())
+            if target.parent != staging.parent:
+                make_directory(target.parent)
+            with fault_points(Step.RENAME_FILE):
+                move_inside(staging.parent, staged, target)
+        except OSError as error:
+            if error.filename is None:
+                error.filename = str(target)  # a sync that fails does not say of what
+            raise
+
+
+def swapped(target: Path, staging: Path, content: bytes) -> None:
+    """Replace a file that can be written again at any time, and may be lost in a power cut."""
+    with _staged(target, staging) as staged:
+        staged.write_bytes(content)
+        move_inside(staging.parent, staged, target)
+
+
+@contextmanager
+def _staged(target: Path, staging: Path) -> Iterator[Path]:
+    """A path that nobody else knows: nobody can place a link there that would be followed."""
+    make_directory(staging)
+    # from Python 3.12 on the path is absolute, even if that of `staging` is not
+    directory = staging / Path(tempfile.mkdtemp(prefix=STAGED, dir=staging)).name
+    try:
+        yield directory / target.name
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

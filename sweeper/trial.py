@@ -1,10 +1,16 @@
-"""The nouns of a sweep: what a trial was asked, what a lane measured, how a trial ended."""
+"""The nouns of a sweep: what a trial was asked, what a lane measured, how a trial ended.
+
+Where every random draw comes from: a hash of what it is for, never a shared stream.
+
+Two draws for different purposes are independent, and adding a draw somewhere moves no other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -132,3 +138,14 @@ class CurveBlock:
     metrics: tuple[str, ...]
     curves: tuple[Curve, ...]
     elapsed_s: float
+
+
+def words(*purpose: int | str) -> NDArray[np.uint32]:
+    """Four 32-bit words that are a function of `purpose` alone."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in purpose)
+    return np.frombuffer(blake2b(text.encode(), digest_size=16).digest(), "<u4").copy()
+
+
+def generator(*purpose: int | str) -> np.random.Generator:
+    """A NumPy generator for `purpose`; Philox gives the same bits on every platform."""
+    return np.random.Generator(np.random.Philox(key=words(*purpose).view("<u8")))

@@ -14,7 +14,7 @@ import numpy as np
 import sweeper
 from sweeper.config import StudyConfig
 from sweeper.faults import VARIABLE, Fault, Step, counting, plan_faults
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.rundir import RunDir
 
 HEAD = """\

@@ -19,7 +19,6 @@ from optuna.trial import FrozenTrial
 from sweeper.config import StudyConfig, parse
 from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.ledger import Ledger
-from sweeper.randomness import generator
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
@@ -27,7 +26,7 @@ from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
 from sweeper.sweep.parts import Parts, Store
 from sweeper.sweep.sweep import Sweep
-from sweeper.trial import TrialSpec
+from sweeper.trial import TrialSpec, generator
 from tests.small_studies import DIGITS, bent
 
 STUDY = bent(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeper.config.overrides import overridden, read_overrides
-from sweeper.config.writing import toml_text
+from sweeper.config.load import overridden, read_overrides
+from sweeper.config.toml import toml_text
 
 DIGITS = """\
 version = 1

@@ -14,7 +14,7 @@ import pytest
 import sweeper
 from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.results.read import Results

@@ -14,12 +14,12 @@ import pytest
 from pyarrow import parquet
 
 import sweeper
-from sweeper.ended import EndedTrials
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.importance import is_importance
 from sweeper.results.listing import listed
 from sweeper.rundir import RunDir
 from sweeper.sweep.importances import Importances
+from sweeper.sweep.state import EndedTrials
 from tests.command_line import STUDY, CommandLine, settings, wait_for
 from tests.in_process import study_in, trained
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import cachedir
-from sweeper.cachedir import cache_root, own_directory
+from sweeper import process
+from sweeper.process import cache_root, own_directory
 
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    cachedir._own_directory.cache_clear()
+    process._own_directory.cache_clear()
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path / "cache"))
     yield tmp_path / "cache"
-    cachedir._own_directory.cache_clear()
+    process._own_directory.cache_clear()
 
 
 def mode(path: Path) -> int:
@@ -107,6 +107,6 @@ def test_without_a_home_directory_there_is_no_cache(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("SWEEPER_CACHE_DIR")
-    monkeypatch.setattr(cachedir, "user_cache_path", lambda _: Path("~/.cache/sweeper"))
+    monkeypatch.setattr(process, "user_cache_path", lambda _: Path("~/.cache/sweeper"))
     assert cache_root() is None
     assert "this user has no home directory" in told(caplog)

@@ -16,7 +16,7 @@ from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.ledger import Ledger
 from sweeper.programs.saved_file import MODEL_FILE
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import verify

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper import api
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.preflight.coupled import check_coupled
 from tests.in_process import study_in, trained

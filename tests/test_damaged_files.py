@@ -25,9 +25,9 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import SweeperError
 from sweeper.export.directory import export
 from sweeper.ledger import Ledger, checked
-from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import read_saved
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.results.importance import is_importance, write_importance
 from sweeper.results.light import read_light
 from sweeper.results.read import Results, open_results
@@ -135,7 +135,7 @@ def test_load_py_refuses_damage_of_what_it_reads(
 @pytest.mark.parametrize("times", TIMES)
 def test_prepared_data_are_read_as_they_were_or_not_at_all(times: int, tmp_path: Path) -> None:
     study, chance = Study(tmp_path / "study", "supervised", "process"), random.Random(0)
-    from sweeper.data.preparation import prepare
+    from sweeper.data.prepare import prepare
 
     data, path = prepare(study.config), tmp_path / "data.npz"
     data.save(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.preflight.doctor import diagnose, file_system
-from sweeper.resources import Limits
+from sweeper.process import Limits
 from tests.command_line import CommandLine
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.ended import EndedTrials
 from sweeper.results.ranking import best_first, is_feasible, pareto_front
+from sweeper.sweep.state import EndedTrials
 from tests.test_ranking import ended
 
 

@@ -87,7 +87,7 @@ def test_a_trial_ends_with_its_best_epoch(results: Results) -> None:
 def test_saved_weights_are_those_of_the_best_epoch(results: Results) -> None:
     """Each model that is kept gives the test metrics of its row, which are of those weights."""
     config = sweeper.load_study(results.run_dir.root.parent / "study.toml")
-    from sweeper.data.preparation import prepare
+    from sweeper.data.prepare import prepare
 
     data = prepare(config)
     kept = results.trials().dropna(subset="model_path")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.faults import VARIABLE
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.results.read import open_results
 from tests import deadly
 from tests.clusters import Cluster, cluster

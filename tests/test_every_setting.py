@@ -16,11 +16,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 
 from sweeper.config import StudyConfig
-from sweeper.config.model import MlpTable, PythonTable
-from sweeper.config.named import named_in
+from sweeper.config.model import PARTS, MlpTable, PartsTable, PythonTable
 from sweeper.config.optimizers import OptimizersTable
-from sweeper.config.parts import PARTS, PartsTable
-from sweeper.config.reading import read_value
+from sweeper.config.reading import named_in, read_value
 from sweeper.config.space import ENTRIES
 from sweeper.config.table import Table
 from sweeper.config.tables import TABLES, Variants

@@ -168,7 +168,7 @@ def test_predictions_are_those_of_the_weights_that_were_kept(
     net = eqx.tree_deserialise_leaves(study / "run" / row["model_path"], built)
     net = eqx.nn.inference_mode(net)
     config = sweeper.load_study(study / "study.toml")
-    from sweeper.data.preparation import prepare
+    from sweeper.data.prepare import prepare
 
     data = prepare(config)
     outputs = np.asarray(jax.vmap(net)(data.x_val))[:, 0]

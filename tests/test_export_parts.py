@@ -16,13 +16,13 @@ from scipy.stats import wasserstein_distance
 from sklearn.datasets import load_diabetes
 
 import sweeper
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.export import export
 from sweeper.export.saved_model import SavedModel
-from sweeper.programs.generated import directions
+from sweeper.programs.generator_critic import directions
 from sweeper.programs.saved_file import MODEL_FILE
-from sweeper.randomness import words
+from sweeper.trial import words
 from tests.in_process import study_in, trained
 from tests.processes import ROOT
 from tests.small_studies import COUPLED, PARTS, bent, write_mixture

@@ -15,8 +15,7 @@ import pytest
 
 from sweeper.errors import LedgerError
 from sweeper.ledger import Ledger
-from sweeper.programs.checkpoint import LaneFile, write_lanes
-from sweeper.programs.tensors import CheckpointError
+from sweeper.programs.checkpoint import CheckpointError, LaneFile, write_lanes
 from sweeper.results.compare import Difference, differences
 from sweeper.sweep.resume import restore
 from sweeper.sweep.verify import repair, verify

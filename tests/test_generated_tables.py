@@ -16,7 +16,7 @@ from hypothesis import given
 from sweeper import api
 from sweeper.config import StudyConfig, load
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError, SweeperError
 from tests.command_line import CommandLine
 from tests.generated.bad_tables import BadTable, bad_tables

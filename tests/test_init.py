@@ -18,7 +18,7 @@ from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess
 from sweeper.data.lint import data_doubts
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from tests.command_line import CommandLine, settings
 from tests.config.schema_checker import faults
 

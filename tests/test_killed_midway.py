@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.ledger import Ledger
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from tests.command_line import contents
 from tests.in_process import study_in, trained
 from tests.processes import ROOT

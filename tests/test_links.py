@@ -13,10 +13,15 @@ import pytest
 import sweeper
 from sweeper.cli.commands.arguments import run_asked
 from sweeper.errors import SetupError, SweeperError
-from sweeper.links import make_directory, move_inside, open_inside, remove_inside
 from sweeper.results.events import Event, RoundClosed
-from sweeper.results.replace import replacing
-from sweeper.rundir import RunDir
+from sweeper.rundir import (
+    RunDir,
+    make_directory,
+    move_inside,
+    open_inside,
+    remove_inside,
+    replacing,
+)
 from sweeper.sweep import verify
 from tests.crashes import Study
 

@@ -12,7 +12,7 @@ import pytest
 
 from sweeper.errors import DamagedLedgerError
 from sweeper.ledger import Closing, Ledger
-from sweeper.ledger.agreement import disagreement
+from sweeper.ledger.checking import disagreement
 from sweeper.sweep.verify import restore_ledger, verify
 from sweeper.trial import Memory
 from tests.crashes import Study

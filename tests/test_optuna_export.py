@@ -11,12 +11,10 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 import sweeper
 from sweeper.errors import SetupError, StudyError
-from sweeper.optuna_export import export_optuna
 from sweeper.results.listing import curves_of_all
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_export import with_gaps
-from sweeper.study.stored import opened
+from sweeper.study.optuna_export import export_optuna, opened, with_gaps
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 

@@ -10,8 +10,8 @@ import pytest
 
 import sweeper
 from sweeper.errors import DamagedLedgerError, LedgerError
-from sweeper.origins import strangeness
 from sweeper.rundir import RunDir
+from sweeper.sweep.session.backup import strangeness
 from sweeper.sweep.verify import restore_ledger, verify
 from tests.command_line import contents
 from tests.crashes import PROGRAMS, Study

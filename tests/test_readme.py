@@ -12,8 +12,7 @@ import pytest
 from sweeper.config.model import MlpTable
 from sweeper.config.optimizer import OPTIMIZERS
 from sweeper.config.reading import settings_within
-from sweeper.config.roles import Role, is_fixed, role_of
-from sweeper.config.table import Table
+from sweeper.config.table import Role, Table, is_fixed, role_of
 from sweeper.config.train import SupervisedTable
 from sweeper.rundir import RunDir
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from sweeper.config import parse
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 from tests.command_line import CommandLine, settings
 from tests.test_golden_digest import Golden, Study, run_golden

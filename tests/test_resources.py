@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.resources import Limits, installed_bytes, limits, physical_bytes, usable_cores
+from sweeper.process import Limits, installed_bytes, limits, physical_bytes, usable_cores
 
 GiB = 2**30
 # what /proc/self/cgroup says, the files below /sys/fs/cgroup, the limits in cores and GiB

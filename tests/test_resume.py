@@ -13,7 +13,7 @@ import pytest
 
 import sweeper
 from sweeper.ledger import Ledger
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from tests.command_line import CommandLine, contents, settings, wait_for
 
 LATER = settings("study.n_trials=40")

@@ -16,8 +16,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.data.transform import Category, Scaling, Transform
 from sweeper.export.saved_model import SavedModel
-from sweeper.programs.saved_file import content_of
-from sweeper.programs.saved_state import PlainState
+from sweeper.programs.saved_file import PlainState, content_of
 from tests.command_line import STUDY
 
 ROWS = np.array([[1.0, 2.0], [3.0, -4.0], [-5.0, 0.5]])

@@ -26,7 +26,7 @@ from sweeper.errors import SetupError, SweeperError
 from sweeper.export import export
 from sweeper.export.sizes import refuse_oversized
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import MODEL_FILE, content_of, read_saved
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status

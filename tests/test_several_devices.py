@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sweeper import open_results
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY

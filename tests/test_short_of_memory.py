@@ -18,7 +18,7 @@ import pytest
 import sweeper
 from sweeper.errors import StudyError
 from sweeper.faults import VARIABLE, Fault, plan_faults
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.results.events import Event, Warned
 from sweeper.results.read import Results
 from sweeper.rundir import RunDir

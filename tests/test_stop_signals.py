@@ -16,7 +16,7 @@ import pytest
 import sweeper
 from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhandled
 from sweeper.ledger import Ledger
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.results.events import BucketStarted, Event, RoundClosed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sweeper.config import parse
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.rundir import RunDir

@@ -21,7 +21,7 @@ from sweeper.cli.new_study import begin_again
 from sweeper.config import parse
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.trial import TrialSpec

@@ -13,7 +13,7 @@ from sweeper import open_results
 from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load, parse
 from sweeper.config.settings import OPTIONAL_PARTS
-from sweeper.config.writing import toml_text
+from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
 from sweeper.export.trial_file import trial_tables
 from sweeper.results.schema import deterministic_columns

@@ -13,7 +13,7 @@ import sweeper
 from sweeper.cli import trial_tables
 from sweeper.cli.commands.training import trained as trained_with_view
 from sweeper.cli.trial_tables import after_confirming
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
 from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
 from sweeper.export.refit import refit_study

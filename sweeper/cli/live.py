@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.naming import counted
+from sweeper.errors import counted
 from sweeper.results import formatting
 from sweeper.results.events import (
     BucketStarted,

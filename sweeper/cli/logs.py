@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeper.errors import printable
-from sweeper.links import make_directory, open_inside
 from sweeper.results import formatting
 from sweeper.results.events import (
     BucketFinished,
@@ -23,7 +22,7 @@ from sweeper.results.events import (
     StudyOpened,
     Warned,
 )
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, make_directory, open_inside
 
 Level = Literal["debug", "info", "warning", "error"]
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"

@@ -99,7 +99,7 @@ def _begun(
 
 def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     """What the study takes a table for, and what it leaves out of it."""
-    from sweeper.data.dialect import settings_told
+    from sweeper.data.csv_reader import settings_told
 
     if guessed.settings:
         yield f"it is read with {settings_told(guessed.settings)}"

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from sweeper.cli.tables import pairs, rows
-from sweeper.naming import counted, listed
+from sweeper.errors import counted, listed
 from sweeper.results import formatting
 
 # categories, classes or targets beyond these are told in JSON alone

@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from sweeper.errors import printable
-from sweeper.naming import counted
+from sweeper.errors import counted, printable
 from sweeper.results import formatting
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status, ended_by

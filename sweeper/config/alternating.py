@@ -8,12 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
-from sweeper.config.named import Named, Recipe, tables_of
-from sweeper.config.parts import in_order, unknown_part, upstream
-from sweeper.config.reading import RawTable, is_table
+from sweeper.config.model import in_order, unknown_part, upstream
+from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
 from sweeper.config.refusals import MISSING
-from sweeper.config.roles import FIXED, TRACED
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import FIXED, TRACED, Fault, Table
 from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, column_of, metrics_of
 
 DATA = "y"  # what a loss compares a part with where it is the data

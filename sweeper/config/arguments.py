@@ -1,13 +1,19 @@
-"""Which keys of the user's own are compiled into a program, and which it is told as numbers."""
+"""Which keys of the user's own are compiled into a program, and which it is told as numbers.
+
+The functions of the user's own that a study calls, each with the key that names it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 
+from sweeper.config.kinds import is_function
 from sweeper.config.model import PythonTable
-from sweeper.config.named import Named, tables_of
 from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.optimizers import decays_of
+from sweeper.config.reading import Named, tables_of
+from sweeper.config.study import StudyTable
 from sweeper.config.table import Table
 from sweeper.config.user_program import OwnProgramTable
 
@@ -38,3 +44,33 @@ def traced_arguments(table: Table) -> Mapping[str, float]:
 def _of_each(table: Named, arguments: Callable[[Table], Mapping[str, Any]]) -> dict[str, Any]:
     inner = tables_of(table).items()
     return {f"{name}.{key}": value for name, one in inner for key, value in arguments(one).items()}
+
+
+def functions_of_tables(tables: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
+    """What builds models, or gives rows, by the dotted keys of their tables."""
+    for key, table in tables.items():
+        if function := getattr(table, "function", ""):
+            yield function, f"{key}.function"
+
+
+def functions_of_optimizers(whole: Table, each: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
+    """What gives optimizers, and the classes of layers that their decay is told by."""
+    for key, table in each.items():
+        if isinstance(table, UserOptimizerTable):
+            yield table.name, f"{key}.name"
+    for key, decay in decays_of(whole).items():
+        yield from ((rule.layer, key) for rule in decay.rules_in_order if is_function(rule.layer))
+
+
+def functions_of_study(study: StudyTable) -> Iterator[tuple[str, str]]:
+    """What proposes trials, and what ends them."""
+    key, wrapped = "study.pruner", study.pruner.options.get("wrapped")
+    named: list[tuple[str, Any]] = [
+        ("study.sampler.name", study.sampler.name),
+        (f"{key}.name", study.pruner.name),
+    ]
+    while isinstance(wrapped, Mapping):  # as `patient` has one in itself
+        table = cast("Mapping[str, Any]", wrapped)
+        key, wrapped = f"{key}.wrapped", table.get("wrapped")
+        named.append((f"{key}.name", table.get("name")))
+    yield from ((name, key) for key, name in named if isinstance(name, str) and is_function(name))

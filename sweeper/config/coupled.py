@@ -8,13 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
-from sweeper.config.model import MlpTable
-from sweeper.config.named import Named, Recipe
-from sweeper.config.parts import Part, PartsTable, unfit_wiring
-from sweeper.config.reading import RawTable, is_table
+from sweeper.config.model import MlpTable, Part, PartsTable, unfit_wiring
+from sweeper.config.reading import Named, RawTable, Recipe, is_table
 from sweeper.config.refusals import MISSING
-from sweeper.config.roles import FIXED, TRACED
-from sweeper.config.table import Fault
+from sweeper.config.table import FIXED, TRACED, Fault
 from sweeper.config.train import EpochsTable, Task
 
 GENERATOR, CRITIC = "generator", "critic"  # the models of the objectives of this package

@@ -1,4 +1,11 @@
-"""`[execution]`: where and how trials are computed."""
+"""`[execution]`: where and how trials are computed.
+
+`[execution.engine]`: a cluster that trains, of an engine that the user runs.
+
+`[results]`: where the run directory is, and what is kept in it.
+
+`[schedule]`: how many trials train at a time, and how often they are judged.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from sweeper.config.engine import EngineTable, engine_trains
 from sweeper.config.kinds import (
     AmountOfMemory,
+    Count,
     CountOrAuto,
     CountOrShare,
     Duration,
@@ -18,6 +25,32 @@ from sweeper.config.kinds import (
     seconds_of,
 )
 from sweeper.config.table import Fault, Table
+
+
+class EngineTable(Table):
+    """`[execution.engine]`: which engine, and where it is."""
+
+    name: Literal["dask", "ray"] = Field(description="the engine; its package is an extra")
+    address: Annotated[str, Field(min_length=1)] = Field(
+        description="of Dask's scheduler, or of Ray's head node; of Ray also auto, the cluster "
+        "that runs on this machine",
+        examples=["tcp://10.0.0.1:8786"],
+    )
+
+
+def engine_trains(
+    engine: EngineTable | None, threads: CountOrAuto, workers: CountOrAuto
+) -> Iterable[Fault]:
+    """That nothing is asked of this process where the cluster trains."""
+    if engine is None:
+        return
+    if threads not in ("auto", 0):
+        found = f"{threads}, and with an engine no thread of this process trains"
+        yield Fault("threads", found, "remove it, or remove engine")
+    if workers == 0:
+        found = "0, and with an engine they are those of its workers that take part"
+        yield Fault("workers", found, "write at least one, or remove it to use all of them")
+
 
 Strategy = Literal["auto", "exact", "padded", "switch", "process"]
 LaneLoop = Literal["auto", "map", "vmap"]
@@ -139,3 +172,43 @@ class ExecutionTable(Table):
     def grace_s(self) -> float:
         """How long a round may go on after a signal that ends the program, in seconds."""
         return seconds_of(self.grace)
+
+
+class ResultsTable(Table):
+    """`[results]`; `dir` is seen from the current directory, by default `runs/<study.name>`."""
+
+    dir: Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]+$")] | None = Field(
+        default=None,
+        description="the run directory, seen from the current one; else `runs/<study.name>`",
+        examples=["runs/digits"],
+    )
+    keep_models: NonNegativeInt = Field(
+        default=5, description="of so many best trials weights are kept"
+    )
+    save_optimizer: bool = Field(
+        default=False,
+        description="whether the state of the optimizer is kept with them, to train on from",
+    )
+
+
+class ScheduleTable(Table):
+    """`[schedule]`; without `round_epochs` a round is a quarter of the epochs, or longer."""
+
+    parallel: Count = Field(default=32, description="trials in training at a time")
+    round_epochs: Count | None = Field(
+        default=None,
+        description="most epochs between two commits; else a quarter, or asha's rungs",
+        examples=[5],
+    )
+
+    def round_ends(self, epochs: int, rungs: Iterable[int], parts: int = 4) -> tuple[int, ...]:
+        """The epochs before the last of `epochs` after which a round may end.
+
+        They are the `rungs` of the pruner and every `round_epochs`; if neither is given, a
+        `parts`-th of the epochs.
+        """
+        rungs = tuple(rungs)
+        if self.round_epochs is None and rungs:
+            return rungs
+        every = self.round_epochs or max(1, epochs // parts)
+        return tuple(sorted({*rungs, *range(every, epochs, every)}))

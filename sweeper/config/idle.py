@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sweeper.config.alternating import AlternatingTable
-from sweeper.config.lr_schedule import SHAPES
 from sweeper.config.model import MlpTable
-from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable, takes
+from sweeper.config.optimizer import SHAPES, MixedOptimizerTable, UserOptimizerTable, takes
 from sweeper.config.refusals import shown
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Table, field_of, value_of
 from sweeper.config.train import TASK_OF_LOSS
-from sweeper.naming import counted, listed
+from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
 
 _OF_HIDDEN_LAYERS = ("dropout", "layer_norm", "activation", "width")

@@ -9,13 +9,13 @@ from sweeper.config.agreement import inputs_of
 from sweeper.config.alternating import AlternatingTable, idle_parts
 from sweeper.config.idle import idle_settings
 from sweeper.config.jax_pins import overridden
+from sweeper.config.model import PartsTable
 from sweeper.config.optimizers import decays_of
-from sweeper.config.parts import PartsTable
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import field_of, value_of
 from sweeper.config.train import better
-from sweeper.naming import listed
+from sweeper.errors import listed
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:

@@ -1,15 +1,20 @@
-"""`[model]`: the network that every trial starts from."""
+"""`[model]`: the network that every trial starts from.
+
+`[model.NAME]`: a model of several parts, of which one may feed others with its output.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName
-from sweeper.config.roles import DECLARED, FIXED, TRACED
-from sweeper.config.table import Table
+from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
+from sweeper.config.refusals import unknown_name
+from sweeper.config.table import DECLARED, FIXED, TRACED, Fault, Table
 from sweeper.trial import Scalar
 
 ModelKind = Literal["mlp", "python", "parts"]
@@ -97,3 +102,121 @@ def concerns(table: Table, name: str, kind: ModelKind) -> bool:
 
 def _values(table: Table, like: type[Table]) -> dict[str, Any]:
     return {name: getattr(table, name) for name in like.model_fields}
+
+
+class _Wiring(Table):
+    """What a part takes in, and how large what it gives out is."""
+
+    input: Annotated[str | None, FIXED] = Field(
+        default=None,
+        description="the part whose output feeds this one; the data where none is written",
+        examples=["trunk"],
+    )
+    in_size: Annotated[Count | None, FIXED] = Field(
+        default=None,
+        description="numbers that it takes in, where neither the data nor another part tells: "
+        "the latent size of a generator",
+        examples=[8],
+    )
+    out_size: Count | None = Field(
+        default=None,
+        description="numbers that it gives out; where none is written, as many as what its loss "
+        "compares it with",
+        examples=[32],
+    )
+
+
+class MlpPart(MlpTable, _Wiring):
+    """A multilayer perceptron, as one part of a model."""
+
+
+class PythonPart(PythonTable, _Wiring):
+    """What a function of the user's builds, as one part of a model."""
+
+    model_config = ConfigDict(extra="allow")  # else it were that of the wiring
+
+
+Part = MlpPart | PythonPart
+PARTS: Mapping[str, type[Part]] = {"mlp": MlpPart, "python": PythonPart}
+
+
+class PartsTable(Named):
+    """The parts of a model by name, in the order of the file."""
+
+    kind: ClassVar[Literal["parts"]] = "parts"
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """The parts by name."""
+        return tables_of(self)
+
+    @property
+    def with_hidden_layers(self) -> Mapping[str, tuple[int, int]]:
+        """Width and depth of each MLP with hidden layers: these can be padded."""
+        parts = self.parts.items()
+        mlps = ((name, part) for name, part in parts if isinstance(part, MlpPart))
+        return {name: (part.width, part.depth) for name, part in mlps if part.depth > 0}
+
+
+def has_parts(raw: object) -> bool:
+    """Whether a raw `[model]` is one of parts: it holds tables."""
+    return is_table(raw) and any(is_table(value) for value in raw.values())
+
+
+def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Fault]]:
+    """The table that a raw `[model]` of parts is read by, and what is wrong with their kinds."""
+    faults: list[Fault] = []
+    tables: list[tuple[str, type[Table]]] = []
+    for name, part in raw.items():
+        if not is_table(part):
+            mend = f"write it in one of the parts, [model.{next(_tables(raw))}]"
+            faults.append(Fault(f"model.{name}", "no part, beside parts", mend))
+            continue
+        kind = part.get("kind", "mlp")
+        if not isinstance(kind, str) or kind not in PARTS:
+            faults.append(unknown_name(f"model.{name}.kind", kind, ", ".join(PARTS), "model"))
+            continue
+        tables.append((name, PARTS[kind]))
+    return Recipe(PartsTable, tuple(tables)), faults
+
+
+def unfit_wiring(inputs: Mapping[str, str | None]) -> Iterator[Fault]:
+    """Each part takes in what another gives out, none its own."""
+    for name, source in inputs.items():
+        key = f"model.{name}.input"
+        if source is None:
+            continue
+        if source not in inputs:
+            yield unknown_part(key, source, [*inputs])
+        elif name in _upstream(source, inputs):
+            found = f"'{name}' feeds '{source}', which feeds it"
+            yield Fault(key, found, "let one of them take in the data")
+
+
+def in_order(inputs: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The parts, each after the one that feeds it."""
+    return tuple(sorted(inputs, key=lambda name: len(_upstream(name, inputs))))
+
+
+def upstream(name: str, inputs: Mapping[str, str | None]) -> frozenset[str]:
+    """The part `name` and all that its output depends on."""
+    return frozenset(_upstream(name, inputs))
+
+
+def unknown_part(key: str, name: str, parts: Sequence[str]) -> Fault:
+    """At `key` stands the name of a part that there is not."""
+    near = get_close_matches(name, parts, n=1)
+    mend = f"did you mean '{near[0]}'?" if near else f"the parts are {', '.join(parts)}"
+    return Fault(key, f"no part '{name}'", mend)
+
+
+def _upstream(name: str | None, inputs: Mapping[str, str | None]) -> list[str]:
+    found: list[str] = []
+    while name is not None and name not in found:
+        found.append(name)
+        name = inputs.get(name)
+    return found
+
+
+def _tables(raw: RawTable) -> Iterator[str]:
+    return (name for name, value in raw.items() if is_table(value))

@@ -7,10 +7,9 @@ from typing import Any
 
 from sweeper.config.decay import DecayTable
 from sweeper.config.kinds import is_function
-from sweeper.config.named import Named, Recipe, tables_of
+from sweeper.config.model import unknown_part
 from sweeper.config.optimizer import OPTIMIZERS, OptimizerTable, UserOptimizerTable
-from sweeper.config.parts import unknown_part
-from sweeper.config.reading import RawTable, is_table
+from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
 from sweeper.config.refusals import MISSING, unknown_name
 from sweeper.config.table import Fault, Table
 

@@ -8,10 +8,8 @@ from difflib import get_close_matches
 
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.kinds import is_function
-from sweeper.config.lr_schedule import SHAPES, LrScheduleTable
-from sweeper.config.model import MlpTable
-from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, takes
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import MlpTable, PartsTable
+from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedOptimizerTable, takes
 from sweeper.config.search import SearchEntry
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
 from sweeper.config.table import Fault, Table

@@ -11,13 +11,11 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.arguments import structural_arguments, traced_arguments
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.defaults import general, has_number_without, number_without
-from sweeper.config.model import ModelTable
+from sweeper.config.model import ModelTable, PartsTable
 from sweeper.config.optimizer import OptimizerTable
 from sweeper.config.optimizers import OptimizersTable, decays_of
-from sweeper.config.parts import PartsTable
-from sweeper.config.roles import Role, settings_of
 from sweeper.config.study import EDITION
-from sweeper.config.table import Table, value_of
+from sweeper.config.table import Role, Table, settings_of, value_of
 from sweeper.config.train import SupervisedTable
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.trial import Scalar

@@ -10,9 +10,8 @@ from typing import Annotated, Union, get_args, get_origin
 
 from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
 from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
-from sweeper.config.roles import fixed_part, is_fixed
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SameAs, SearchEntry
-from sweeper.config.table import Fault, Table, holder_of, table_in
+from sweeper.config.table import Fault, Table, fixed_part, holder_of, is_fixed, table_in
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
 

@@ -10,17 +10,16 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
-from sweeper.config.arguments import WITH_TRACED_ARGUMENTS
-from sweeper.config.conditions import active
-from sweeper.config.data import DataTable
-from sweeper.config.execution import ExecutionTable
-from sweeper.config.functions import (
+from sweeper.config.arguments import (
+    WITH_TRACED_ARGUMENTS,
     functions_of_optimizers,
     functions_of_study,
     functions_of_tables,
 )
-from sweeper.config.model import MixedTable, MlpTable, ModelKind, PythonTable, concerns
-from sweeper.config.named import Named, tables_of
+from sweeper.config.conditions import Spread, Wanted, active
+from sweeper.config.data import DataTable
+from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
+from sweeper.config.model import MixedTable, MlpTable, ModelKind, PartsTable, PythonTable, concerns
 from sweeper.config.optimizer import (
     MixedOptimizerTable,
     OptimizerTable,
@@ -28,15 +27,11 @@ from sweeper.config.optimizer import (
     takes,
 )
 from sweeper.config.optimizers import OptimizersTable
-from sweeper.config.parts import PartsTable
-from sweeper.config.results import ResultsTable
-from sweeper.config.roles import Role, role_of
-from sweeper.config.schedule import ScheduleTable
+from sweeper.config.reading import Named, tables_of
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.settings import Judge, Settings, TrainTable, optional_parts
-from sweeper.config.structures import Spread, Wanted
 from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
-from sweeper.config.table import Fault, Table, field_of, filled, value_of
+from sweeper.config.table import Fault, Role, Table, field_of, filled, role_of, value_of
 from sweeper.config.toml import Source
 from sweeper.config.train import better
 from sweeper.config.trial import TrialTable

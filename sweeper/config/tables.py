@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from sweeper.config.alternating import DATA, AlternatingTable, alternating_recipe
 from sweeper.config.coupled import CoupledTable, coupled_recipe
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
-from sweeper.config.execution import ExecutionTable
+from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
 from sweeper.config.kinds import is_function
-from sweeper.config.model import MixedTable, MlpTable, PythonTable
-from sweeper.config.named import Named, unfit_names
+from sweeper.config.model import (
+    PARTS,
+    MixedTable,
+    MlpTable,
+    PartsTable,
+    PythonTable,
+    has_parts,
+    parts_recipe,
+)
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import OF_EACH, OptimizersTable, has_several, optimizers_recipe
-from sweeper.config.parts import PARTS, PartsTable, has_parts, parts_recipe
-from sweeper.config.reading import RawTable, is_table
+from sweeper.config.reading import Named, RawTable, is_table, unfit_names
 from sweeper.config.refusals import MISSING, shown, unknown_name
-from sweeper.config.results import ResultsTable
-from sweeper.config.schedule import ScheduleTable
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Fault, Table
 from sweeper.config.train import SupervisedTable

@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal, Protocol
 from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
-from sweeper.config.roles import BOUND, FIXED, TRACED
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import BOUND, FIXED, TRACED, Fault, Table
 
 Task = Literal["classes", "numbers"]
 

@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field
 from sweeper.config.kinds import Argument, FunctionName
 from sweeper.config.model import MlpTable
 from sweeper.config.refusals import shown
-from sweeper.config.roles import FIXED
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import FIXED, Fault, Table
 from sweeper.config.train import EpochsTable, Task, repeated_metric
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from sweeper.config.agreement import unfit_parts, unfit_rows
+from sweeper.config.agreement import (
+    all_drawn,
+    names_of,
+    unfit_parts,
+    unfit_rows,
+    unfit_schedules,
+    unfit_training,
+)
 from sweeper.config.conditions import unfit_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.defaults import is_required, needs_value, rateless
-from sweeper.config.drawn_rules import all_drawn, names_of, unfit_schedules, unfit_training
-from sweeper.config.enqueue import read_enqueue
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import each
@@ -47,7 +52,7 @@ from sweeper.config.space import (
     taken_columns,
     unfit_links,
 )
-from sweeper.config.study import EDITION, StudyTable
+from sweeper.config.study import EDITION, StudyTable, read_enqueue
 from sweeper.config.table import Fault, Table
 from sweeper.config.tables import TABLES, Variants, kind_of
 from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable

@@ -26,7 +26,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from sweeper.cachedir import own_directory
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable
 from sweeper.data.dataset import Dataset
@@ -34,8 +33,7 @@ from sweeper.data.files import find_file, find_files
 from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
-from sweeper.lifeline import die_with
-from sweeper.resources import physical_bytes, usable_cores
+from sweeper.process import die_with, own_directory, physical_bytes, usable_cores
 
 # what reads, splits and scales: another version may do it otherwise
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")
@@ -126,7 +124,7 @@ def _prepare_into(path: Path, config: StudyConfig, telling: Connection, parent: 
     die_with(parent)
     # what a function of the user's own prints, also from below Python, is no answer of a command
     os.dup2(2, 1)
-    from sweeper.data.preparation import prepare
+    from sweeper.data.prepare import prepare
 
     try:
         prepare(config).save(path)
@@ -151,7 +149,7 @@ def _await(
 
 
 def _prepared_here(config: StudyConfig, kept: Path | None) -> Dataset:
-    from sweeper.data.preparation import prepare
+    from sweeper.data.prepare import prepare
 
     data = prepare(config)
     _keep(data, kept)

@@ -9,8 +9,8 @@ import numpy as np
 from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
+from sweeper.config.toml import toml_value
 from sweeper.config.train import WEIGHED
-from sweeper.config.writing import toml_value
 from sweeper.data.columns import (
     columns_of_sums,
     dates_as_numbers,
@@ -22,7 +22,7 @@ from sweeper.data.columns import (
     unfit_kind,
     units_rows,
 )
-from sweeper.data.dialect import unquoting, without_rows
+from sweeper.data.csv_reader import unquoting, without_rows
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.leakage import LEAVE_OUT, leak_reason
@@ -30,8 +30,7 @@ from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
 from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
 from sweeper.data.text_numbers import TextNumbers, text_numbers
-from sweeper.errors import Problem
-from sweeper.naming import counted, did_you_mean, listed
+from sweeper.errors import Problem, counted, did_you_mean, listed
 
 # a number with decimals and more values than these is a measurement, not a class
 _MOST_FLOAT_CLASSES = 20

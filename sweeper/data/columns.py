@@ -19,7 +19,7 @@ from pandas.api.types import (
 )
 
 from sweeper.data.identity import NotNumbersError, floats, is_exact, means_missing, written
-from sweeper.naming import listed
+from sweeper.errors import listed
 
 _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
 _CHANGED = ("decimal", "integer", "mixed-integer-float")

@@ -17,9 +17,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from sweeper.config import StudyConfig
-from sweeper.config.data_values import Constant
-from sweeper.data.blocks import blocks
+from sweeper.config.data import Constant
 from sweeper.data.identity import UNKNOWN, in_order, written
+from sweeper.data.memory import blocks
 from sweeper.data.raw import RawData
 from sweeper.data.split import Parts, Rows
 from sweeper.data.transform import Category, Scaling, Transform, ordinal

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from sweeper.config import StudyConfig
-from sweeper.errors import DataError
-from sweeper.naming import did_you_mean_file, listed
+from sweeper.errors import DataError, did_you_mean_file, listed
 
 _WILDCARDS = frozenset("*?[")
 

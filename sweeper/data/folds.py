@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from sweeper.config import StudyConfig
-from sweeper.data.blocks import blocks
 from sweeper.data.dataset import Dataset
 from sweeper.data.features import SCALERS
+from sweeper.data.memory import blocks
 
 
 def with_folds(

@@ -28,8 +28,17 @@ from sweeper.data.columns import (
     without_fractions,
     without_strays,
 )
-from sweeper.data.csv_reader import UnfitCsvError, missing_words, read_csv_table, row_lines
-from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, unquoting, without_rows
+from sweeper.data.csv_reader import (
+    SUFFIXES,
+    USUAL,
+    Dialect,
+    UnfitCsvError,
+    missing_words,
+    read_csv_table,
+    row_lines,
+    unquoting,
+    without_rows,
+)
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.leakage import LEAVE_OUT, leak_reason
@@ -38,8 +47,7 @@ from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
-from sweeper.errors import DataError, Problem
-from sweeper.naming import counted, did_you_mean, did_you_mean_file, listed
+from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
 
 # read no further to guess
 _ROWS = 100_000

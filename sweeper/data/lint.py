@@ -13,11 +13,11 @@ from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.data import CsvTable
 from sweeper.config.search import ends
-from sweeper.config.writing import toml_value
+from sweeper.config.toml import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import means_missing, number_of
 from sweeper.data.metric_checks import undefined_on
-from sweeper.naming import counted, listed
+from sweeper.errors import counted, listed
 
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 DATE = (

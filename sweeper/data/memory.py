@@ -1,13 +1,15 @@
-"""Whether a study's data are too large for the memory that they are to be kept in."""
+"""Whether a study's data are too large for the memory that they are to be kept in.
+
+Columns a few at a time, so that what is computed of them takes little memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sweeper.config import StudyConfig
-from sweeper.errors import DataError, Problem
-from sweeper.naming import size_text
-from sweeper.resources import physical_bytes
+from sweeper.errors import DataError, Problem, size_text
+from sweeper.process import physical_bytes
 
 FEWER = "write fewer rows or columns, or use a machine with more memory"
 """How to fix a table that does not fit into memory."""
@@ -71,3 +73,20 @@ def _too_large(
     found = f"{take}, and the share {whose} is {size_text(share_bytes)}"
     every = (*mends, "drop columns or rows", "write a larger execution.memory_fraction")
     return config.problem("data", found, f"{', '.join(every[:-1])}, or {every[-1]}")
+
+
+BLOCK_BYTES = 32 << 20
+_NUMBER_BYTES = 8
+
+
+def blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices of the columns, each of `BLOCK_BYTES` of float64 at most, or of one column."""
+    width = max(1, BLOCK_BYTES // (_NUMBER_BYTES * max(1, n_rows)))
+    for first in range(0, n_columns, width):
+        yield slice(first, min(first + width, n_columns))
+
+
+def block_bytes(n_rows: int, n_columns: int) -> int:
+    """What the largest of these blocks takes."""
+    widest = max((block.stop - block.start for block in blocks(n_rows, n_columns)), default=0)
+    return _NUMBER_BYTES * n_rows * widest

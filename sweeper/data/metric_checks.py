@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.config.train import column_of
 from sweeper.data.dataset import Dataset
-from sweeper.errors import DataError, Problem
-from sweeper.naming import listed
+from sweeper.errors import DataError, Problem, listed
 
 _CLASSES_SHOWN = 5
 

@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.data.csv_reader import UnfitCsvError, read_csv_table
-from sweeper.data.dialect import SUFFIXES, USUAL, Dialect, read_fields
+from sweeper.data.csv_reader import (
+    SUFFIXES,
+    USUAL,
+    Dialect,
+    UnfitCsvError,
+    read_csv_table,
+    read_fields,
+)
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, written
@@ -22,9 +28,8 @@ from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
-from sweeper.errors import DataError, Problem
-from sweeper.naming import counted, did_you_mean, listed
-from sweeper.resources import available_bytes
+from sweeper.errors import DataError, Problem, counted, did_you_mean, listed
+from sweeper.process import available_bytes
 
 ALL = "all"
 

@@ -16,9 +16,8 @@ from sweeper.config.data import NpzTable
 from sweeper.data.files import find_file
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
-from sweeper.errors import DataError
-from sweeper.naming import counted, did_you_mean, listed
-from sweeper.resources import available_bytes
+from sweeper.errors import DataError, counted, did_you_mean, listed
+from sweeper.process import available_bytes
 
 UNREADABLE = (
     *(OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.randomness import generator
+from sweeper.trial import generator
 
 
 def epoch_order(

@@ -24,8 +24,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from sweeper.data.memory import FEWER, exceeding
-from sweeper.naming import listed
-from sweeper.resources import available_bytes, physical_bytes
+from sweeper.errors import listed
+from sweeper.process import available_bytes, physical_bytes
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -20,9 +20,8 @@ from sweeper.data.files import find_files, folders_of
 from sweeper.data.identity import EXACT, Known, number_of, written
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
-from sweeper.errors import DataError
-from sweeper.naming import listed
-from sweeper.resources import available_bytes
+from sweeper.errors import DataError, listed
+from sweeper.process import available_bytes
 from sweeper.results.decoded import decoded_bytes
 
 # how Arrow begins to say that it cannot tell columns apart

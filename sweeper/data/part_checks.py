@@ -15,8 +15,7 @@ from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.data.split import groups_of, misordered, split, times
-from sweeper.errors import Problem
-from sweeper.naming import counted, did_you_mean, listed
+from sweeper.errors import Problem, counted, did_you_mean, listed
 
 _CLASSES_SHOWN = 5
 

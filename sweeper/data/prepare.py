@@ -1,8 +1,15 @@
-"""Where the rows of a study come from: scikit-learn, a file, or a function of the user's own."""
+"""Where the rows of a study come from: scikit-learn, a file, or a function of the user's own.
+
+From the data that a study names to a dataset: read, check, split, encode.
+
+Whether there is room to prepare a study's data, asked before anything large is made.
+
+Rows of a CSV file that a study names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +19,7 @@ from sklearn import datasets
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.data import first_edition
+from sweeper.data.checks import notes, problems
 from sweeper.data.columns import (
     declared_categories,
     is_of_truth,
@@ -19,13 +27,96 @@ from sweeper.data.columns import (
     without_fractions,
     without_strays,
 )
-from sweeper.data.csv_file import read_csv
+from sweeper.data.csv_reader import (
+    Dialect,
+    UnfitCsvError,
+    missing_words,
+    read_csv_table,
+    settings_told,
+)
+from sweeper.data.dataset import Dataset
+from sweeper.data.encode import encode, scaled_features
+from sweeper.data.features import categories_of, feature_names, numbers_of
+from sweeper.data.files import find_file
+from sweeper.data.folds import with_folds
+from sweeper.data.memory import block_bytes, check_host
 from sweeper.data.npz import read_npz
 from sweeper.data.parquet import read_parquet
+from sweeper.data.part_checks import group_notes
 from sweeper.data.raw import RawData
+from sweeper.data.split import Parts, groups_of, split
+from sweeper.data.transform import Category
 from sweeper.data.user_rows import read_function
-from sweeper.errors import DataError
-from sweeper.naming import listed
+from sweeper.errors import DataError, Problem, listed
+
+# columns are filled, scaled and measured in copies of a block
+_BLOCKS_AT_ONCE = 6
+# of each row while a target or a category is encoded: codes, places, a text
+_ROW_BYTES = 96
+
+
+def check_room(config: StudyConfig, raw: RawData, categories: Sequence[Category]) -> None:
+    """Refuse data that take more than this machine's share of memory while they are prepared.
+
+    Raises:
+        DataError: with both numbers; a category of most features is named.
+    """
+    widest = max(categories, key=lambda one: len(one.values), default=None)
+    mends: list[str] = []
+    why = "while they are prepared"
+    n_features = len(feature_names(config, raw, categories))
+    if config.data.categorical == "onehot" and widest and len(widest.values) > n_features / 2:
+        why += f", most of it a column for each of {len(widest.values)} values of '{widest.name}'"
+        mends.append('write data.categorical = "ordinal"')
+    check_host(config, peak_bytes(config, raw, categories), why, mends)
+
+
+def peak_bytes(config: StudyConfig, raw: RawData, categories: Sequence[Category]) -> int:
+    """What is held at the most: what was read, what it becomes, and the columns between."""
+    n_features = len(feature_names(config, raw, categories))
+    size = np.dtype(config.execution.precision).itemsize
+    becomes = len(raw.frame) * n_features * size
+    read = int(raw.frame.memory_usage(deep=True).sum())
+    n_rows, n_wholes = len(raw.frame), len(raw.targets) + bool(categories)
+    block = block_bytes(n_rows, max(len(numbers_of(raw)), len(categories)))
+    return read + becomes + _BLOCKS_AT_ONCE * block + _ROW_BYTES * n_rows * n_wholes
+
+
+def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
+    """The rows of a CSV file with a header.
+
+    Raises:
+        DataError: there is no such file, or it cannot be read as a table.
+    """
+    path = find_file(config, data.path, "data.path", ".csv")
+    dialect = Dialect(data.separator, data.decimal, data.encoding, data.skip_rows)
+    of_classes = data.target if config.train.target == "classes" else ()
+    categories = None if config.edition == 1 else {*of_classes, *data.categorical_columns}
+    try:
+        frame = read_csv_table(
+            path,
+            dialect,
+            missing=data.missing_values,
+            categories=categories,
+            strict=config.edition > 1,
+        )
+        words = missing_words(path, dialect, frame, data.missing_values)
+    except UnfitCsvError as error:
+        found = f"{path.name} {error.found}"
+        mend = error.mend
+        if error.likely is not None:
+            settings = error.likely.instead_of(dialect)
+            again = f"write the file again with {dialect}"
+            mend = f"write {settings_told(settings)}" if settings else again
+        raise DataError(config.problem("data.path", found, mend)) from error
+    return RawData(
+        *(path.name, "data.path", frame, data.target),
+        drop=data.drop,
+        path=path,
+        dialect=dialect,
+        words=words,
+    )
+
 
 _LOADERS: dict[str, Callable[..., Any]] = {
     "breast_cancer": datasets.load_breast_cancer,
@@ -106,3 +197,39 @@ def _read_sklearn(data: SklearnTable) -> RawData:
     bunch = _LOADERS[data.name](as_frame=True)
     class_names = tuple(str(name) for name in getattr(bunch, "target_names", ()))
     return RawData(data.name, "data.name", bunch.frame, ("target",), class_names=class_names)
+
+
+def prepare(config: StudyConfig) -> Dataset:
+    """The dataset that every trial of the study trains on; a function of the file and its seed.
+
+    Raises:
+        DataError: the data is missing, unfit or too large; the message has every problem, and its
+            mend.
+    """
+    raw = read(config)
+    _refuse(problems(config, raw))
+    parts = split(config, raw)
+    _refuse(_untrained(config, raw, parts))
+    categories = categories_of(config, raw, parts)
+    check_room(config, raw, categories)
+    data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
+    data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
+    of_training = None if groups is None else groups[parts.train]
+    return with_folds(config, data, scaled_features(config, raw, data), of_training)
+
+
+def _refuse(found: Iterator[Problem]) -> None:
+    if every := tuple(found):
+        raise DataError(every)
+
+
+def _untrained(config: StudyConfig, raw: RawData, parts: Parts) -> Iterator[Problem]:
+    """Columns that are missing in every training row, so that there is nothing to fill gaps by."""
+    # else a missing category is one of its own
+    every = config.data.impute == "most_frequent"
+    for name in raw.features:
+        is_filled = every or not raw.is_category(name)
+        if not is_filled or raw.frame[name].iloc[parts.train].count():
+            continue
+        found = f"column '{name}' of {raw.name} has no value in the training part"
+        yield config.problem(raw.key, found, "add rows, or leave the column out")

@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from sweeper.data.csv_reader import row_lines
-from sweeper.data.dialect import USUAL, Dialect
+from sweeper.data.csv_reader import USUAL, Dialect, row_lines
 from sweeper.data.text_numbers import gap_words
 
 _PLACES_SHOWN = 5

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from sweeper.config.writing import toml_value
+from sweeper.config.toml import toml_value
 from sweeper.data.identity import written
-from sweeper.naming import counted, listed
+from sweeper.errors import counted, listed
 
 _NINES = [float(10**digits - 1) for digits in range(2, 10)]
 _CODES = [

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.config.writing import toml_value
-from sweeper.data.dialect import USUAL, Dialect, rewriting
+from sweeper.config.toml import toml_value
+from sweeper.data.csv_reader import USUAL, Dialect, rewriting
 from sweeper.data.identity import means_missing
-from sweeper.naming import listed
+from sweeper.errors import listed
 
 # so many different values are looked at, of so many rows
 _MOST_VALUES = 2_000

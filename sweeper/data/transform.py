@@ -24,7 +24,7 @@ from sweeper.data.identity import (
     values_of,
     written,
 )
-from sweeper.naming import counted
+from sweeper.errors import counted
 from sweeper.trial import Scalar
 
 # ordinal place of a missing value; that of one that no training row has is UNKNOWN

@@ -13,18 +13,18 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share
 from sweeper.errors import SetupError
-from sweeper.executors.devices import XLA_THREADS, visible_gpus
-from sweeper.executors.jax_setup import configure_for
-from sweeper.executors.memory import (
+from sweeper.executors.devices import (
     MOST,
     PREALLOCATE,
     UNCLAIMED,
+    XLA_THREADS,
     Shares,
     fraction_variable,
     shares,
+    visible_gpus,
 )
-from sweeper.executors.opening import open_devices, own_fraction
-from sweeper.resources import physical_bytes, usable_cores
+from sweeper.executors.jax_setup import configure_for, open_devices, own_fraction
+from sweeper.process import physical_bytes, usable_cores
 
 
 def n_threads(config: StudyConfig) -> int:

@@ -1,17 +1,23 @@
 """Which GPUs this process may use, found out without starting JAX.
 
 JAX reads its share of the memory when it starts its client, so the shares have to be known before.
+
+How a device's memory is shared between this process and its workers.
+
+What of its machine each worker gets: a share of the memory, a device, a core.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
 from sweeper.config.kinds import MOST_XLA_THREADS
 from sweeper.errors import Problem, SetupError
+from sweeper.process import CACHE_VARIABLE, cache_root
 
 # XLA reads it as it opens a CPU
 XLA_THREADS = "PJRT_NPROC"
@@ -69,3 +75,70 @@ def _has_plugin() -> bool:
     found = find_spec("jax_plugins")
     places = () if found is None else found.submodule_search_locations or ()
     return any(any(Path(place).glob("xla_cuda*")) for place in places)
+
+
+# Exactly one of the two may be set when JAX starts: both together are a ValueError.
+FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+# what a process may take that sets no fraction
+UNCLAIMED = 0.75
+# of a device, what processes may take in all: contexts and libraries live outside of their shares
+MOST = 0.90
+_NEWER_FRACTION = "XLA_CLIENT_MEM_FRACTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The part of a device's memory that the parent gets, and that each worker gets."""
+
+    parent: float
+    worker: float
+
+
+def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
+    """Half to the parent, the rest to the workers in equal parts; nothing to who does not train.
+
+    The sum is `memory_fraction`, but at most `MOST` less 0.02 a process, which is never more than
+    half of it: a machine of many cores has many workers.
+    """
+    total = min(memory_fraction, max(MOST - 0.02 * (workers + 1), MOST / 2))
+    if workers == 0:
+        return Shares(total, 0.0)
+    if threads == 0:
+        return Shares(0.0, total / workers)
+    return Shares(total / 2, total / 2 / workers)
+
+
+def fraction_variable(environment: Mapping[str, str]) -> str:
+    """The variable to set: the newer name where the user set that one, so that one is set."""
+    return _NEWER_FRACTION if _NEWER_FRACTION in environment else FRACTION
+
+
+def carried_fraction(environment: Mapping[str, str]) -> float | None:
+    """The fraction that a process's environment carries; None where it carries none."""
+    value = environment.get(fraction_variable(environment))
+    return float(value) if value else None
+
+
+def worker_environment(
+    index: int, memory_fraction: float, gpus: Sequence[str], parent: Mapping[str, str]
+) -> dict[str, str]:
+    """What the environment of worker `index` holds, over the `parent`'s, before Python starts."""
+    environment = {
+        fraction_variable(parent): f"{memory_fraction:.4f}",
+        PREALLOCATE: "true",
+    }
+    if (root := cache_root()) is not None:
+        environment[CACHE_VARIABLE] = str(root)
+    if len(gpus) > 1:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus[index % len(gpus)]
+    return environment
+
+
+def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int], most: int) -> tuple[int, ...]:
+    """The core of worker `index`, of which they take turns; empty if it may use any.
+
+    That is so beside a GPU, and if a quota grants fewer cores, at `most` these: other containers
+    with such a quota would be bound to the same first cores.
+    """
+    return () if gpus or most < len(cpus) else (cpus[index % len(cpus)],)

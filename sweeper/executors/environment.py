@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import jax
 
 from sweeper.executors.compile_cache import processor
-from sweeper.executors.opening import own_xla_threads
+from sweeper.executors.jax_setup import own_xla_threads
 from sweeper.scheduler.signature import short_hash
 
 _LIBRARIES = (

@@ -20,21 +20,20 @@ from sweeper.executors.claims import (
     n_workers,
     shares_of,
 )
+from sweeper.executors.devices import worker_cpus, worker_environment
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
-from sweeper.executors.opening import own_fraction, own_xla_threads
+from sweeper.executors.jax_setup import own_fraction, own_xla_threads
+from sweeper.executors.placement import turns_on
 from sweeper.executors.trainer import Trainer
-from sweeper.executors.turns import turns_on
 from sweeper.executors.worker import StartFile, WorkerSetup
-from sweeper.executors.worker_shares import worker_cpus, worker_environment
 from sweeper.faults import Step, fault_points
 from sweeper.models.by_value import by_value
+from sweeper.process import usable_cores, usable_cpus
 from sweeper.programs.continued import Start
-from sweeper.resources import usable_cores, usable_cpus
 from sweeper.results.events import Observer
-from sweeper.results.replace import replacing
 from sweeper.results.timeline import Timeline
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, replacing
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
 
@@ -209,8 +208,10 @@ def _process(
     data: Dataset,
 ) -> Queue:
     check_fits_workers(config, data)
-    from sweeper.executors.process import ProcessExecutor  # loky takes a while to import
-    from sweeper.executors.slot import Slot
+    from sweeper.executors.process import (
+        ProcessExecutor,  # loky takes a while to import
+        Slot,
+    )
 
     _send(data, run_dir)
     main = by_value(config)

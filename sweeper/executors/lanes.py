@@ -1,9 +1,16 @@
-"""From trials to the stacked lanes of a program, and back to what each of them measured."""
+"""From trials to the stacked lanes of a program, and back to what each of them measured.
+
+Where a bucket trained, and each lane of it: as the results name it.
+
+What a round tells of memory that was short.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -12,12 +19,14 @@ from jaxtyping import PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.executors.executor import LaneResult, Place, Work
-from sweeper.programs.blank import is_blank
+from sweeper.errors import counted
+from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.executors.jax_setup import own_xla_threads
+from sweeper.programs.data_spec import is_blank
 from sweeper.programs.program import Layout
 from sweeper.programs.segment import Lanes, Segment
 from sweeper.scheduler import plan
-from sweeper.trial import OVER, Curve, Member
+from sweeper.trial import OVER, Curve, Member, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +144,73 @@ def _alive(lane: plan.Lane, segment: Segment, lanes: slice) -> NDArray[np.bool_]
     if segment.last is not None:
         last = np.asarray(segment.last[lanes]) - lane.epoch_from
     return np.arange(last.max()) < last[:, None]
+
+
+def place_on(device: Any, place: str, memory_fraction: float | None) -> Place:
+    """The thread or worker `place` of this process, on one of its devices."""
+    return Place(
+        place=place,
+        device=_named([device]),
+        host=socket.gethostname(),
+        worker_pid=os.getpid(),
+        memory_fraction=memory_fraction,
+        bytes_limit=_memory(device).get("bytes_limit"),
+        xla_threads=own_xla_threads() if device.platform == "cpu" else None,
+    )
+
+
+def on_devices(place: Place, devices: Sequence[Any]) -> Place:
+    """`place` with the devices that a program was compiled for."""
+    return replace(place, device=_named(devices))
+
+
+def place_of(lanes: slice, segment: Segment, place: Place, devices: Sequence[Any]) -> Place:
+    """Where the `lanes` of a trial trained: each on one device, where they are spread over some."""
+    if segment.device is None:
+        return place
+    used = sorted({int(device) for device in segment.device[lanes]})
+    return on_devices(place, [devices[device] for device in used])
+
+
+def peak_memory(devices: Sequence[Any]) -> int | None:
+    """The most bytes that any of the devices ever used; a CPU says nothing."""
+    peaks = [_memory(device).get("peak_bytes_in_use") for device in devices]
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def _named(devices: Sequence[Any]) -> str:
+    """One as `cpu:0`, several as `gpu:0,1`."""
+    return f"{devices[0].platform}:{','.join(str(device.id) for device in devices)}"
+
+
+def _memory(device: Any) -> dict[str, int]:
+    """What a device says of its memory; a CPU says nothing."""
+    return device.memory_stats() or {}
+
+
+def shortages(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Of each class that turned out not to fit, what it took, and what became of it."""
+    by_class: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.shortage:
+            by_class.setdefault(outcome.bucket.class_id, []).append(outcome)
+    return {
+        class_id: f"class {class_id}: {of_class[0].shortage}; {_became(of_class)}"
+        for class_id, of_class in by_class.items()
+    }
+
+
+def _became(outcomes: Sequence[Outcome]) -> str:
+    """What became of the buckets of a class."""
+    lanes = [lane for outcome in outcomes for lane in outcome.lanes]
+    failed = sum(lane.failure is not None and lane.failure.reason is Reason.OOM for lane in lanes)
+    own = sum(outcome.own_programs for outcome in outcomes)
+    if failed == len(lanes):
+        return f"its {counted(failed, 'trial')} failed, not fitting alone"
+    capacity = min(outcome.ceiling.capacity for outcome in outcomes if outcome.ceiling)
+    said = f"it trains {counted(capacity, 'lane')} at a time"
+    if own:
+        said += f", {counted(own, 'trial')} in programs of their own"
+    if failed:
+        said += f", and {counted(failed, 'trial')} failed, not fitting alone"
+    return said

@@ -2,20 +2,164 @@
 
 A pool of several workers would not do: when one of them dies, loky fails every pending task and
 kills the others. With one pool a slot a death is known by its slot, and the neighbours go on.
+
+One worker's place: the worker that is there now, and the next where that one died.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 from queue import LifoQueue
+from typing import Any
 
-from sweeper.executors.executor import Outcome, Work
+from sweeper.errors import Problem, SetupError
+from sweeper.executors import worker
+from sweeper.executors.devices import carried_fraction
+from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.inline import finished, started
-from sweeper.executors.interrupts import block_interrupts
-from sweeper.executors.retry import Retrying
-from sweeper.executors.slot import Slot
+from sweeper.executors.retry import Retrying, TrialTimeoutError, WorkerDiedError
+from sweeper.executors.worker import WorkerSetup
+from sweeper.executors.worker_process import (
+    GoneError,
+    OverdueError,
+    WorkerProcess,
+    block_interrupts,
+)
 from sweeper.results.events import Observer, Warned
+from sweeper.results.timeline import Activity, Span, Timeline
+
+# a worker reads its libraries and the data, and opens the device
+_START_S = 300.0
+# a start that fails may be the fault of a moment; as many in a row are not
+_STARTS = 3
+
+
+def _nothing_to_send() -> None:
+    """The data are where the worker is."""
+
+
+class ClosedError(Exception):
+    """The slot was closed while it trained."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place of workers; one thread at a time may train in it, any may close it.
+
+    `place` is its name in the results, `log` the file of all that its workers write.
+    `trial_timeout_s` is what a trial may take, `send` writes the data again for a worker that did
+    not start, in case their file is damaged, and `timeline` records when workers start or are lost.
+    """
+
+    place: str
+    setup: WorkerSetup
+    environment: dict[str, str]
+    log: Path
+    trial_timeout_s: float | None = None
+    send: Callable[[], None] = _nothing_to_send
+    timeline: Timeline = field(default_factory=Timeline)
+    _worker: WorkerProcess | None = field(default=None, init=False)
+    _compiled: set[str] = field(default_factory=set[str], init=False)
+    _is_closed: bool = field(default=False, init=False)
+    _lock: Any = field(default_factory=threading.Lock, init=False)
+
+    def attempt(self, work: Work) -> Outcome:
+        """Train `work` in this slot's worker, which is started if there is none.
+
+        Raises:
+            WorkerDiedError: it ended before it gave an outcome, or gave something else.
+            TrialTimeoutError: it took too long, and was killed.
+            SetupError: no worker can be started, or the disk does not take a checkpoint.
+        """
+        with self.timeline.at(self.place):
+            process = self._running()
+        started_at = time.time()
+        try:
+            given = process.call(worker.train, work, self.place, limit_s=self.limit_s(work))
+            outcome = outcome_of(given, work)
+            if outcome is None:
+                raise process.gone("gave what is no outcome and was killed")
+        except GoneError as gone:
+            self._check_open()
+            self.timeline.add([Span(self.place, Activity.LOST, started_at, time.time())])
+            kind = TrialTimeoutError if isinstance(gone, OverdueError) else WorkerDiedError
+            place = self._place(process.pid)
+            raise kind(f"{self.place} {gone.how}", place, started_at, gone.log) from gone
+        self._compiled.add(work.program.class_id)
+        return outcome
+
+    def close(self) -> None:
+        """End the worker at once."""
+        with self._lock:
+            self._is_closed = True
+            if self._worker is not None:
+                self._worker.end()
+
+    def limit_s(self, work: Work) -> float | None:
+        """What is asked of a worker may take as long as each trial, and once more to compile."""
+        if self.trial_timeout_s is None:
+            return None
+        compiles = work.program.class_id not in self._compiled
+        return self.trial_timeout_s * (len(work.bucket.lanes) + compiles)
+
+    def _running(self) -> WorkerProcess:
+        """The worker, ready for work; one that died while it was idle is replaced."""
+        if self._worker is not None and self._worker.is_alive:
+            return self._worker
+        self._compiled.clear()
+        found = SetupError("")
+        for _ in range(_STARTS):
+            try:
+                with self.timeline.spending(Activity.WORKER):
+                    process = self._started()
+                    process.call(worker.started, limit_s=_START_S)
+                return process
+            except GoneError as gone:
+                self._check_open()
+                found = self._cannot_start(f"{gone.how}; {gone.log}")
+                self.send()
+            except OSError as error:
+                found = self._cannot_start(f"cannot be started: {error.strerror}")
+        raise found
+
+    def _started(self) -> WorkerProcess:
+        with self._lock:
+            self._check_open()
+            if self._worker is not None:
+                self._worker.end()
+            self._worker = WorkerProcess(worker.begin, self.setup, self.environment, self.log)
+            return self._worker
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError
+
+    def _cannot_start(self, found: str) -> SetupError:
+        tries = f"in {_STARTS} tries no worker has started, the last one {found}"
+        mend = "mend what hinders it, then go on: what is committed stands"
+        return SetupError(Problem(self.place, "", tries, mend))
+
+    def _place(self, pid: int) -> Place:
+        """Where a worker was that could not say so itself."""
+        fraction = carried_fraction(self.environment)
+        return Place(self.place, "", socket.gethostname(), pid, fraction, None)
+
+
+def outcome_of(given: object, work: Work) -> Outcome | None:
+    """The outcome that a worker gave for `work`; None where it is something else."""
+    try:
+        outcome = pickle.loads(given) if isinstance(given, bytes) else None
+    except Exception:
+        return None
+    is_its = isinstance(outcome, Outcome) and outcome.bucket == work.bucket
+    return outcome if is_its else None
 
 
 class ProcessExecutor:

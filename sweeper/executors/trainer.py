@@ -17,23 +17,29 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.config.user_code import is_raised, told, told_in_full
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
-from sweeper.executors.branchwise import joined, parted
 from sweeper.executors.classes import Classes
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.jax_setup import keep_configured
-from sweeper.executors.lanes import Start, judged_columns, result, stack
-from sweeper.executors.limits import ProgramTooLargeError, is_out_of_memory
-from sweeper.executors.memory_ladder import Ladder, TooLarge
-from sweeper.executors.places import on_devices, peak_memory, place_of, place_on
+from sweeper.executors.lanes import (
+    Start,
+    judged_columns,
+    on_devices,
+    peak_memory,
+    place_of,
+    place_on,
+    result,
+    stack,
+)
+from sweeper.executors.memory_ladder import Ladder, ProgramTooLargeError, TooLarge, is_out_of_memory
+from sweeper.executors.placement import Turns
 from sweeper.executors.retry import failed
-from sweeper.executors.turns import Turns
+from sweeper.executors.switch_class import joined, parted
 from sweeper.faults import Step, fault_points
-from sweeper.programs.checkpoint import LaneFile, LaneName, write_lanes
+from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import Start as SavedStart
 from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
 from sweeper.programs.segment import Segment
 from sweeper.programs.switch import Switch
-from sweeper.programs.tensors import CheckpointError
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler import plan
 from sweeper.scheduler.classes import ProgramClass

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
-from sweeper.executors.devices import XLA_THREADS
-from sweeper.executors.memory import carried_fraction
+from sweeper.executors.devices import XLA_THREADS, carried_fraction
 from sweeper.executors.signals import ignore_terminating_signals
 from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
-from sweeper.lifeline import die_with
+from sweeper.process import die_with
 from sweeper.results.timeline import Timeline
 
 if TYPE_CHECKING:

@@ -1,15 +1,29 @@
-"""One worker process, from its start to its end: a loky pool of a single worker."""
+"""One worker process, from its start to its end: a loky pool of a single worker.
+
+What a worker writes to its standard output and error: a file that stays small, and its end.
+
+A pipe leads it into a thread of this process: so the last words of a worker that died are here,
+and one that writes without end fills neither the disk nor a terminal.
+
+Keeps signals, and the current directory, from processes that Python starts here.
+
+Signals are for the program that runs the study to answer.
+"""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from multiprocessing import Pipe, resource_tracker
 from multiprocessing import resource_tracker as python_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,10 +35,107 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, Terminated
 
 from sweeper.errors import Problem, SetupError, SweeperError
 from sweeper.executors import worker
-from sweeper.executors.interrupts import safe_import_path, safe_path
-from sweeper.executors.worker_log import WorkerLog
+from sweeper.executors.signals import TERMINATING
+from sweeper.executors.worker import BY_SWEEPER, SAFE_PATH
 from sweeper.faults import Fault
-from sweeper.streams import open_streams
+from sweeper.process import open_streams
+from sweeper.rundir import move_inside, open_inside
+
+# of the file; one more as large holds what was written before
+MOST_BYTES = 1 << 20
+# kept to tell of; where a worker was is told from the innermost call on, in many lines
+_END_BYTES = 1 << 14
+_TOLD = 3000
+_TRACE = re.compile(r"^(Fatal Python error|(Current t|T)hread 0x)", re.MULTILINE)
+_PIPE_BYTES = 1 << 16
+# how long a dead worker's last words may take to arrive
+_LAST_WORDS_S = 1.0
+
+_log = logging.getLogger("sweeper")
+
+
+class WorkerLog:
+    """The log of one worker, from its start to its end, in a file that several may share.
+
+    `writer` is for the worker; this process must close its own when the worker has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        reader, self.writer = Pipe(duplex=False)
+        self._end = bytearray()
+        self._is_written = True
+        # nobody waits for it: a process of the worker's own may keep the pipe open for good
+        self._thread = threading.Thread(target=self._copy, args=(reader,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> str:
+        """The last words of the worker, which has ended; where it was, if that is among them."""
+        self._thread.join(_LAST_WORDS_S)
+        text = bytes(self._end).decode(errors="replace").strip()
+        trace = _TRACE.search(text)
+        return text[-_TOLD:] if trace is None else text[trace.start() :][:_TOLD]
+
+    def _copy(self, reader: Connection) -> None:
+        self._append(f"-- a worker starts, {datetime.now(UTC):%F %T} UTC --\n".encode())
+        with reader:
+            while written := os.read(reader.fileno(), _PIPE_BYTES):
+                self._end += written
+                del self._end[:-_END_BYTES]
+                self._append(written)
+
+    def _append(self, written: bytes) -> None:
+        if not self._is_written:
+            return
+        try:
+            root = self.path.parent.parent
+            with open_inside(root, self.path, "ab") as file:
+                size = file.tell() + file.write(written)
+            if size > MOST_BYTES:
+                move_inside(root, self.path, self.path.with_suffix(".before.log"))
+        except OSError as error:  # a worker must not wait for room on the disk
+            self._is_written = False
+            _log.warning("%s is not written any more: %s", self.path, error.strerror)
+
+
+_starting = threading.Lock()
+
+
+def safe_path() -> dict[str, str]:
+    """The variable that keeps a new Python from importing files in the current directory.
+
+    It imports a part of loky or multiprocessing before it has this process's import path.
+    """
+    return {SAFE_PATH: os.environ.get(SAFE_PATH) or BY_SWEEPER}
+
+
+@contextmanager
+def safe_import_path() -> Iterator[None]:
+    """Set that variable for the processes that watch semaphores, which start in the block."""
+    with _starting:
+        before = os.environ.get(SAFE_PATH)
+        os.environ.update(safe_path())
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[SAFE_PATH]
+
+
+def block_interrupts() -> None:
+    """Block Ctrl-C, SIGTERM and SIGHUP in workers that this thread starts, from their start on.
+
+    Terminals and service managers send them to every process; a child inherits what its starting
+    thread has blocked. Python unblocks all but SIGHUP when it starts its resource tracker, so that
+    has to run first.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATING)
+    with safe_import_path():
+        resource_tracker.ensure_running()
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *TERMINATING})
+
 
 Given = TypeVar("Given")
 Setup = TypeVar("Setup")

@@ -10,8 +10,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.trust import is_known
-from sweeper.errors import printable
-from sweeper.naming import listed
+from sweeper.errors import listed, printable
 from sweeper.results.ranking import value_columns
 
 Record = Mapping[str, Any]

@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig, parse
 from sweeper.config.recorded import study_of
-from sweeper.config.writing import toml_text
+from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.results.listing import Row, listed
 from sweeper.results.ranking import value_columns

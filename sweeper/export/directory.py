@@ -26,8 +26,7 @@ from sweeper.export.script import load_script, preprocess
 from sweeper.export.trial_file import portable, trial_of, trial_tables, trial_text
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.preparation_note import NoteError, read_note
-from sweeper.programs.provenance import WHOSE, data_of, misfits, whose
+from sweeper.programs.provenance import WHOSE, NoteError, data_of, misfits, read_note, whose
 from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.data.dialect import USUAL, Dialect
+from sweeper.data.csv_reader import USUAL, Dialect
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import DataError, Problem, StudyError

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sweeper.config import StudyConfig, parse
 from sweeper.config.study import N_PARAMETERS
-from sweeper.config.writing import toml_text
+from sweeper.config.toml import toml_text
 from sweeper.export.trial_file import trial_of, trial_tables
 from sweeper.rundir import RunDir
 

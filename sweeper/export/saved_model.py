@@ -18,14 +18,20 @@ from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.bundled_code import Code, building
 from sweeper.config.coupled import GENERATOR, CoupledTable
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import PartsTable
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import check_sizes, settings_of, spec_of, study_of_model
-from sweeper.programs.saved_file import MODEL_FILE, SavedFile, as_written, read_saved
-from sweeper.programs.saved_state import PlainState, plain_state_of
+from sweeper.programs.saved_file import (
+    MODEL_FILE,
+    PlainState,
+    SavedFile,
+    as_written,
+    plain_state_of,
+    read_saved,
+)
 from sweeper.scheduler.cost import MEASURED_ROWS
 
 
@@ -69,7 +75,7 @@ class SavedModel:
 
     @cached_property
     def _of_each(self) -> Callable[[NDArray[Any]], Any]:
-        from sweeper.models.user import each_of
+        from sweeper.models.user_network import each_of
 
         return each_of(self.model)
 
@@ -193,7 +199,7 @@ class SavedModel:
         Raises:
             ValueError: none of the models generates rows.
         """
-        from sweeper.models.user import each_of
+        from sweeper.models.user_network import each_of
 
         train, model = self.settings.train, self.settings.model
         if not (isinstance(train, CoupledTable) and train.generates):

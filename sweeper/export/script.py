@@ -17,12 +17,11 @@ from sweeper.config import Settings
 from sweeper.config.agreement import inputs_of
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import PartsTable
 from sweeper.data.transform import MISSING, Transform
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
-from sweeper.models.user import takes_key
-from sweeper.models.user_network import UserNetwork
+from sweeper.models.user_network import UserNetwork, takes_key
 
 _PLAIN = re.compile(r"\w[\w-]*")  # as names of studies are, if nobody changed them in the file
 

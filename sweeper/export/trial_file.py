@@ -15,7 +15,7 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.recorded import study_of
 from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
-from sweeper.config.writing import toml_text
+from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results.read import Results, open_results
 from sweeper.rundir import RunDir

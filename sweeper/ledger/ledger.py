@@ -18,11 +18,25 @@ from typing import Any
 
 from sweeper.faults import Step, fault_points
 from sweeper.ledger.checking import SCHEMA_VERSION, chained, digest_of
-from sweeper.ledger.disk import SameFile, refusing
-from sweeper.ledger.file import closed_on_error, copied, in_memory, opened, opened_to_read
+from sweeper.ledger.file import (
+    SameFile,
+    closed_on_error,
+    copied,
+    in_memory,
+    opened,
+    opened_to_read,
+    refusing,
+)
 from sweeper.ledger.migration import dumps, migrate
-from sweeper.ledger.packing import pack, unpack
-from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound, memory_of
+from sweeper.ledger.records import (
+    BucketRecord,
+    ClosedRound,
+    Closing,
+    OpenRound,
+    memory_of,
+    pack,
+    unpack,
+)
 from sweeper.results.timeline import Span
 from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec, fields_of
 

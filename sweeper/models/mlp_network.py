@@ -20,13 +20,20 @@ from sweeper.config import Settings
 from sweeper.config.model import MlpTable
 from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay, amounts
-from sweeper.models.decay_vector import Amounts, Places, spread, spread_by_depth
+from sweeper.models.decay_masks import Amounts, Places, spread, spread_by_depth
 from sweeper.models.keys import fixed_key
 from sweeper.models.layer_loop import Given, LayerLoop, Room, Told
-from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, Activation, AnyArray, MlpShape
+from sweeper.models.mlp import (
+    ACTIVATIONS,
+    MLP,
+    OTHER_THAN_ZERO,
+    Activation,
+    AnyArray,
+    MlpShape,
+    PaddedMLP,
+)
 from sweeper.models.network import Stretch, Traced, Vector
-from sweeper.models.padded_mlp import PaddedMLP
-from sweeper.models.parted import parted
+from sweeper.models.vectors import parted
 
 # numbers of a vector and of its moments that a processor's second cache holds, or nearly
 _IN_CACHE = 1 << 17

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.models.decay import Decay
-from sweeper.models.decay_vector import Amounts, Places
+from sweeper.models.decay_masks import Amounts, Places
 from sweeper.models.layer_loop import Given, Room
 from sweeper.models.mlp import AnyArray
 

@@ -12,9 +12,9 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from sweeper.config.user_code import RAISED
+from sweeper.errors import listed
 from sweeper.models.traces import Trace, trace
-from sweeper.models.user import KEY, passes_key, with_key, without_key
-from sweeper.naming import listed
+from sweeper.models.user_network import KEY, passes_key, with_key, without_key
 
 # primitives that draw; their first operand is a key
 _DRAWS = ("random_bits", "random_gamma", "rng_bit_generator", "threefry2x32")

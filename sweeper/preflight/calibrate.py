@@ -23,11 +23,11 @@ from sweeper.executors.compiling import compile_class
 from sweeper.executors.jax_setup import configure_jax
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.preflight.calibration_cases import IN, LANES, OUT, Case, cases
+from sweeper.process import usable_cores
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Batch
 from sweeper.programs.segment import Lanes, Parts
-from sweeper.resources import usable_cores
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.cost import (
     CostModel,

@@ -1,4 +1,7 @@
-"""Whether a study's models and programs can be built for its data."""
+"""Whether a study's models and programs can be built for its data.
+
+What is left unchecked of a study where no Python that its file names is to be run.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
+from sweeper.config.data import FunctionTable
 from sweeper.config.idle import uncertain_decays
 from sweeper.config.optimizers import decays_of
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.config.user_source import incomparable
 from sweeper.data.dataset import Dataset
-from sweeper.errors import StudyError
-from sweeper.naming import size_text
+from sweeper.errors import StudyError, size_text
 
 if TYPE_CHECKING:
     from sweeper.programs.build import Programs
@@ -120,3 +123,35 @@ def never_run(config: StudyConfig, data: Dataset) -> Programs:
     from sweeper.programs.data_spec import data_spec
 
     return Programs(replace(data_spec(config, data), dtype="float32"))
+
+
+_LEFT = {
+    "study": "whether it is there and takes these options",
+    "data": "whether it is there, its rows, and all that has to fit them",
+    "model": "whether it is there, takes these keys and builds a model for the rows",
+    "optimizer": "whether it is there, takes these keys and gives an optimizer",
+    "train": "whether it is there and can be compiled",
+}
+
+
+def unchecked(config: StudyConfig) -> tuple[str, ...]:
+    """A line for each function, class or program of the user's own: what nobody looked at."""
+    lines = [f"{key} = '{name}': {_LEFT[_table(key)]}" for name, key in config.functions.items()]
+    if not can_build_models(config):
+        lines += [f"[{key}]: whether its rules are of use" for key in decays_of(config.optimizer)]
+    return tuple(lines)
+
+
+def can_read_rows(config: StudyConfig) -> bool:
+    """Whether the rows come from no function of the user's."""
+    return not isinstance(config.data, FunctionTable)
+
+
+def can_build_models(config: StudyConfig) -> bool:
+    """Whether models can be built and trained without any code of the user's, on such rows."""
+    tables = {_table(key) for key in config.functions.values()}
+    return can_read_rows(config) and tables <= {"study"}
+
+
+def _table(key: str) -> str:
+    return key.partition(".")[0]

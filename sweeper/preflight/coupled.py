@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import PartsTable
 from sweeper.config.user_code import RAISED, LoadError, load_function, told
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.keys import fixed_key
-from sweeper.models.untraceable import mend_of
+from sweeper.models.user_network import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec

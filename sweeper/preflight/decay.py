@@ -10,10 +10,9 @@ from math import prod
 from sweeper.config import StudyConfig
 from sweeper.config.decay import DecayTable
 from sweeper.config.idle import uncertain_decays
-from sweeper.config.model import MlpTable, ModelKind
+from sweeper.config.model import MlpTable, ModelKind, PartsTable
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.optimizers import OptimizersTable, decays_of
-from sweeper.config.parts import PartsTable
 from sweeper.config.search import SearchEntry
 from sweeper.config.table import Fault
 from sweeper.config.user_code import RAISED

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from sweeper.cachedir import CACHE_VARIABLE, cache_root
 from sweeper.errors import SetupError
 from sweeper.executors.devices import XLA_THREADS, check_xla_threads, gpus_of_machine, mps_pipes
-from sweeper.resources import (
+from sweeper.process import (
+    CACHE_VARIABLE,
     Limits,
+    cache_root,
     installed_bytes,
     limits,
     physical_bytes,

@@ -15,11 +15,11 @@ from sweeper.config.refusals import shown
 from sweeper.config.search import ends
 from sweeper.config.train import SupervisedTable
 from sweeper.config.user_code import RAISED, load_function
+from sweeper.errors import listed
 from sweeper.models.decay_masks import Marks
 from sweeper.models.trace_checks import inner_jaxprs
 from sweeper.models.traces import Trace, trace
-from sweeper.models.user import KEY
-from sweeper.naming import listed
+from sweeper.models.user_network import KEY
 
 # few, and hardly the size of another axis
 _ROWS = 13

@@ -19,8 +19,7 @@ from sweeper.config.train import SupervisedTable, column_of
 from sweeper.config.user_code import load_function
 from sweeper.data.dataset import Dataset
 from sweeper.models.traces import trace
-from sweeper.models.user import KEY, evaluated
-from sweeper.models.user_network import UserNetwork
+from sweeper.models.user_network import KEY, UserNetwork, evaluated
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.programs.metrics import metric_of

@@ -16,9 +16,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError
 from sweeper.models.elsewhere import elsewhere
 from sweeper.models.traces import Trace, trace
-from sweeper.models.untraceable import mend_of
-from sweeper.models.user import KEY
-from sweeper.models.user_network import UserNetwork
+from sweeper.models.user_network import KEY, UserNetwork, mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch

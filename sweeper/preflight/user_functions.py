@@ -20,8 +20,7 @@ from sweeper.config.user_program import OwnProgramTable
 from sweeper.errors import Problem, StudyError
 from sweeper.models.decay_masks import Marks
 from sweeper.models.traces import trace, unrepeatable
-from sweeper.models.untraceable import mend_of
-from sweeper.models.user import KEY
+from sweeper.models.user_network import KEY, mend_of
 
 _ROWS = 4
 _PARAMETER = "weight"

@@ -19,19 +19,18 @@ from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
-from sweeper.config.model import MlpTable, PythonTable
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import MlpTable, PartsTable, PythonTable
 from sweeper.config.search import ends
 from sweeper.config.user_code import RAISED, Function, LoadError, load_function, told
 from sweeper.config.user_keywords import keywords_of
 from sweeper.errors import Problem, StudyError
 from sweeper.models.trace_checks import fixed_draws, shared_arrays
 from sweeper.models.traces import Trace, trace, unrepeatable
-from sweeper.models.untraceable import mend_of
-from sweeper.models.user import (
+from sweeper.models.user_network import (
     KEY,
     draws_parameters,
     evaluated,
+    mend_of,
     passes_key,
     takes_key,
     with_key,

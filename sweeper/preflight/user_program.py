@@ -20,7 +20,7 @@ from sweeper.config.user_program import OwnProgramTable
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.traces import Trace, trace, unrepeatable
-from sweeper.models.untraceable import mend_of
+from sweeper.models.user_network import mend_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Lane, State

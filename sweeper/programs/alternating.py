@@ -20,15 +20,14 @@ from sweeper.config.defaults import OPTIMIZER_S_RATE
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.models.keys import key_of
 from sweeper.models.part_networks import Vectors, traced_of
-from sweeper.programs.base import begun, stepped
-from sweeper.programs.blocks import in_blocks
-from sweeper.programs.criterion import Criterion, criterion_of
+from sweeper.programs.base import begun, in_blocks, stepped
+from sweeper.programs.losses import Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
-from sweeper.programs.of_parts import OfParts
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.part_hparams import hparams_of, schedule_steps
+from sweeper.programs.parts import OfParts
 from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
-from sweeper.randomness import words
+from sweeper.programs.schedules import hparams_of, schedule_steps
+from sweeper.trial import words
 
 
 @dataclass(frozen=True)

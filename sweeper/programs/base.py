@@ -1,18 +1,30 @@
-"""What every program does around its epochs: begin, keep the best weights, end early."""
+"""What every program does around its epochs: begin, keep the best weights, end early.
+
+What programs take from the tables of a study file: what they measure, and when lanes end.
+
+What a model gives for many rows, a block of them at a time.
+
+What its layers give for all rows at once takes room in proportion to them: more than the processor
+holds near, and on large data more than everything else that a lane needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from abc import ABC
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.settings import Judge
-from sweeper.programs.program import Kept, Lane, Patience, State, in_training, measured
+from sweeper.programs.data_spec import DataSpec
+from sweeper.programs.program import AnyArray, Kept, Lane, Patience, State, in_training, measured
+from sweeper.scheduler.cost import MEASURED_ROWS
 
 
 def begun(settings: Settings, state: State, optimizer: PyTree[Array], dtype: str) -> State:
@@ -81,3 +93,74 @@ def _score(row: Float[Array, " metrics"], metrics: Sequence[str], judge: Judge) 
     """What an epoch is worth, of which more is better."""
     value = row[metrics.index(judge.metric)]
     return value if judge.maximize else -value
+
+
+@dataclass(frozen=True)
+class Tabled(ABC):
+    """A program of this package; see `Program`. Every epoch is like another unless it says so.
+
+    `settings` are those of any trial of the class; what they differ in is in each trial's lane.
+    """
+
+    settings: Settings
+    data: DataSpec
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return self.settings.train.metric_names
+
+    @property
+    def test_metrics(self) -> tuple[str, ...]:
+        return self.settings.train.test_metric_names if self.data.has_test else ()
+
+    @property
+    def has_clock(self) -> bool:
+        return False
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return ()
+
+    def in_phase(self, name: str) -> Self:
+        raise AssertionError("there are no phases")
+
+    def roomy(self, state: State) -> State:
+        return state
+
+    @property
+    def ends_early(self) -> bool:
+        return self.settings.stops is not None
+
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
+        return remembered(self.settings, self.metrics, state, row, lane)
+
+    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
+        return has_ended(state, lane)
+
+
+Outputs = TypeVar("Outputs")
+
+
+def in_blocks(
+    outputs: Callable[[Float[Array, "block features"]], Outputs],
+    x: Float[AnyArray, "rows features"],
+) -> Outputs:
+    """`outputs` of all rows, which gives arrays with an element for each row that it is given.
+
+    Up to a block of rows is given as it is. None may depend on the others of its block.
+    """
+    x = jnp.asarray(x)
+    if len(x) <= MEASURED_ROWS:
+        return outputs(x)
+    of_block = jax.eval_shape(outputs, x[:MEASURED_ROWS])
+    blank: Any = jax.tree.map(lambda one: jnp.zeros((len(x), *one.shape[1:]), one.dtype), of_block)
+
+    def block(index: Array, found: Any) -> Any:
+        # the last one begins before the end of that before it, to be as long
+        start = jnp.minimum(index * MEASURED_ROWS, len(x) - MEASURED_ROWS)
+        own = outputs(lax.dynamic_slice_in_dim(x, start, MEASURED_ROWS))
+        return jax.tree.map(
+            lambda every, part: lax.dynamic_update_slice_in_dim(every, part, start, 0), found, own
+        )
+
+    return lax.fori_loop(0, -(-len(x) // MEASURED_ROWS), block, blank)

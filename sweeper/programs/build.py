@@ -11,8 +11,7 @@ from sweeper.config import Settings
 from sweeper.config.agreement import inputs_of, sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
-from sweeper.config.model import MlpTable, PythonTable
-from sweeper.config.parts import PartsTable, in_order
+from sweeper.config.model import MlpTable, PartsTable, PythonTable, in_order
 from sweeper.config.user_code import is_raised
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.models.decay import Decay
@@ -25,7 +24,7 @@ from sweeper.programs.alternating import Alternating
 from sweeper.programs.continued import Continued, Start, spec_of
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.objectives import OBJECTIVES
+from sweeper.programs.generator_critic import OBJECTIVES
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
 from sweeper.programs.switch import Switch

@@ -19,17 +19,14 @@ from sweeper.config import Settings, StudyConfig, parse
 from sweeper.config.arguments import structural_arguments
 from sweeper.config.model import PythonTable
 from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.toml import toml_text
 from sweeper.config.trust import NOWHERE, TRUST, is_known
 from sweeper.config.user_program import OwnProgramTable
-from sweeper.config.writing import toml_text
-from sweeper.errors import Problem, SetupError
-from sweeper.naming import counted
-from sweeper.programs.blank import blank_of
-from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.leaves import parameters_of
+from sweeper.errors import Problem, SetupError, counted
+from sweeper.programs.data_spec import DataSpec, blank_of
+from sweeper.programs.optax_state import parameters_of
 from sweeper.programs.program import Lane, Program, State
-from sweeper.programs.saved_file import SavedFile, read_saved
-from sweeper.programs.saved_state import MODEL, OPTIMIZER, TRAINED
+from sweeper.programs.saved_file import MODEL, OPTIMIZER, TRAINED, SavedFile, read_saved
 
 # optimizers that are one under two names
 _SAME = {"adamw": "adam"}

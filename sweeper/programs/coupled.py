@@ -1,4 +1,7 @@
-"""`coupled`: models that feed each other, each moved by its own loss and its own optimizer."""
+"""`coupled`: models that feed each other, each moved by its own loss and its own optimizer.
+
+What `debug_gradients` asserts of every step of `coupled`.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,75 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.config import Settings
-from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable
+from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable, feeds
 from sweeper.config.defaults import CLIP
 from sweeper.config.kinds import is_function
+from sweeper.config.model import PartsTable, upstream
 from sweeper.config.user_code import load_function
 from sweeper.models.keys import key_of
 from sweeper.models.part_networks import traced_of
 from sweeper.programs.base import begun, stepped
-from sweeper.programs.generated import Measure, measure_of
-from sweeper.programs.generator_critic import Game, Losses, noise_of
-from sweeper.programs.leaks import without_leaks
-from sweeper.programs.objectives import OBJECTIVES
-from sweeper.programs.of_parts import OfParts
+from sweeper.programs.generator_critic import (
+    OBJECTIVES,
+    Game,
+    Losses,
+    Measure,
+    measure_of,
+    noise_of,
+)
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.part_hparams import hparams_of, schedule_steps
+from sweeper.programs.parts import OfParts
 from sweeper.programs.program import Batch, Lane, Metrics, State, measured
-from sweeper.randomness import words
+from sweeper.programs.schedules import hparams_of, schedule_steps
+from sweeper.trial import words
+
+
+def without_leaks(
+    settings: Settings,
+    losses_of: Callable[[Any], Losses],
+    before: State,
+    after: State,
+    is_due: Bool[Array, ""],
+) -> State:
+    """`after`, or an error at run time where something of the step reached what it must not.
+
+    No loss may have a gradient to a model that feeds its own: what that gives is to be taken as
+    given. In a step in which the critic alone `is_due` to move, the others stay bit for bit as
+    they are, and so do the states of their optimizers.
+    """
+    train, model = settings.train, settings.model
+    assert isinstance(train, CoupledTable) and isinstance(model, PartsTable)
+    written = {name: part.input for name, part in model.parts.items()}
+    inputs = {name: feeds(name, train, written) for name in train.models}
+    for name in train.models:
+        gradients = jax.grad(lambda models, name=name: losses_of(models)[name])(before.model)
+        for source in sorted(upstream(name, inputs) - {name}):
+            told = (
+                f"the loss of {name} has a gradient to {source}, which feeds it: "
+                "take what it gives through jax.lax.stop_gradient"
+            )
+            after = eqx.error_if(after, jnp.any(gradients[source] != 0), told)
+    if CRITIC in train.models:
+        for name in train.models:
+            if name != CRITIC:
+                strayed = ~is_due & _differ(_of(before, name), _of(after, name))
+                after = eqx.error_if(after, strayed, f"{name} moved out of its turn")
+    return after
+
+
+def _of(state: State, name: str) -> PyTree[Array]:
+    """A model and the state of its optimizer."""
+    return state.model[name], state.optimizer[name]  # type: ignore[index]
+
+
+def _differ(one: PyTree[Array], other: PyTree[Array]) -> Bool[Array, ""]:
+    """Whether any number of them does."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return jnp.any(jnp.stack([~jnp.array_equal(a, b, equal_nan=True) for a, b in pairs]))
+
 
 Models = Mapping[str, Any]
 

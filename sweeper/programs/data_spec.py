@@ -1,10 +1,17 @@
-"""What a program needs to know of the data before it sees a row of it."""
+"""What a program needs to know of the data before it sees a row of it.
+
+States in which everything is 0, as views that take no memory and no time to be made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
@@ -58,3 +65,16 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
         x_scale=tuple(data.x_scale.tolist()),
         mode_means=tuple(map(tuple, data.mode_means.tolist())),
     )
+
+
+def blank_of(abstract: PyTree) -> Any:
+    """A state of these shapes and dtypes, each leaf a view of one 0: not to be written to."""
+    return jax.tree.map(
+        lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape), abstract
+    )
+
+
+def is_blank(leaf: Any) -> bool:
+    """Whether `leaf` is such a view; a leaf of one number never is."""
+    is_view_of_one = isinstance(leaf, np.ndarray) and leaf.size > 1 and not any(leaf.strides)
+    return is_view_of_one and leaf.flat[0] == 0

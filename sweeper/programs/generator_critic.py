@@ -1,21 +1,90 @@
-"""A generator against a critic, over one batch: what each gives, and what each minimises."""
+"""A generator against a critic, over one batch: what each gives, and what each minimises.
+
+What a generator and a critic minimise, of the critic's numbers for generated and real rows.
+
+`wgan` is the dual form of the Wasserstein distance (Arjovsky, Chintala & Bottou 2017, eq. 2 and
+algorithm 1), whose critic is kept from growing steep by clipping its weights; `wgan_gp` penalises
+its slope instead (Gulrajani et al. 2017, algorithm 1). `gan` is the game of Goodfellow et al. 2014,
+with the loss of the generator that does not vanish (section 3); its critic gives log-odds.
+
+Metrics of generated rows, beside those of the data; both in the data's own units.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
-from sweeper.config.coupled import CRITIC, GENERATOR
+from sweeper.config.coupled import COVERED, CRITIC, GENERATOR, WASSERSTEIN
 from sweeper.config.defaults import GRADIENT_PENALTY
 from sweeper.models.part_networks import PartNetworks
-from sweeper.programs.objectives import Objective, between, steepness
+from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Lane
+from sweeper.trial import generator
+
+Scores = Float[Array, "batch one"]
+Critic = Callable[[Float[Array, "batch features"]], Scores]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The losses of both, of the scores of generated rows and of real ones."""
+
+    critic: Callable[[Scores, Scores], Float[Array, ""]]
+    generator: Callable[[Scores], Float[Array, ""]]
+    penalised: bool = False
+    clipped: bool = False
+
+
+def _distance(generated: Scores, real: Scores) -> Float[Array, ""]:
+    return jnp.mean(generated) - jnp.mean(real)
+
+
+def _preferred(generated: Scores) -> Float[Array, ""]:
+    return -jnp.mean(generated)
+
+
+def _told_apart(generated: Scores, real: Scores) -> Float[Array, ""]:
+    return jnp.mean(jax.nn.softplus(generated)) + jnp.mean(jax.nn.softplus(-real))
+
+
+def _taken_for_real(generated: Scores) -> Float[Array, ""]:
+    return jnp.mean(jax.nn.softplus(-generated))
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    "wgan_gp": Objective(_distance, _preferred, penalised=True),
+    "wgan": Objective(_distance, _preferred, clipped=True),
+    "gan": Objective(_told_apart, _taken_for_real),
+}
+
+
+def steepness(critic: Critic, rows: Float[Array, "batch features"]) -> Float[Array, ""]:
+    """The mean square by which the slope of the critic at each row differs from 1."""
+    # rows do not see each other, so the gradient of the sum has that of each row in its place
+    slopes = jax.grad(lambda rows: jnp.sum(critic(rows)))(rows)
+    squares = jnp.sum(jnp.square(slopes), axis=-1)
+    # a root has no gradient at 0, where all units of a critic may be off
+    is_flat = squares == 0
+    norms = jnp.where(is_flat, 0, jnp.sqrt(jnp.where(is_flat, 1, squares)))
+    return jnp.mean(jnp.square(norms - 1))
+
+
+def between(
+    generated: Float[Array, "batch features"],
+    real: Float[Array, "batch features"],
+    share: Float[Array, " batch"],
+) -> Float[Array, "batch features"]:
+    """Rows on the lines from generated to real ones, where each has its `share` of the real."""
+    return share[:, None] * real + (1 - share[:, None]) * generated
+
 
 Rows = Float[Array, "rows features"]
 Losses = Mapping[str, Float[Array, ""]]
@@ -80,3 +149,57 @@ class Game:
 def noise_of(key: PRNGKeyArray, rows: int, size: int, dtype: DTypeLike) -> Float[Array, "rows z"]:
     """What so many rows are generated of."""
     return jax.random.normal(jax.random.fold_in(key, _NOISE), (rows, size), dtype)
+
+
+Measure = Callable[[Rows, Rows], Float[Array, ""]]
+
+N_DIRECTIONS = 64
+# a mode is covered when this share of the generated rows lies within the radius of its mean
+COVERED_SHARE, COVERED_RADIUS = 0.01, 0.25
+
+
+def directions(seed: int, n_features: int) -> Float[np.ndarray, "directions features"]:
+    """Directions drawn evenly, once for all trials of a study."""
+    drawn = generator(seed, "directions").standard_normal((N_DIRECTIONS, n_features))
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def _sliced_wasserstein(data: DataSpec) -> Measure:
+    """The sliced 1-Wasserstein distance (Bonneel, Rabin, Peyré & Pfister 2015).
+
+    It is the mean over directions of the distance between what rows are along each of them, which
+    in one dimension is the mean difference between the sorted.
+    """
+
+    def distance(generated: Rows, real: Rows) -> Float[Array, ""]:
+        along = jnp.asarray(directions(data.seed, data.in_size), generated.dtype).T
+        # the directions first: an axis that is sorted is better the last
+        sorted_ = (jnp.sort((rows @ along).T, axis=-1) for rows in (generated, real))
+        return jnp.mean(jnp.abs(next(sorted_) - next(sorted_)))
+
+    return distance
+
+
+def _modes_covered(data: DataSpec) -> Measure:
+    """How many modes of the mixture are covered by generated rows."""
+
+    def covered(generated: Rows, real: Rows) -> Float[Array, ""]:
+        means = jnp.asarray(data.mode_means, generated.dtype)
+        squares = jnp.sum(jnp.square(generated[:, None] - means), axis=-1)
+        shares = jnp.mean(squares <= COVERED_RADIUS**2, axis=0, dtype=generated.dtype)
+        count = jnp.sum(shares >= COVERED_SHARE, dtype=generated.dtype)
+        # weights that are no numbers generate rows that are none, and not nothing
+        return jnp.where(jnp.all(jnp.isfinite(generated)), count, jnp.nan)
+
+    return covered
+
+
+_MEASURES: Mapping[str, Callable[[DataSpec], Measure]] = {
+    WASSERSTEIN: _sliced_wasserstein,
+    COVERED: _modes_covered,
+}
+
+
+def measure_of(name: str, data: DataSpec) -> Measure:
+    """The metric of this name, of generated rows and as many of the data."""
+    return _MEASURES[name](data)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweeper.config import StudyConfig
-from sweeper.config.model import PythonTable
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import PartsTable, PythonTable
 from sweeper.config.refusals import shown
 from sweeper.config.search import SearchEntry, ends
 from sweeper.config.table import field_of
 from sweeper.config.user_code import RAISED
+from sweeper.errors import listed
 from sweeper.models.idle_arguments import builds_alike
 from sweeper.models.user_network import UserNetwork
-from sweeper.naming import listed
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
 

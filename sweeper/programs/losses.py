@@ -1,11 +1,14 @@
 """What training minimises: the mean of a batch of outputs, in the units that a model is trained in.
 
 Optional hyperparameters of a loss are in `hparams` where they are compiled in.
+
+What training minimises, and what is told of it in the data's own units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -14,8 +17,10 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float
 
+from sweeper.config import Settings
 from sweeper.config.defaults import HUBER_DELTA as DEFAULT_DELTA
 from sweeper.config.user_code import load_function
+from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import AnyArray, Hparams
 
 Outputs = Float[Array, "batch out"]
@@ -117,3 +122,40 @@ _OF_EXAMPLES: Mapping[str, Loss] = {
 # a loss of outputs and targets that are both k times as large is k to this power times as large;
 # that of Huber's is, if its delta is taken as k times as large too
 _DEGREES = {"mse": 2, "mae": 1, "huber": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """A loss over a batch, of targets in units of `y_scale`.
+
+    Of outputs and targets that are both k times as large it is k to the power `degree` as large.
+    """
+
+    loss: Loss
+    degree: int
+    y_scale: tuple[float, ...]
+
+    def minimised(self, outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+        """What training minimises: every target counts the same, whatever its unit."""
+        return self.loss(outputs, y, hparams)
+
+    def told(
+        self, minimised: Float[Array, ""], outputs: Outputs, y: AnyArray, hparams: Hparams
+    ) -> Float[Array, ""]:
+        """What is reported where training saw the loss `minimised`."""
+        if self.degree == 0:
+            return minimised
+        if len(self.y_scale) == 1:
+            return minimised * self.y_scale[0] ** self.degree
+
+        def of_target(outputs: Array, y: Array) -> Array:
+            return self.loss(outputs[:, None], y[:, None], hparams)
+
+        units = jnp.asarray(self.y_scale, outputs.dtype) ** self.degree
+        return jnp.mean(jax.vmap(of_target, in_axes=1)(outputs, jnp.asarray(y)) * units)
+
+
+def criterion_of(name: str, settings: Settings, data: DataSpec) -> Criterion:
+    """The loss of this name, over the data of a study."""
+    loss = loss_of(name, settings.base_dir, data.class_weights)
+    return Criterion(loss, degree_of(name), data.y_scale)

@@ -19,8 +19,7 @@ from jaxtyping import Array, Float, PyTree
 from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
 from sweeper.config.user_code import load_function
-from sweeper.models.decay_masks import amounts_of, mask_of
-from sweeper.models.decay_vector import Places
+from sweeper.models.decay_masks import Places, amounts_of, mask_of
 from sweeper.models.network import Network, Traced
 from sweeper.programs.schedules import Number, Values, rate_of
 

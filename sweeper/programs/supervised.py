@@ -18,16 +18,12 @@ from sweeper.config import Settings
 from sweeper.models.keys import key_of
 from sweeper.models.layer_loop import Given, Room
 from sweeper.models.network import Network
-from sweeper.programs.base import begun, stepped
-from sweeper.programs.blank import blank_of
-from sweeper.programs.blocks import in_blocks
-from sweeper.programs.criterion import Criterion, criterion_of
-from sweeper.programs.leaves import Leaves
-from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING
+from sweeper.programs.base import Tabled, begun, in_blocks, stepped
+from sweeper.programs.data_spec import blank_of
+from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING, Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
-from sweeper.programs.optax_state import lane_state, plain_optimizer, plain_state
+from sweeper.programs.optax_state import Leaves, lane_state, plain_optimizer, plain_state
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.part_hparams import schedule_steps
 from sweeper.programs.program import (
     AnyArray,
     Batch,
@@ -39,9 +35,9 @@ from sweeper.programs.program import (
     measured,
     whole,
 )
-from sweeper.programs.tabled import Tabled
+from sweeper.programs.schedules import schedule_steps
 from sweeper.programs.updates import updated
-from sweeper.randomness import generator, words
+from sweeper.trial import generator, words
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
 from sweeper.config import Settings
-from sweeper.models.decay_vector import Places
+from sweeper.models.decay_masks import Places
 from sweeper.models.network import Network, Stretch
 from sweeper.programs.optimizers import clipping_of, moving_of, optimizer_of
 from sweeper.programs.program import Lane

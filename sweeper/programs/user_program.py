@@ -20,14 +20,12 @@ from sweeper.config.user_keywords import keywords_of
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
-from sweeper.programs.base import begun, stepped
-from sweeper.programs.blank import blank_of
-from sweeper.programs.leaves import Leaves, parameters_of
-from sweeper.programs.optax_state import plain_optimizer
-from sweeper.programs.part_hparams import schedule_steps
+from sweeper.programs.base import Tabled, begun, stepped
+from sweeper.programs.data_spec import blank_of
+from sweeper.programs.optax_state import Leaves, parameters_of, plain_optimizer
 from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, OfUse, State, measured, whole
-from sweeper.programs.tabled import Tabled
-from sweeper.randomness import generator, words
+from sweeper.programs.schedules import schedule_steps
+from sweeper.trial import generator, words
 
 _OF_INIT, _OF_STEPS = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from sweeper.errors import Problem, SetupError
-from sweeper.naming import size_text
-from sweeper.resources import available_bytes
+from sweeper.errors import Problem, SetupError, size_text
+from sweeper.process import available_bytes
 
 # the most that commands and the page take for a file of results: 30 million rows of metrics
 MOST_AT_ONCE = 1 << 30

@@ -18,8 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.errors import Problem, StudyError
-from sweeper.naming import listed
+from sweeper.errors import Problem, StudyError, listed
 from sweeper.trial import TrialState
 
 Kind = Literal["number", "truth", "text", "time"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.naming import counted, size_text
+from sweeper.errors import counted, size_text
 from sweeper.results.status import Status
 from sweeper.results.timeline import DOING, IDLE
 

@@ -13,9 +13,8 @@ from pyarrow import parquet
 from sweeper.errors import SetupError
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.decoded import check_published
-from sweeper.results.replace import swapped
 from sweeper.results.tables import rows_table
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, swapped
 
 _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
 """Importances are computed from so many complete trials on."""

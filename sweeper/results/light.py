@@ -18,8 +18,8 @@ from pyarrow import parquet
 
 from sweeper.errors import SetupError
 from sweeper.results.columns import METADATA_KEY
-from sweeper.results.damaged import refusing_damage
 from sweeper.results.decoded import check_light
+from sweeper.results.table_file import refusing_damage
 
 _TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 

@@ -18,10 +18,7 @@ from pyarrow import parquet
 
 from sweeper.config import StudyConfig
 from sweeper.faults import Step, fault_points
-from sweeper.links import remove_inside
 from sweeper.results.columns import SCHEMA_VERSION
-from sweeper.results.phases import phase_of
-from sweeper.results.replace import replacing
 from sweeper.results.schema import (
     buckets_schema,
     metrics_schema,
@@ -29,8 +26,8 @@ from sweeper.results.schema import (
     trials_schema,
 )
 from sweeper.results.table_file import TableFile
-from sweeper.results.tables import metrics_table, n_values, rows_table
-from sweeper.rundir import RunDir
+from sweeper.results.tables import metrics_table, n_values, phase_of, rows_table
+from sweeper.rundir import RunDir, remove_inside, replacing
 from sweeper.trial import CurveBlock, Scalar
 
 _PART_ROWS = 64 * 1024

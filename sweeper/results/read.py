@@ -13,13 +13,12 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.errors import Problem, SetupError
-from sweeper.links import refuse_links
 from sweeper.results.columns import SCHEMA_VERSION
-from sweeper.results.damaged import refusing_damage
 from sweeper.results.decoded import check_published
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
-from sweeper.rundir import RunDir
+from sweeper.results.table_file import refusing_damage
+from sweeper.rundir import RunDir, refuse_links
 
 # pandas would turn whole numbers and booleans into floats and objects where one of them is null.
 _PANDAS_TYPES = {

@@ -12,9 +12,7 @@ from typing import Any, Literal
 
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
-from sweeper.results.replace import replacing
-from sweeper.rundir import RunDir
-from sweeper.small_files import read_json
+from sweeper.rundir import RunDir, read_json, replacing
 
 
 @dataclass(frozen=True, slots=True)

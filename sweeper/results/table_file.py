@@ -11,17 +11,23 @@ before it, so that whoever began with an older footer ends with the older table.
 A version goes into the slot of the oldest. Where it does not fit, the file grows: new slots and a
 new tail come after all that was there, so that an older size finds its footer. What no kept
 version needs is a hole in the file.
+
+What a published table that cannot be read is refused with: the command that writes it anew.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from sweeper.results.replace import replacing
+from sweeper.errors import Problem, SetupError
+from sweeper.rundir import replacing
 
 _SLOTS = 3
 _MAGIC = b"PAR1"
@@ -92,3 +98,21 @@ def _encoded(rows: pa.Table, offset: int) -> tuple[bytes, bytes]:
     content = sink.getvalue().to_pybytes()[offset:]
     footer_bytes = _TRAILER + int.from_bytes(content[-_TRAILER:-4], "little")
     return content[:-footer_bytes], content[-footer_bytes:]
+
+
+@contextmanager
+def refusing_damage(path: Path) -> Generator[None]:
+    """Say what mends the table at `path`, a file or a directory of parts, if it cannot be read.
+
+    Raises:
+        SetupError: it is no Parquet, or ends too early.
+        OSError: the system does not let it be read.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        root = path.parent.parent if path.match("metrics/part-*") else path.parent
+        mend = f"write it anew: python -m sweeper verify {quote(str(root))} --repair"
+        raise SetupError(Problem(str(path), "", "it cannot be read", mend)) from error

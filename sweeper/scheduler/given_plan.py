@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import MOST_COUNT
-from sweeper.config.typed import of_json
+from sweeper.config.recorded import of_json
 from sweeper.scheduler.cost import CostModel
 from sweeper.scheduler.forecast import Family, Forecast, cells_by_family
 from sweeper.scheduler.lattice import holds

@@ -11,7 +11,7 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import PartsTable
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import CostModel, Workload
 from sweeper.scheduler.parts_lattice import PartsCell, PartsClass, Sizes, parts_lattice

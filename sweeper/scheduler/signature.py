@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from sweeper.config import Settings
-from sweeper.config.model import ModelKind
-from sweeper.config.parts import PartsTable
+from sweeper.config.model import ModelKind, PartsTable
 from sweeper.scheduler.parts_lattice import Sizes
 from sweeper.trial import Scalar, TrialSpec
 

@@ -13,10 +13,9 @@ from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import Grid
-from sweeper.study.reseeded import ReseededPruner, ReseededSampler
+from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_made_anew, pruner, sampler
 from sweeper.study.space import Space
-from sweeper.study.storage import NotingStorage
 from sweeper.study.user_sampler import check_memory, check_proposal, ended_outside, guarded
 from sweeper.trial import Memory, Scalar, TrialSpec, TrialState
 

@@ -9,7 +9,7 @@ from sweeper.config import StudyConfig
 from sweeper.config import lint as of_file
 from sweeper.config.idle import range_of
 from sweeper.config.kinds import is_function
-from sweeper.naming import counted, listed
+from sweeper.errors import counted, listed
 from sweeper.study.options import given_options, n_proposals, rungs
 
 _MEDIAN = ("median", "percentile")

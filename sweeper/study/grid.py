@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.conditions import in_order
-from sweeper.randomness import generator
-from sweeper.trial import Scalar
+from sweeper.trial import Scalar, generator
 
 
 class Grid:

@@ -17,9 +17,9 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig
-from sweeper.randomness import generator
 from sweeper.study.forest import MOST_TREES, main_effects, rank_correlation
 from sweeper.study.optuna_export import blank_study, distributions_of, frozen_trials
+from sweeper.trial import generator
 
 LEAST_TRIALS = 10  # fewer say nothing
 _LEAST_TREES = 8

@@ -1,4 +1,7 @@
-"""Samplers and pruners by name, as Optuna has them, and those of the user's own."""
+"""Samplers and pruners by name, as Optuna has them, and those of the user's own.
+
+Optuna's quasi-random sampler, whose proposals take no longer the more trials there are.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,42 @@ from contextlib import contextmanager
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, QMCSampler
+from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.study.options import given_options
-from sweeper.study.qmc import SteadyQMCSampler
 from sweeper.study.user_sampler import own, seeded
+
+
+class SteadyQMCSampler(QMCSampler):
+    """Proposes what Optuna's does for a study all of whose trials have the same parameters.
+
+    Optuna's looks through all trials each time, for the space of the first that counts. Here any
+    that counts will do, and one is remembered while it does.
+    """
+
+    _example: int | None = None
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        storage = study._storage
+        if self._example is None or not _counts(storage.get_trial(self._example)):
+            everyone = storage.get_all_trials(study._study_id, deepcopy=False)
+            before = (one for one in everyone[: trial.number] if _counts(one))
+            self._example = next((one._trial_id for one in before), None)
+        if self._example is None:
+            return super().infer_relative_search_space(study, trial)
+        return dict(storage.get_trial(self._example).distributions)
+
+
+def _counts(trial: FrozenTrial) -> bool:
+    return trial.state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
+
 
 # a setting of one value, which Optuna draws before the others, makes it warn of conditions
 logging.getLogger("optuna.samplers._qmc").setLevel(logging.ERROR)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig
-from sweeper.ended import EndedTrials
 from sweeper.results.columns import LEAST_TRIALS
 from sweeper.results.importance import write_importance
 from sweeper.rundir import RunDir
+from sweeper.sweep.state import EndedTrials
 
 if TYPE_CHECKING:
     from sweeper.study.importance import Importance

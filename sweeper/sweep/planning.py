@@ -15,6 +15,7 @@ from sweeper.errors import Problem, StudyError
 from sweeper.executors.claims import n_devices
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
+from sweeper.rundir import read_json, read_small
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import LiveTrial, Policy, ProgramClass
@@ -23,7 +24,6 @@ from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_str
 from sweeper.scheduler.given_plan import read_forecast, unfit
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures
-from sweeper.small_files import read_json, read_small
 from sweeper.study.options import n_proposals, rungs
 from sweeper.trial import Scalar, TrialSpec
 

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
-from sweeper.ended import EndedTrials
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status
-from sweeper.scheduler.class_names import class_name
-from sweeper.scheduler.classes import Plan, ProgramClass
+from sweeper.scheduler.classes import Plan, ProgramClass, class_name
 from sweeper.study.options import most_failures
-from sweeper.sweep.state import SweepState
+from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.trial import TrialState
 
 Doing = Literal["running", "finished", "interrupted", "failed"]

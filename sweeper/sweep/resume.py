@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from sweeper.config import StudyConfig
-from sweeper.ended import EndedTrials
 from sweeper.ledger import Ledger
 from sweeper.results.ranking import value_columns
 from sweeper.scheduler.classes import Plan
 from sweeper.study.ask_tell import Past, PastTrial
-from sweeper.sweep.state import Running, SweepState
+from sweeper.sweep.state import EndedTrials, Running, SweepState
 from sweeper.trial import TrialState
 
 

@@ -9,17 +9,16 @@ from contextlib import suppress
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
-from sweeper.errors import SetupError, not_written, printable
+from sweeper.errors import SetupError, counted, not_written, printable
 from sweeper.executors.claims import devices_of, n_workers
 from sweeper.executors.executor import Executor
-from sweeper.executors.shortages import shortages
-from sweeper.naming import counted
+from sweeper.executors.lanes import shortages
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.results.events import Observer, RoundClosed, StudyOpened, Warned
 from sweeper.results.publish import Publisher
 from sweeper.results.ranking import repeats
-from sweeper.results.schema_text import write_schema_text
+from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by, write_status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan

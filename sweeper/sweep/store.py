@@ -14,19 +14,13 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
-from sweeper.links import remove_inside
 from sweeper.programs.build import Programs
-from sweeper.programs.checkpoint import LaneFile
+from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.preparation_note import note_of
 from sweeper.programs.program import at_its_best, only_model, restored
-from sweeper.programs.provenance import WHOSE, whose
-from sweeper.programs.saved_file import content_of
-from sweeper.programs.saved_state import tensors_of
-from sweeper.programs.tensors import CheckpointError
-from sweeper.results.replace import replacing
-from sweeper.rundir import RunDir
-from sweeper.small_files import holds
+from sweeper.programs.provenance import WHOSE, note_of, whose
+from sweeper.programs.saved_file import content_of, tensors_of
+from sweeper.rundir import RunDir, holds, remove_inside, replacing
 from sweeper.trial import CurveBlock, Scalar, TrialSpec
 
 

@@ -19,8 +19,7 @@ from sweeper.faults import Step, fault_points
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.results.timeline import Activity
 from sweeper.scheduler import plan as scheduler
-from sweeper.scheduler.class_names import class_name
-from sweeper.scheduler.classes import Bucket, Plan
+from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import most_failures, n_proposals
 from sweeper.sweep.parts import Parts

@@ -9,12 +9,11 @@ from typing import Any
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.bundled_code import Code, building
 from sweeper.config.defaults import general
+from sweeper.config.toml import toml_value
 from sweeper.config.trust import NOWHERE
 from sweeper.config.user_program import OwnProgramTable
-from sweeper.config.writing import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
-from sweeper.links import refuse_links
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import (
     Start,
@@ -25,7 +24,7 @@ from sweeper.programs.continued import (
 )
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.saved_file import SavedFile, as_written, read_saved
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, refuse_links
 from sweeper.sweep.session.ownership import is_own_start
 from sweeper.trial import Scalar
 

@@ -10,7 +10,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.config.decay import Rule
 from sweeper.config.optimizer import OPTIMIZERS
-from sweeper.config.writing import toml_text
+from sweeper.config.toml import toml_text
 from sweeper.sweep.session.reconcile import reconcile
 from tests.config.conftest import VALID, Read, Refused
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import StudyConfig, parse
-from sweeper.config.roles import Role, settings_of
-from sweeper.config.table import value_of
+from sweeper.config.table import Role, settings_of, value_of
 from sweeper.errors import StudyError
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent
 

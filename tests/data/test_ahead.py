@@ -22,9 +22,9 @@ from sweeper.data import ahead
 from sweeper.data.ahead import preparing
 from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
-from sweeper.resources import physical_bytes
+from sweeper.process import physical_bytes
 from tests.programs.conftest import STUDY as DIGITS
 
 ROWS = "a,b,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(60))

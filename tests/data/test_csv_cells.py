@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.data.csv_reader import UnfitCsvError, read_csv_table
-from sweeper.data.dialect import Dialect
+from sweeper.data.csv_reader import Dialect, UnfitCsvError, read_csv_table
 from sweeper.data.guess import guess
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.data.dialect import Dialect, likely_dialect
-from sweeper.data.preparation import prepare
+from sweeper.data.csv_reader import Dialect, likely_dialect
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'

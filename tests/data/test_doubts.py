@@ -12,8 +12,8 @@ from sweeper.cli.new_study import begin
 from sweeper.config import StudyConfig, parse
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
-from sweeper.data.preparation import prepare
-from sweeper.data_preview import data_preview
+from sweeper.data.prepare import prepare
+from sweeper.preflight.preview import data_preview
 from sweeper.results.events import Event, Warned
 from tests.small_studies import COUPLED, write_mixture
 

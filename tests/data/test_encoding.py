@@ -14,7 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 
 SEED = 7  # the studies of these tests have it

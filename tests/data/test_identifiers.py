@@ -12,7 +12,7 @@ import pytest
 from sweeper.cli.new_study import begin
 from sweeper.config import load
 from sweeper.data.identifiers import row_id_reason
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
 CHANCE = np.random.default_rng(0)

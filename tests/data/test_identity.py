@@ -27,7 +27,7 @@ from sweeper.data.identity import (
     values_of,
     written,
 )
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.data.transform import Category, Transform, UnfitRowsError
 from sweeper.errors import DataError
 from tests.data.conftest import MakeStudy

@@ -12,7 +12,7 @@ import pytest
 
 from sweeper.data import ahead, guess, new_rows, npz, packed
 from sweeper.data.ahead import preparing
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError
 from tests.data.test_packed import CSV, PACKINGS

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sweeper.data.guess import guess
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
 
 ROWS = "".join(f"{i % 7}.5;{i % 3};{i % 2}\n" for i in range(40))

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pandas as pd
 import pytest
 
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.data.split import misordered
 from sweeper.errors import DataError
 

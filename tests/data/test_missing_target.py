@@ -12,7 +12,7 @@ from sweeper.api import check, run
 from sweeper.cli.new_study import begin
 from sweeper.config import load
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 from sweeper.results.events import Event, Warned
 

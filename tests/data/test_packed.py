@@ -16,7 +16,7 @@ import pytest
 from sweeper.data.dataset import Dataset
 from sweeper.data.guess import guess
 from sweeper.data.new_rows import read_rows
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError
 

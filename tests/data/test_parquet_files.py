@@ -15,7 +15,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.guess import guess
 from sweeper.data.new_rows import read_rows
 from sweeper.data.parquet import other_values
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError
 

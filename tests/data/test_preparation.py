@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 
 SEED = 7  # the studies of these tests have it
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'  # lines 10 to 12

@@ -10,14 +10,12 @@ import pandas as pd
 import pytest
 
 from sweeper.config import StudyConfig
-from sweeper.data import blocks
+from sweeper.data import memory
 from sweeper.data.features import categories_of
-from sweeper.data.preparation import prepare
-from sweeper.data.prepare import read
-from sweeper.data.room import peak_bytes
+from sweeper.data.prepare import peak_bytes, prepare, read
 from sweeper.data.split import split
 from sweeper.errors import DataError
-from sweeper.resources import physical_bytes
+from sweeper.process import physical_bytes
 from tests.data.conftest import MakeStudy
 
 DATA = 'source = "parquet"\npath = "rows.parquet"\ntarget = "kind"\n'
@@ -68,7 +66,7 @@ def taken(config: StudyConfig) -> tuple[int, int]:
 def test_preparing_takes_no_more_than_is_reckoned(
     frame: pd.DataFrame, more: str, parquet_study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 18)
     config = parquet_study(frame, more, precision="float32")
     prepare(config)  # what is imported on the way is no part of it
 
@@ -82,7 +80,7 @@ def test_preparing_takes_no_more_than_is_reckoned(
 def test_folds_are_scaled_without_a_copy_of_all(
     parquet_study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 18)
     config = parquet_study(NUMBERS, "split = { test = 0.1 }\n", precision="float32")
     study = config.study.model_copy(update={"folds": 3})
     folded = config.model_copy(update={"study": study})

@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.cli.new_study import begin
 from sweeper.config import load
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.data.sentinels import sentinels
 from sweeper.data.transform import Transform
 

@@ -14,7 +14,7 @@ from sweeper.api import run
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.guess import guess
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
 
 TABLE = "size,colour,weight,price\n" + "".join(

@@ -13,8 +13,8 @@ import pytest
 
 from sweeper.cli.new_study import begin
 from sweeper.config import load
-from sweeper.data.dialect import USUAL, Dialect, open_text
-from sweeper.data.preparation import prepare
+from sweeper.data.csv_reader import USUAL, Dialect, open_text
+from sweeper.data.prepare import prepare
 from sweeper.data.text_numbers import text_numbers
 from sweeper.errors import DataError
 from tests.data.conftest import MakeStudy

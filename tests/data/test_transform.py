@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform, UnfitRowsError
 from tests.data.conftest import MakeStudy
 from tests.data.test_encoding import CSV, DROP, FRAME, PARTS, TABLE, x_of

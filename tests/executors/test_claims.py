@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, SetupError
 from sweeper.executors import claims
 from sweeper.executors.claims import (
@@ -24,7 +24,7 @@ from sweeper.executors.claims import (
     shares_of,
 )
 from sweeper.executors.fleet import fleet
-from sweeper.resources import physical_bytes
+from sweeper.process import physical_bytes
 from sweeper.rundir import RunDir
 from tests.executors.test_executors import work
 from tests.round_machine import STUDY

@@ -12,10 +12,10 @@ import pytest
 from jax._src import compilation_cache
 
 import sweeper
-from sweeper import cachedir
+from sweeper import process
 from sweeper.executors.compile_cache import CheckedCache, cache_directory
 from sweeper.executors.jax_setup import configure_jax, jax_restored
-from sweeper.results.digest import deterministic_digest
+from sweeper.results.compare import deterministic_digest
 from sweeper.rundir import RunDir
 from tests.in_process import study_in
 from tests.small_studies import DIGITS
@@ -25,7 +25,7 @@ KEY, VALUE = "jit_f-0123", bytes(range(256)) * 8
 
 @pytest.fixture(autouse=True)
 def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    cachedir._own_directory.cache_clear()
+    process._own_directory.cache_clear()
     root = tmp_path / "cache"
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(root))
     before = jax.config.values["jax_enable_compilation_cache"]
@@ -34,7 +34,7 @@ def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield root
     jax.config.update("jax_enable_compilation_cache", before)
     compilation_cache.reset_cache()
-    cachedir._own_directory.cache_clear()
+    process._own_directory.cache_clear()
 
 
 def entry_in(directory: Path) -> Path:

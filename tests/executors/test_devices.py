@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.executors.devices import mps_pipes, visible_gpus
-from sweeper.executors.worker_shares import worker_cpus, worker_environment
+from sweeper.executors.devices import mps_pipes, visible_gpus, worker_cpus, worker_environment
 
 
 @pytest.fixture

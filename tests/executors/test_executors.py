@@ -14,11 +14,11 @@ import jax
 import pytest
 
 from sweeper.config import StudyConfig, parse
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import SetupError
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.fleet import Fleet, fleet
-from sweeper.executors.opening import own_fraction
+from sweeper.executors.jax_setup import own_fraction
 from sweeper.faults import VARIABLE
 from sweeper.results.events import BucketFinished, BucketStarted, Event
 from sweeper.results.timeline import Timeline

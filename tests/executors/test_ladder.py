@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sweeper.executors.branchwise import joined, parted
 from sweeper.executors.executor import Outcome, Place, Work
-from sweeper.executors.limits import Limit
-from sweeper.executors.memory_ladder import Ladder, TooLarge
+from sweeper.executors.memory_ladder import Ladder, Limit, TooLarge
 from sweeper.executors.retry import failed
 from sweeper.executors.simulated import SimulatedExecutor
+from sweeper.executors.switch_class import joined, parted
 from sweeper.scheduler.capacity import Ceiling, halved
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Failure, Reason, TrialSpec

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.executors.executor import LaneResult, Place
 from sweeper.executors.lanes import _stacked, judged_columns, result
-from sweeper.programs.blank import blank_of, is_blank
+from sweeper.programs.data_spec import blank_of, is_blank
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
 from sweeper.scheduler.classes import Lane

@@ -9,12 +9,7 @@ import jax
 import pytest
 
 from sweeper.config import parse
-from sweeper.executors.limits import (
-    Limit,
-    ProgramTooLargeError,
-    is_out_of_memory,
-    limit_on,
-)
+from sweeper.executors.memory_ladder import Limit, ProgramTooLargeError, is_out_of_memory, limit_on
 from tests.small_studies import DIGITS
 
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.executors.memory import (
-    FRACTION,
-    Shares,
-    carried_fraction,
-    fraction_variable,
-    shares,
-)
+from sweeper.executors.devices import FRACTION, Shares, carried_fraction, fraction_variable, shares
 
 
 @pytest.mark.parametrize(

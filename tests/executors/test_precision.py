@@ -21,7 +21,7 @@ if sys.argv[1] == "here":
     claim_devices(config)
 else:
     from sweeper import worker
-    from sweeper.data.preparation import prepare
+    from sweeper.data.prepare import prepare
     prepare(config).save(Path("data.npz"))
     paths = Path("data.npz"), Path()
     worker.start(worker.WorkerSetup(config, *paths, cpus=(), parent=os.getppid()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeper.executors.executor import Work
-from sweeper.executors.simulated_cluster import Chances, Simulated, SimulatedCluster
+from sweeper.executors.simulated import Chances, Simulated, SimulatedCluster
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import TrialSpec
 

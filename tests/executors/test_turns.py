@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sweeper.executors.turns import Turns, turns_on
+from sweeper.executors.placement import Turns, turns_on
 
 WAIT_S = 10.0
 

@@ -23,9 +23,8 @@ import pytest
 from sweeper.errors import SetupError
 from sweeper.executors import worker_process
 from sweeper.executors.worker import write_to
-from sweeper.executors.worker_log import MOST_BYTES
-from sweeper.executors.worker_process import GoneError, OverdueError, WorkerProcess
-from sweeper.lifeline import die_with
+from sweeper.executors.worker_process import MOST_BYTES, GoneError, OverdueError, WorkerProcess
+from sweeper.process import die_with
 from tests.processes import ROOT, is_alive
 
 SPOKEN = "what it had to say"

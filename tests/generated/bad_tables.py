@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from sweeper.config.toml import toml_text
 from sweeper.config.train import TASK_OF_LOSS, WEIGHED
-from sweeper.config.writing import toml_text
 from tests.generated.columns import GOOD, ODD, Kind, table_of
 from tests.generated.frames import Draw, Study, some
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sweeper.config.alternating import AlternatingTable, PhaseTable, WarmupTable
 from sweeper.config.coupled import OBJECTIVES, CoupledTable
+from sweeper.config.model import MlpPart, PythonPart
 from sweeper.config.optimizer import AdafactorTable, AdamWTable, RmspropTable, SgdTable
-from sweeper.config.parts import MlpPart, PythonPart
 from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.table import Table
 from sweeper.config.train import TASK_OF_LOSS

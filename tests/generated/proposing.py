@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sweeper.study.option import EXCLUSIVE, OPTIONS, PACKAGES, Option
+from sweeper.study.options import EXCLUSIVE, OPTIONS, PACKAGES, Option
 from tests.generated.frames import Draw, Study, some
 from tests.generated.searches import Search, column, possible
 

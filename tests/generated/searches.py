@@ -8,9 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sweeper.config.roles import is_fixed
 from sweeper.config.space import types_for
-from sweeper.config.table import Table, holder_of, table_in
+from sweeper.config.table import Table, holder_of, is_fixed, table_in
 from tests.generated.values import form_within, values
 
 Entry = dict[str, Any]

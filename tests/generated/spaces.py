@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sweeper.config.lr_schedule import SHAPES
 from sweeper.config.model import MixedTable
 from sweeper.config.optimizer import (
+    SHAPES,
     MixedOptimizerTable,
     UserOptimizerTable,
     takes,

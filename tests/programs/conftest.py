@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.executors.compile_cache import leave_cache
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer

@@ -25,8 +25,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import State, only_model
-from sweeper.randomness import words
-from sweeper.trial import TrialSpec
+from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily, linears_of
 from tests.small_studies import PARTS, bent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.preflight.training import check_training
 from tests.programs.test_check_model import STUDY

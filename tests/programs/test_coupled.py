@@ -25,10 +25,9 @@ from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.generated import directions, measure_of
+from sweeper.programs.generator_critic import directions, measure_of
 from sweeper.programs.program import Batch, Lane, State, only_model
-from sweeper.randomness import words
-from sweeper.trial import TrialSpec
+from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import Net, compiled_hastily, linears_of
 from tests.programs.test_saved_state import saved, state_after

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, mean_squared_error, r2_score
 
-from sweeper.config.writing import toml_value
+from sweeper.config.toml import toml_value
 from sweeper.data.order import epoch_order
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec

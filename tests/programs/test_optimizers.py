@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from sweeper.config import parse
-from sweeper.config.lr_schedule import SHAPES
+from sweeper.config.optimizer import SHAPES
 from sweeper.programs.schedules import SCHEDULES
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec

@@ -16,7 +16,7 @@ import pytest
 import sweeper
 from sweeper.config import StudyConfig, parse
 from sweeper.data.order import epoch_order
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.executors.executor import Outcome
 from sweeper.export import export
@@ -26,10 +26,9 @@ from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program
 from sweeper.programs.user_program import Own
-from sweeper.randomness import words
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures
-from sweeper.trial import Member, TrialSpec
+from sweeper.trial import Member, TrialSpec, words
 from tests.in_process import study_in, trained
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily

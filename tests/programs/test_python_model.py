@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig, parse
 from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
-from sweeper.data.preparation import prepare
+from sweeper.data.prepare import prepare
 from sweeper.models.decay import Decay
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.randomness import words
 from sweeper.scheduler.signature import Structures
-from sweeper.trial import TrialSpec
+from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
 from tests.small_studies import bent

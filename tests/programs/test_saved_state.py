@@ -21,11 +21,9 @@ from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile, write_lanes
 from sweeper.programs.continued import Start
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.leaves import parameters_of
-from sweeper.programs.optax_state import has_schedule
+from sweeper.programs.optax_state import has_schedule, parameters_of
 from sweeper.programs.program import State, at_its_best
-from sweeper.programs.saved_file import SavedFile
-from sweeper.programs.saved_state import PlainState, plain_state_of, tensors_of
+from sweeper.programs.saved_file import PlainState, SavedFile, plain_state_of, tensors_of
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily

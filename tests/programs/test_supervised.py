@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sweeper.data.order import epoch_order
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.randomness import words
-from sweeper.trial import TrialSpec
+from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import both_arrays, compiled_hastily, empty_linear
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sweeper.config import parse
-from sweeper.programs.packing import Packing
+from sweeper.programs.switch import Packing
 from sweeper.trial import Failure
 from tests.programs.conftest import STUDY, Bench, spec
 

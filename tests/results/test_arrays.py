@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from sweeper.results.arrays import array_of, numbers, repeated
 from sweeper.results.columns import BOOL, DOUBLE, INT32, INT64, STRING, TIME
+from sweeper.results.tables import array_of, numbers, repeated
 from sweeper.rundir import RunDir
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.results.replace import swapped
+from sweeper.rundir import swapped
 
 
 def test_a_relative_run_directory_works_on_every_python(

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from sweeper.config.search import CategoricalSearch, IntSearch
-from sweeper.scheduler.class_names import class_name
-from sweeper.scheduler.classes import ProgramClass, Strategy
+from sweeper.scheduler.classes import ProgramClass, Strategy, class_name
 
 SEARCH = {
     "model.depth": IntSearch(type="int", low=1, high=4),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import StudyConfig, parse
-from sweeper.naming import counted
+from sweeper.errors import counted
 from sweeper.study.ask_tell import Study
 from sweeper.study.doubts import doubts
 from sweeper.study.options import given_options

@@ -10,8 +10,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, QMCSampler
 from optuna.trial import TrialState
 
-from sweeper.study.qmc import SteadyQMCSampler
-from sweeper.study.storage import NotingStorage
+from sweeper.study.reseeded import NotingStorage
+from sweeper.study.samplers import SteadyQMCSampler
 
 SPACE = {
     "rate": FloatDistribution(1e-4, 1e-1, log=True),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
 
-from sweeper.study.storage import NotingStorage
+from sweeper.study.reseeded import NotingStorage
 
 ENDS = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 

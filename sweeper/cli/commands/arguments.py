@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweeper.errors import Problem, StudyError
-from sweeper.links import refuse_links
 from sweeper.results.status import newest_run
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, refuse_links
 
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig

@@ -17,8 +17,7 @@ from sweeper.cli.commands.arguments import (
     trial_asked,
 )
 from sweeper.cli.commands.printing import print_json, print_shown
-from sweeper.errors import Problem, StudyError
-from sweeper.naming import counted
+from sweeper.errors import Problem, StudyError, counted
 from sweeper.results.ranking import repeats
 from sweeper.results.status import for_want_of_one
 from sweeper.results.text_files import csv_text

@@ -22,8 +22,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
 from sweeper.cli.console import console_on
-from sweeper.errors import StudyError, printable
-from sweeper.naming import counted
+from sweeper.errors import StudyError, counted, printable
 
 
 def export(

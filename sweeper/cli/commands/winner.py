@@ -51,9 +51,9 @@ def confirm(
     """
     run_dir = run_asked(directory)
     from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
+    from sweeper.export.reproduce import refuse_another
     from sweeper.export.sizes import refuse_oversized
     from sweeper.sweep.session.ownership import refuse_foreign
-    from sweeper.winner.same_study import refuse_another
 
     spec = refuse_another(run_dir, trust_code=trust_code)
     found = finalists(run_dir, top, seeds)
@@ -90,8 +90,7 @@ def reproduce(
     Ends with 1 where a value differs, and names the first.
     """
     run_dir, number = trial_asked(directory, trial)
-    from sweeper.export.reproduce import alone, compared
-    from sweeper.winner.same_study import refuse_another
+    from sweeper.export.reproduce import alone, compared, refuse_another
 
     spec = refuse_another(run_dir, trust_code=trust_code)
     with tempfile.TemporaryDirectory() as place:
@@ -129,7 +128,7 @@ def refit(
         raise StudyError(Problem(str(output), "", "there is such a directory already", mend))
     from sweeper.export import export
     from sweeper.export.refit import refit_study
-    from sweeper.winner.same_study import refuse_another
+    from sweeper.export.reproduce import refuse_another
 
     spec = refuse_another(run_dir, trust_code=trust_code)
     config, row = refit_study(run_dir, number, on)

@@ -51,7 +51,7 @@ def export_optuna(
     With their states, values, parameters and curves; `optuna.load_study` loads it.
     """
     run_dir = run_asked(directory)
-    from sweeper.optuna_export import export_optuna as write
+    from sweeper.study.optuna_export import export_optuna as write
 
     called, count = write(run_dir, url, name)
     use = f"`optuna.load_study(study_name={called!r}, storage={url!r})` loads it"

@@ -9,8 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeper.config.toml import Source
-from sweeper.config.writing import toml_value
+from sweeper.config.toml import Source, toml_value
 
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess

@@ -18,8 +18,7 @@ from sweeper.dashboard.blocks import (
     upright,
 )
 from sweeper.dashboard.trials import Trials
-from sweeper.dashboard.views.scales import ends_if_equal, wants_log
-from sweeper.dashboard.views.states import AT_THE_EDGE, by_state
+from sweeper.dashboard.views.scales import AT_THE_EDGE, by_state, ends_if_equal, wants_log
 
 _BY = {
     "trial number": ("trial_number", None),

@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeper.dashboard.blocks import Block, axis, categories, chart, choice, note, rows
 from sweeper.dashboard.packing import rounded
-from sweeper.naming import counted
+from sweeper.errors import counted
 from sweeper.results.columns import LEAST_TRIALS
 
 _READING = (

@@ -10,8 +10,14 @@ import numpy as np
 from sweeper.dashboard.blocks import Block, Option, chart, note
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.trials import Trials
-from sweeper.dashboard.views.scales import choices_of, is_log, steps, wants_log
-from sweeper.dashboard.views.states import AT_THE_EDGE, worst_edge
+from sweeper.dashboard.views.scales import (
+    AT_THE_EDGE,
+    choices_of,
+    is_log,
+    steps,
+    wants_log,
+    worst_edge,
+)
 from sweeper.results import formatting
 
 BEST = 300

@@ -20,8 +20,15 @@ from sweeper.dashboard.blocks import (
     upright,
 )
 from sweeper.dashboard.trials import Trials
-from sweeper.dashboard.views.scales import choices_of, ends_if_equal, is_log, steps, wants_log
-from sweeper.dashboard.views.states import AT_THE_EDGE, by_state
+from sweeper.dashboard.views.scales import (
+    AT_THE_EDGE,
+    by_state,
+    choices_of,
+    ends_if_equal,
+    is_log,
+    steps,
+    wants_log,
+)
 
 _AT_ONCE = 9
 _SMALL = 240

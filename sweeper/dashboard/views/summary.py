@@ -10,7 +10,7 @@ import numpy as np
 from sweeper.dashboard.blocks import Block, rows
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.packing import rounded
-from sweeper.naming import counted
+from sweeper.errors import counted
 from sweeper.results import formatting
 
 _LITTLE = 0.15

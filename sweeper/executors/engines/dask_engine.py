@@ -36,7 +36,7 @@ from sweeper.executors.engines.engine import (
 )
 from sweeper.executors.engines.remote_worker import FarSlot, Opening
 from sweeper.executors.executor import Work
-from sweeper.executors.slot import ClosedError
+from sweeper.executors.process import ClosedError
 
 _CONNECT_S = 5.0
 # how often it is looked whether a worker that has given nothing is there

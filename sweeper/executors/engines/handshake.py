@@ -8,10 +8,9 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.user_source import source_digests
-from sweeper.executors.devices import DRIVER
+from sweeper.errors import size_text
+from sweeper.executors.devices import DRIVER, shares
 from sweeper.executors.environment import FLAGS
-from sweeper.executors.memory import shares
-from sweeper.naming import size_text
 from sweeper.rundir import RunDir
 
 # what computes a trial there; what proposes and publishes them is on this side alone
@@ -80,7 +79,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
 
         def memory_bytes() -> int | None:
             try:
-                from sweeper.resources import physical_bytes
+                from sweeper.process import physical_bytes
             except ImportError:  # absent or another version, which is refused
                 return None
             return physical_bytes()

@@ -12,8 +12,8 @@ from sweeper.executors.engines.engine import Engine, GivenUpError, LostError, Me
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.process import ClosedError
 from sweeper.executors.retry import WorkerDiedError, WorkerGivenUpError, WorkerLostError
-from sweeper.executors.slot import ClosedError
 from sweeper.faults import VARIABLE
 
 # what workers inherit of this program's environment, as those on this machine do

@@ -18,15 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweeper.errors import SetupError
-from sweeper.executors.devices import visible_gpus
+from sweeper.executors.devices import shares, visible_gpus, worker_environment
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.interrupts import block_interrupts
-from sweeper.executors.memory import shares
+from sweeper.executors.process import ClosedError, Slot
 from sweeper.executors.retry import WorkerDiedError
-from sweeper.executors.slot import ClosedError, Slot
 from sweeper.executors.worker import WorkerSetup
-from sweeper.executors.worker_shares import worker_environment
-from sweeper.resources import usable_cpus
+from sweeper.executors.worker_process import block_interrupts
+from sweeper.process import usable_cpus
 
 # how often it is looked whether anybody still wants the slot
 _LOOK_S = 0.2

@@ -14,7 +14,7 @@ from typing import Protocol
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import BusyError, Engine, EngineGoneError, LostError, Member
 from sweeper.executors.engines.remote_slot import RemoteSlot
-from sweeper.executors.slot import ClosedError
+from sweeper.executors.process import ClosedError
 
 # how often it is looked who is there, and at first, when all are waited for
 _LOOK_S = 1.0

@@ -17,9 +17,7 @@ from typing import Any
 
 from sweeper.faults import Fault
 from sweeper.ledger import Ledger
-from sweeper.links import open_inside, remove_inside
-from sweeper.rundir import RunDir
-from sweeper.small_files import read_json
+from sweeper.rundir import RunDir, open_inside, read_json, remove_inside
 
 # after so many, the buckets of the round are trained in workers, where the culprit fails alone
 MOST = 2

@@ -16,9 +16,7 @@ from pathlib import Path
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
-from sweeper.links import MEND, links_in, remove_inside, remove_tree_inside
-from sweeper.results.replace import STAGED
-from sweeper.rundir import RunDir
+from sweeper.rundir import MEND, STAGED, RunDir, links_in, remove_inside, remove_tree_inside
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.lock import held
 

@@ -20,9 +20,8 @@ from filelock import FileLock, SoftFileLock, Timeout
 
 from sweeper.errors import Problem, SetupError, StudyHeldError
 from sweeper.ledger import is_held
-from sweeper.links import open_inside
 from sweeper.results.status import read_status
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, open_inside
 
 _MOST_LETTERS = 300  # of a number and a host's name
 # what file systems without `flock` answer

@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweeper.cachedir import state_root
 from sweeper.config import StudyConfig
 from sweeper.config.trust import TRUST, is_at_hand, is_known
 from sweeper.config.user_source import (
@@ -27,6 +26,7 @@ from sweeper.config.user_source import (
     source_digests,
 )
 from sweeper.errors import Problem, SetupError
+from sweeper.process import state_root
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.config.recorded import study_of
+from sweeper.config.toml import toml_value
 from sweeper.config.user_source import (
     MAIN,
     OF_ANOTHER_MAIN,
@@ -16,7 +17,6 @@ from sweeper.config.user_source import (
     is_of_another_main,
     source_digests,
 )
-from sweeper.config.writing import toml_value
 from sweeper.errors import Problem, StudyError, SweeperError
 
 # Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.

@@ -17,9 +17,8 @@ from sweeper.config import StudyConfig
 from sweeper.errors import SetupError, SweeperError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
-from sweeper.results.replace import replacing
 from sweeper.results.status import read_status
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, replacing
 from sweeper.scheduler.forecast import Forecast
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.crashes import deaths_over, leaving_in_order

@@ -9,8 +9,7 @@ from typing import Any
 from sweeper.config import StudyConfig, is_toml
 from sweeper.config.recorded import study_text
 from sweeper.faults import Step, fault_points
-from sweeper.results.replace import replacing
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, replacing
 
 OVERRIDE = "# --set "  # a line that tells of a setting which the command line gave
 _AGAIN = "# Written again from the ledger: the study as it was first run, with all its settings.\n"

@@ -7,10 +7,9 @@ from contextlib import closing, suppress
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import MOST_XLA_THREADS
-from sweeper.errors import SetupError, SweeperError
+from sweeper.errors import SetupError, SweeperError, counted
 from sweeper.executors.devices import XLA_THREADS
-from sweeper.naming import counted
-from sweeper.resources import usable_cores
+from sweeper.process import usable_cores
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup

@@ -18,15 +18,13 @@ from sweeper.config import StudyConfig
 from sweeper.config.recorded import study_of
 from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
-from sweeper.links import remove_inside
-from sweeper.programs.checkpoint import LaneFile
-from sweeper.programs.tensors import CheckpointError
+from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.results.compare import Difference, differences
 from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
 from sweeper.results.status import is_published, read_status, write_status
 from sweeper.results.timeline import Span, shares
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, remove_inside
 from sweeper.study.options import n_proposals
 from sweeper.sweep.progress import Standing
 from sweeper.sweep.resume import restore
@@ -36,9 +34,8 @@ from sweeper.sweep.session.lock import held, held_to_look
 from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.store import Published
-from sweeper.sweep.verify.models import damaged_model, models
+from sweeper.sweep.verify.models import Damage, damaged_model, models, written_anew
 from sweeper.sweep.verify.published_files import beside, damaged_beside, repair_beside
-from sweeper.verification.damage import Damage, written_anew
 
 _RUN = "go on with the study: its trials are trained again from where it is needed"
 

@@ -1,4 +1,7 @@
-"""Which models a run directory has to hold, and what is wrong with those that it holds."""
+"""Which models a run directory has to hold, and what is wrong with those that it holds.
+
+What is damaged in a run directory, and the mends that several files have.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,33 @@ from shlex import quote
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.ended import EndedTrials
 from sweeper.errors import SweeperError
 from sweeper.programs.provenance import misfits, whose
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.ranking import BestTrials, Row
 from sweeper.rundir import RunDir
-from sweeper.verification.damage import Damage
+from sweeper.sweep.state import EndedTrials
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something in `file`, named from the run directory, that is not what it should be.
+
+    `is_view` where the ledger tells all that was in it.
+    """
+
+    file: str
+    found: str
+    mend: str
+    is_view: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.found}; {self.mend}"
+
+
+def written_anew(run_dir: RunDir) -> str:
+    """The mend of what `repair` writes."""
+    return f"write it anew: python -m sweeper verify {quote(str(run_dir.root))} --repair"
 
 
 @dataclass(frozen=True, slots=True)

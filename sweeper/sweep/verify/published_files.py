@@ -12,10 +12,10 @@ from sweeper.errors import SweeperError
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.preparation_note import NoteError, read_note
+from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.importance import is_importance
-from sweeper.results.schema_text import is_schema_text, write_schema_text
+from sweeper.results.schema import is_schema_text, write_schema_text
 from sweeper.rundir import RunDir
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.session.ownership import foreign
@@ -23,7 +23,7 @@ from sweeper.sweep.session.reconcile import data_digest
 from sweeper.sweep.session.study_copy import restore_copy, study_copy_fault
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.store import RunStore
-from sweeper.verification.damage import Damage, written_anew
+from sweeper.sweep.verify.models import Damage, written_anew
 
 
 def beside(run_dir: RunDir) -> list[Path]:

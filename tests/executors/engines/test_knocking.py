@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from sweeper.executors.engines.engine import AddressError
-from sweeper.executors.engines.knocking import knock
+from sweeper.executors.engines.ray_engine import knock
 
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 

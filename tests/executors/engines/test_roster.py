@@ -21,7 +21,7 @@ from sweeper.executors.engines.engine import (
     LostError,
     Member,
 )
-from sweeper.executors.engines.engine_executor import EngineExecutor
+from sweeper.executors.engines.executor import EngineExecutor
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.engines.worker_pool import Roster

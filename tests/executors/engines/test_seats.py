@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sweeper.executors.engines.connect import Seats
 from sweeper.executors.engines.engine import Member
-from sweeper.executors.engines.seats import Seats
 
 
 def member(name: str, host: str = "host", cores: int = 1) -> Member:

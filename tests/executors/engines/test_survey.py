@@ -12,7 +12,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.executors.engines.handshake import Kinds, differences, survey_of, want_of_memory
-from sweeper.resources import physical_bytes
+from sweeper.process import physical_bytes
 from sweeper.rundir import RunDir
 from tests.small_studies import DIGITS
 

@@ -1,1 +1,0 @@
-"""What is done with the winner of a study: confirmed, reproduced, trained again on more rows."""
