@@ -34,10 +34,10 @@ from sweeper.rundir import RunDir
 from sweeper.sweep.session.backup import sessions
 from sweeper.sweep.session.ownership import foreign, is_own_start, signed
 from sweeper.sweep.warm_start import started_from
+from tests.cli.test_no_python import PLACES
+from tests.cli.test_no_python import study_of as study_naming
 from tests.command_line import STUDY as WINE
 from tests.command_line import contents
-from tests.test_no_python import PLACES
-from tests.test_no_python import study_of as study_naming
 
 GUIDE = Path(sweeper.__file__).parent / "guide" / "security.md"
 STATE = "XDG_STATE_HOME"

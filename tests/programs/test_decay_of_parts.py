@@ -13,7 +13,7 @@ from sweeper.config import parse
 from sweeper.config.settings import Settings
 from sweeper.programs.alternating import Alternating
 from sweeper.programs.build import Programs
-from tests.programs.test_check_decay import SPEC, TURNS
+from tests.preflight.test_check_decay import SPEC, TURNS
 from tests.small_studies import bent
 
 EACH = "{name='sgd',lr=0.1,weight_decay=0.5}"

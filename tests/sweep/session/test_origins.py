@@ -15,7 +15,7 @@ from sweeper.sweep.session.backup import strangeness
 from sweeper.sweep.verify import restore_ledger, verify
 from tests.command_line import contents
 from tests.crashes import PROGRAMS, Study
-from tests.test_missing_rows import remove
+from tests.sweep.test_missing_rows import remove
 
 PUBLISHED = ("trials.parquet", "status.json")
 

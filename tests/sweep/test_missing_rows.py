@@ -16,7 +16,7 @@ from sweeper.ledger.checking import disagreement
 from sweeper.sweep.verify import restore_ledger, verify
 from sweeper.trial import Memory
 from tests.crashes import Study
-from tests.test_ledger import write_rounds
+from tests.ledger.test_ledger import write_rounds
 
 LAST = "rowid = (SELECT max(rowid) FROM {table})"
 FIRST = "rowid = (SELECT min(rowid) FROM {table})"

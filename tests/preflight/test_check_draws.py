@@ -9,7 +9,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.preflight.user_model import check_model
-from tests.programs.test_check_model import STUDY
+from tests.preflight.test_check_model import STUDY
 
 BASE = """\
 import equinox as eqx, functools, jax, jax.numpy as jnp, numpy as np

@@ -10,9 +10,9 @@ import pytest
 
 from sweeper.__main__ import _search_current_directory_last
 from sweeper.results.status import read_status
+from tests.cli.test_streams import shell
 from tests.command_line import CommandLine
 from tests.processes import ROOT
-from tests.test_streams import shell
 
 # of the standard library and of others: what Python imports for loky, and what sweeper imports
 HIDDEN = ("json", "threading", "signal", "argparse", "pickle", "numpy", "optuna", "jax", "joblib")

@@ -17,7 +17,7 @@ from sweeper.sweep.progress import Standing
 from sweeper.sweep.resume import restore
 from sweeper.sweep.sweep import Sweep
 from tests.round_machine import Crash, CrashingLedger, contents, new_ledger, run, study
-from tests.test_round_machine import CONDITIONAL, GOALS, PRUNERS, QUEUE, SAMPLERS
+from tests.sweep.test_round_machine import CONDITIONAL, GOALS, PRUNERS, QUEUE, SAMPLERS
 
 SEVERAL = GOALS["several"]
 FEW = "study.n_trials=16", "schedule.parallel=5", "schedule.round_epochs=2"

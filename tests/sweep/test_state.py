@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweeper.results.ranking import best_first, is_feasible, pareto_front
 from sweeper.sweep.state import EndedTrials
-from tests.test_ranking import ended
+from tests.results.test_ranking import ended
 
 
 @given(ended(), st.integers(0, 4), st.lists(st.integers(0, 8), max_size=8))

@@ -10,7 +10,7 @@ from sweeper.config import parse
 from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.preflight.training import check_training
-from tests.programs.test_check_model import STUDY
+from tests.preflight.test_check_model import STUDY
 
 NETS = """\
 import random, time, uuid

@@ -9,7 +9,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.data.prepare import prepare
 from sweeper.preflight.outputs import output_hints, undefined_measures
-from tests.programs.test_check_model import STUDY
+from tests.preflight.test_check_model import STUDY
 from tests.small_studies import PARTS
 
 NETS = """\

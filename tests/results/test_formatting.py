@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.results import formatting
-from tests.test_live import STATUS
+from tests.cli.test_live import STATUS
 
 
 @pytest.mark.parametrize(

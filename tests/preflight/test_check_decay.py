@@ -15,9 +15,9 @@ from sweeper.preflight.decay_preview import decay_preview
 from sweeper.preflight.user_functions import check_functions
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
+from tests.cli.test_tables import shown
 from tests.config.conftest import VALID
 from tests.small_studies import PARTS, bent
-from tests.test_answers import shown
 
 NETS = """\
 import equinox as eqx

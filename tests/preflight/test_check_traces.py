@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.test_check_draws import check
+from tests.preflight.test_check_draws import check
 
 HEAD = """\
 import equinox as eqx, functools, jax, jax.numpy as jnp, numpy as np

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StudyError
-from tests.programs.test_check_draws import check
+from tests.preflight.test_check_draws import check
 
 HEAD = """\
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np, os, random, time

@@ -20,7 +20,7 @@ from sweeper.results.compare import Difference, differences
 from sweeper.sweep.resume import restore
 from sweeper.sweep.verify import repair, verify
 from tests.crashes import Study
-from tests.test_ledger import write_rounds
+from tests.ledger.test_ledger import write_rounds
 
 FLIPS, FEW = 1000, 20
 TABLES = ("meta", "session", "round", "closing", "trial", "ending", "bucket")

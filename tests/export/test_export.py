@@ -24,9 +24,9 @@ from sweeper.export import export
 from sweeper.export.saved_model import OtherVersionsWarning, SavedModel
 from sweeper.programs.saved_file import MODEL_FILE
 from tests.command_line import CommandLine
+from tests.executors.test_jax_setup import OTHERS, own_settings
 from tests.processes import ROOT
 from tests.standalone import standalone
-from tests.test_jax_setup import OTHERS, own_settings
 
 NETS = """
 import equinox as eqx

@@ -14,7 +14,7 @@ from sweeper.config import parse
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 from tests.command_line import CommandLine, settings
-from tests.test_golden_digest import Golden, Study, run_golden
+from tests.studies.test_golden_digest import Golden, Study, run_golden
 
 STUDY = """
 version = 1
