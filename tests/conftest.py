@@ -75,3 +75,11 @@ def copied(tmp_path: Path) -> Callable[[Study], Study]:
         return copy
 
     return copied
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    import jax
+
+    with jax.enable_x64(True):
+        yield

@@ -8,124 +8,57 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "sweeper"
 
-# From the bottom up: a module imports from layers below its own, never from beside or above.
+# From the bottom up: a room or a file at the root imports from those below its own.
 LAYERS = (
-    {"main_source"},
-    {"teardown", "user_source"},
-    {
-        "errors",
-        "faults",
-        "naming",
-        "trial",
-        "ranking",
-        "rundir",
-        "small_files",
-        "timeline",
-        "randomness",
-        "streams",
-        "cachedir",
-        "jax_pins",
-        "lifeline",
-        "interrupts",
-        "resources",
-        "user_code",
-    },
-    {"config", "links", "address_space"},
-    {"keywords", "trust"},
-    {"scheduler", "study", "ledger", "results"},
-    {"progress", "trial_file", "saved_code", "ended", "lock"},
-    {"models", "data", "reconcile", "study_copy"},
-    {"templates", "origins", "text_files"},
-    {"authoring", "backup"},
-    {"ownership"},
+    {"errors", "faults", "trial"},
+    {"process", "rundir"},
+    {"config"},
+    {"results"},
+    {"ledger", "study", "scheduler"},
+    {"data"},
+    {"models"},
     {"programs"},
-    {"executors", "calibration_cases"},
-    {
-        "state",
-        "store",
-        "planning",
-        "calibration",
-        "trials_apart",
-        "saved_model",
-        "export",
-        "starting",
-        "xla_threads",
-        "importances",
-        "optuna_export",
-        "diagnosis",
-    },
-    {"predicting"},
-    {
-        "deaths",
-        "directory",
-        "rows",
-        "resume",
-        "standing",
-        "switch_preview",
-        "duration",
-        "sweep_parts",
-        "data_preview",
-        "contract",
-        "model_checks",
-    },
-    {"sweep", "session"},
-    {"study_run", "unchecked", "preview", "decay_preview", "verification", "leaving"},
+    {"executors"},
+    {"sweep"},
+    {"preflight"},
+    {"export"},
     {"api"},
-    {"winner"},
-    {"wording", "console"},
-    {"live", "answers", "logs", "dashboard"},
-    {"plan_answers", "trial_answers"},
-    {"commands"},
+    {"dashboard"},
     {"cli"},
     {"__init__", "__main__"},
 )
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 
-# worker.py is the part of the executors that a child process runs.
-ROOMS = {"worker": "executors"}
-
 DOORS = {
-    "cloudpickle": {"models"},
     "distributed": {"executors"},
-    "equinox": {"models", "programs", "store"},
-    "filelock": {"lock"},
-    "jax": {
-        "models",
-        "programs",
-        "executors",
-        "planning",
-        "calibration",
-        "contract",
-        "trials_apart",
-        "api",
-        "saved_model",
-        "predicting",
-        "diagnosis",
-    },
+    "equinox": {"models", "programs", "preflight", "sweep"},
+    "filelock": {"sweep"},
+    "jax": {"models", "programs", "executors", "sweep", "preflight", "export", "api"},
     "joblib": {"executors"},
-    "optax": {"programs"},
+    "optax": {"programs", "preflight"},
     "optuna": {"study"},
-    "packaging": {"diagnosis"},
+    "packaging": {"preflight"},
     "pandas": {"data", "results"},
-    "platformdirs": {"cachedir"},
+    "platformdirs": {"process"},
     "pyarrow": {"dashboard", "results"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},
     "ray": {"executors"},
-    "rich": {"console", "live", "answers", "plan_answers", "trial_answers", "commands"},
+    "rich": {"cli"},
     "safetensors": {"programs"},
     "sklearn": {"data"},
     "sqlalchemy": {"study"},
     "sqlite3": {"ledger"},
     "starlette": {"dashboard"},
     "tomllib": {"config"},
-    "typer": {"cli", "commands"},
+    "typer": {"cli"},
     "uvicorn": {"dashboard"},
 }
 HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn"}
@@ -142,12 +75,12 @@ class Import:
     @property
     def importer(self) -> str:
         """The module or package directly below `sweeper` that imports."""
-        return _room(self.path.parts[0].removesuffix(".py"))
+        return self.path.parts[0].removesuffix(".py")
 
     @property
     def imported(self) -> str:
         """The module or package directly below `sweeper` that is imported."""
-        return _room(self.module.split(".")[1] if "." in self.module else "__init__")
+        return self.module.split(".")[1] if "." in self.module else "__init__"
 
     @property
     def library(self) -> str:
@@ -155,10 +88,6 @@ class Import:
 
     def __str__(self) -> str:
         return f"sweeper/{self.path}:{self.line} imports {self.module}"
-
-
-def _room(name: str) -> str:
-    return ROOMS.get(name, name)
 
 
 @cache
@@ -198,7 +127,7 @@ def _called_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def test_every_module_has_its_layer() -> None:
-    found = {_room(path.parts[0].removesuffix(".py")) for path in _modules()}
+    found = {path.parts[0].removesuffix(".py") for path in _modules()}
     assert found == set(HEIGHT)
 
 
@@ -211,6 +140,34 @@ def test_imports_point_down() -> None:
         and HEIGHT[found.imported] >= HEIGHT[found.importer]
     ]
     assert wrong == []
+
+
+def test_modules_import_one_another_in_no_circle() -> None:
+    """Also inside functions: what is imported late is imported all the same."""
+    modules = {_name(path) for path in _modules()}
+    graph: dict[str, set[str]] = {name: set() for name in modules}
+    for path, tree in _modules().items():
+        for node in ast.walk(tree):
+            graph[_name(path)] |= {name for name in _named(node) if name in modules}
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def _name(path: Path) -> str:
+    """The dotted name of the module in `path` below the package."""
+    return ".".join(("sweeper", *path.with_suffix("").parts)).removesuffix(".__init__")
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """The modules that an import statement may name: `from a import b` is a, or a.b."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=str(module), names=names):
+            if module != "sweeper":
+                yield module
+            yield from (f"{module}.{alias.name}" for alias in names)
+        case _:
+            return
 
 
 def test_no_import_is_relative() -> None:
@@ -237,7 +194,7 @@ def test_only_the_commands_print() -> None:
     wrong = [
         f"{path}:{line}"
         for path, tree in _modules().items()
-        if path.parts[0] != "commands"
+        if path.parts[:2] != ("cli", "commands")
         for name, line in _called_names(tree)
         if name == "print"
     ]

@@ -188,7 +188,7 @@ class _Parts:
     def _add_attribute(self, name: str, attribute: Any, value: Any) -> None:
         if isinstance(attribute, property | functools.cached_property):
             self._note(name)
-            self.add(_getters(attribute))
+            self.add(_getters(cast("property", attribute)))
         elif not inspect.isdatadescriptor(attribute):
             self._note(name)
             self.add(value)
@@ -202,12 +202,13 @@ class _Parts:
 
     def _add(self, value: Any) -> None:
         unwrapped = _unwrapped(value) if callable(value) else value
+        kind: type = type(value)
         if isinstance(value, _SCALARS):
             self._note(type(value).__name__, value)
         elif isinstance(value, list | tuple):
-            self._add_all(type(value), cast("Sequence[Any]", value))
+            self._add_all(kind, cast("Sequence[Any]", value))
         elif isinstance(value, set | frozenset):
-            self._note(type(value).__name__, sorted(self._digest(one) for one in cast(Any, value)))
+            self._note(kind.__name__, sorted(self._digest(one) for one in cast(Any, value)))
         elif type(value) in (dict, MappingProxyType):
             pairs = cast("Mapping[Any, Any]", value)
             self._add_all(dict, [each for pair in pairs.items() for each in pair])
@@ -268,7 +269,7 @@ class _Parts:
     def _add_reduced(self, value: Any) -> None:
         """Add any other object by what a pickle of it would hold."""
         try:
-            reducer = copyreg.dispatch_table.get(cast("type", type(value)))
+            reducer = copyreg.dispatch_table.get(type(value))
             reduced = reducer(value) if reducer else value.__reduce_ex__(2)
         except Exception as error:
             raise _IncomparableError from error

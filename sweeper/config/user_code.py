@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -31,7 +31,7 @@ _MOST_TOLD = 200  # letters of an error's text: JAX explains itself at length
 _QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_THE_USERS = (
-    Path(__file__).parent,
+    Path(__file__).parents[1],
     *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")),
 )
 
@@ -74,7 +74,7 @@ def forget_changed(base_dir: Path) -> None:
 
 
 @contextmanager
-def imported_again(name: str, base_dir: Path) -> Iterator[None]:
+def imported_again(name: str, base_dir: Path) -> Generator[None]:
     """Within this block, functions of the module `name` come from a second import of it.
 
     Modules in `base_dir` that it imports are imported again, too; what they print is dropped.
@@ -238,7 +238,7 @@ def _module(name: str, base_dir: Path) -> ModuleType:
 
 
 @contextmanager
-def _jax_settings_kept() -> Iterator[None]:
+def _jax_settings_kept() -> Generator[None]:
     """Undo what a module sets in JAX as it is imported: a study in training has set JAX up."""
     jax = sys.modules.get("jax")
     config: Any = getattr(jax, "config", None)
@@ -261,7 +261,7 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
 
 
 @contextmanager
-def _beside(base_dir: Path, root: str) -> Iterator[None]:
+def _beside(base_dir: Path, root: str) -> Generator[None]:
     """`base_dir` in front of the import path.
 
     If it has the module `root`, one of this name from elsewhere is out of the way meanwhile.

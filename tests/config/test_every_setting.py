@@ -24,7 +24,7 @@ from sweeper.config.table import Table
 from sweeper.config.tables import TABLES, Variants
 from sweeper.config.trial import TRIAL, TrialTable
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 README = (TESTS.parent / "README.md").read_text(encoding="utf-8")
 SECTION = README.partition("<!-- settings: ")[2].partition("<!-- settings end")[0]
 

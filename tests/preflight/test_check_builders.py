@@ -9,6 +9,8 @@ import pytest
 from sweeper.errors import StudyError
 from tests.preflight.test_check_draws import check
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 HEAD = """\
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np, os, random, time
 import platform, socket, uuid, datetime

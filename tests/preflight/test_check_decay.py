@@ -19,6 +19,8 @@ from tests.cli.test_tables import shown
 from tests.config.conftest import VALID
 from tests.small_studies import PARTS, bent
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 NETS = """\
 import equinox as eqx
 import jax

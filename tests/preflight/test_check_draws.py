@@ -11,6 +11,8 @@ from sweeper.errors import StudyError
 from sweeper.preflight.user_model import check_model
 from tests.preflight.test_check_model import STUDY
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 BASE = """\
 import equinox as eqx, functools, jax, jax.numpy as jnp, numpy as np
 

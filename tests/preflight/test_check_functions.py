@@ -12,6 +12,8 @@ from sweeper.errors import StudyError
 from sweeper.preflight.user_functions import check_functions
 from tests.config.conftest import VALID
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 OWN = """\
 import sys
 

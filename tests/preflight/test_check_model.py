@@ -13,6 +13,8 @@ from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.preflight.user_model import check_model
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 NETS = """\
 import equinox as eqx
 import jax

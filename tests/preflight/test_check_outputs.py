@@ -12,6 +12,8 @@ from sweeper.preflight.outputs import output_hints, undefined_measures
 from tests.preflight.test_check_model import STUDY
 from tests.small_studies import PARTS
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 NETS = """\
 import equinox as eqx, jax, jax.numpy as jnp
 

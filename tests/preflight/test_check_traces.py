@@ -8,6 +8,8 @@ import pytest
 
 from tests.preflight.test_check_draws import check
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 HEAD = """\
 import equinox as eqx, functools, jax, jax.numpy as jnp, numpy as np
 

@@ -12,6 +12,8 @@ from sweeper.errors import StudyError
 from sweeper.preflight.training import check_training
 from tests.preflight.test_check_model import STUDY
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 NETS = """\
 import random, time, uuid
 

@@ -10,6 +10,8 @@ from sweeper.config import parse
 from sweeper.preflight.idle_functions import idle_optimizer, paired_rows
 from tests.config.conftest import VALID
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 OWN = """\
 import jax, jax.numpy as jnp, optax
 

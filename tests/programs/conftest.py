@@ -45,9 +45,8 @@ def _compiled_once(compile_cache: Path) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
+def _float64(float64: None) -> None:
+    """Programs are trained in float64."""
 
 
 @dataclass

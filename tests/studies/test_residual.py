@@ -13,7 +13,7 @@ import sweeper
 from sweeper.api import plan
 from sweeper.config.user_code import load_function
 
-STUDIES = Path(__file__).parent.parent / "studies"
+STUDIES = Path(__file__).parents[2] / "studies"
 STUDY = STUDIES / "residual.toml"
 # one structure of the space, for each costs a compilation
 SHORT = (

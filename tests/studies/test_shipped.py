@@ -13,7 +13,7 @@ import pytest
 from sweeper.results.read import open_results
 from tests.command_line import CommandLine, settings
 
-STUDIES = Path(__file__).parent.parent / "studies"
+STUDIES = Path(__file__).parents[2] / "studies"
 NAMES = sorted(path.stem for path in STUDIES.glob("*.toml"))
 EPOCHS = {"alternating": 16}  # to come to each phase
 TRIALS = {"heat": 1, "residual": 1}  # whose structures take long to compile

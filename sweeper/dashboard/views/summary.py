@@ -97,8 +97,9 @@ class Totals:
             ),
             (
                 "idle",
-                f"{formatting.seconds(self.idle_s)} of {formatting.seconds(self.span_s * self.places)} "
-                f"that all places had together from the first bucket to the last{each}",
+                f"{formatting.seconds(self.idle_s)} of "
+                f"{formatting.seconds(self.span_s * self.places)} that all places had together "
+                f"from the first bucket to the last{each}",
             ),
             ("lanes with a trial", formatting.percent(self.occupancy)),
             ("padding and empty lanes", f"{waste}{lost}"),
@@ -181,13 +182,15 @@ def findings(told: Totals) -> list[str]:
         )
     if had and told.idle_s > _LITTLE * had and told.places > 1:
         found.append(
-            f"Places were idle for {formatting.percent(told.idle_s / had)} of their time, waiting for "
-            "the longest bucket of a round or for proposals: a larger schedule.parallel fills them."
+            f"Places were idle for {formatting.percent(told.idle_s / had)} of their time, "
+            "waiting for the longest bucket of a round or for proposals: "
+            "a larger schedule.parallel fills them."
         )
     if told.waste is not None and told.waste > 2 * _LITTLE:
         found.append(
-            f"{formatting.percent(told.waste)} of training went into padding and empty lanes: it is "
-            "the price of fewer programs; execution.strategy = exact pays it in compiling instead."
+            f"{formatting.percent(told.waste)} of training went into padding and empty lanes: "
+            "it is the price of fewer programs; "
+            "execution.strategy = exact pays it in compiling instead."
         )
     ratio = told.foreseen_train_s / told.predicted_train_s if told.predicted_train_s else 1.0
     if max(ratio, 1 / max(ratio, 1e-9)) > _FAR_OFF:
