@@ -114,6 +114,10 @@ def _is_importable(value: Any) -> bool:
     )
 
 
+def _kind_of(value: object) -> type:
+    return type(value)
+
+
 def _unwrapped(value: Any) -> Any:
     """The function that decorators such as `jax.jit` were applied to."""
     try:
@@ -202,7 +206,7 @@ class _Parts:
 
     def _add(self, value: Any) -> None:
         unwrapped = _unwrapped(value) if callable(value) else value
-        kind: type = type(value)
+        kind = _kind_of(value)
         if isinstance(value, _SCALARS):
             self._note(type(value).__name__, value)
         elif isinstance(value, list | tuple):
@@ -269,7 +273,7 @@ class _Parts:
     def _add_reduced(self, value: Any) -> None:
         """Add any other object by what a pickle of it would hold."""
         try:
-            reducer = copyreg.dispatch_table.get(type(value))
+            reducer = copyreg.dispatch_table.get(_kind_of(value))
             reduced = reducer(value) if reducer else value.__reduce_ex__(2)
         except Exception as error:
             raise _IncomparableError from error
