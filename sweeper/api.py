@@ -41,7 +41,7 @@ from sweeper.study import options
 from sweeper.study.doubts import doubts, hints
 from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
-from sweeper.sweep.session.crashes import MOST
+from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.xla_threads import kept_threads, told_of_threads
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedStudy:
     """A study that can start, and the data it would train on.
 
     `unchecked` is what was not looked at; without any rows, there are no numbers of them.
@@ -68,7 +68,7 @@ class Checked:
     unchecked: tuple[str, ...]
 
 
-def check(config: StudyConfig, *, python: bool = True) -> Checked:
+def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
     """Everything that can be refused before a study starts; nothing is written.
 
     Without `python` no code that the study names is imported or run, and what cannot be checked
@@ -97,7 +97,7 @@ def check(config: StudyConfig, *, python: bool = True) -> Checked:
         if data is not None and (python or can_build_models(config)):
             of_models = check_models(config, data)
     session.check(config, None if data is None else data.digest)
-    return Checked(
+    return CheckedStudy(
         name=config.study.name,
         n_trials=options.n_proposals(config),
         train_rows=data and data.train_rows,
@@ -180,14 +180,14 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Study
-        from sweeper.sweep.planning import foreseen, structures
+        from sweeper.sweep.planning import make_forecast, structures
 
         data = prepared()
     with jax_restored():
         claim_devices(config)
         check_fits(config, data)
         of_models = check_models(config, data)
-        foreseen_ = foreseen(config, data, None)
+        foreseen_ = make_forecast(config, data, None)
         devices = len(devices_of(config))
         policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
         count = min(config.schedule.parallel, options.n_proposals(config))
@@ -284,7 +284,7 @@ def run_prepared(
         from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored, own_xla_threads
         from sweeper.sweep import warm_start
-        from sweeper.sweep.planning import foreseen, prepare_classes, read_plan
+        from sweeper.sweep.planning import make_forecast, prepare_classes, read_plan
 
         timeline.go_on_with(Activity.OPEN)
         stack.enter_context(jax_restored())
@@ -305,7 +305,7 @@ def run_prepared(
                 executor = stack.enter_context(
                     fleet(config, expected, run_dir, tell, start, timeline)
                 )
-                prepare_classes(config, expected, foreseen(config, expected, None), executor)
+                prepare_classes(config, expected, make_forecast(config, expected, None), executor)
             with timeline.spending(Activity.IMPORT):
                 import_module("sweeper.sweep.run")
         with timeline.spending(Activity.DATA):
@@ -314,21 +314,23 @@ def run_prepared(
         for warning in check_models(config, data):
             tell(Warned(warning))
         given = None if plan_file is None else read_plan(plan_file)
-        foresee = partial(foreseen, config, data, given=given)
+        foresee = partial(make_forecast, config, data, given=given)
         saved = None
         if start is not None:
             warm_start.check_fits(config, start, data)
             saved = {"path": start.file.name, "digest": start.file.digest}
-            for warning in warm_start.told(config, start):
+            for warning in warm_start.describe_start(config, start):
                 tell(Warned(warning))
         held = stack.enter_context(
-            session.opened(config, data.digest, foresee, environment(), fresh=fresh, start=saved)
+            session.open_session(
+                config, data.digest, foresee, environment(), fresh=fresh, start=saved
+            )
         )
         if executor is None:
             executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
         stack.callback(executor.close)  # before another process may go on with the study
         executor.use(data)
-        if held.deaths < MOST:  # what compiles may be what kills
+        if held.deaths < MAX:  # what compiles may be what kills
             prepare_classes(config, data, held.forecast, executor)
         # Optuna and pyarrow, while the first classes are compiled
         with timeline.spending(Activity.IMPORT):

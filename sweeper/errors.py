@@ -41,7 +41,7 @@ _MENDS = {
     errno.EIO: "see how the disk is mounted, ulimit -f, and the system's log, then go on",
 }
 
-_MOST_LETTERS = 600  # of each part of a problem: what was found may hold a text of the user's
+_MAX_LETTERS = 600  # of each part of a problem: what was found may hold a text of the user's
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class Problem:
     where: str
     key: str
     found: str
-    mend: str
+    hint: str
 
     def __str__(self) -> str:
-        parts = (self.where, self.key, self.found, self.mend)
-        where, key, found, mend = (printable(_shortened(part)) for part in parts)
+        parts = (self.where, self.key, self.found, self.hint)
+        where, key, found, hint = (printable(_shortened(part)) for part in parts)
         place = ": ".join(part for part in (where, key) if part)
-        return f"{place}: {found}; {mend}" if mend else f"{place}: {found}"
+        return f"{place}: {found}; {hint}" if hint else f"{place}: {found}"
 
 
 def _shortened(text: str) -> str:
-    if len(text) <= _MOST_LETTERS:
+    if len(text) <= _MAX_LETTERS:
         return text
-    half = _MOST_LETTERS // 2
+    half = _MAX_LETTERS // 2
     return f"{text[:half]} ... {text[-half:]}"
 
 
@@ -131,24 +131,24 @@ class StudyHeldError(SweeperError):
 def not_written(place: Path | str, error: OSError) -> Problem:
     """That the disk does not take a file, with what mends it; the file may be told by `error`."""
     found = f"cannot be written: {error.strerror or error}"
-    mend = _MENDS.get(error.errno or 0, "mend that, then go on")
-    return Problem(str(error.filename or place), "", found, mend)
+    hint = _MENDS.get(error.errno or 0, "mend that, then go on")
+    return Problem(str(error.filename or place), "", found, hint)
 
 
 def unforeseen(error: OSError) -> Problem:
     """What nobody foresaw of disks and permissions, with what may mend it."""
-    found, mend = error.strerror or str(error), _MENDS.get(error.errno or 0, "")
-    return Problem(str(error.filename or ""), "", found, mend)
+    found, hint = error.strerror or str(error), _MENDS.get(error.errno or 0, "")
+    return Problem(str(error.filename or ""), "", found, hint)
 
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
     """The names as a sentence has them: "a, b and c"; of very many the first."""
-    if len(names) > _MOST_LISTED:
-        names = [*names[:_MOST_LISTED], f"{len(names) - _MOST_LISTED} more"]
+    if len(names) > _MAX_LISTED:
+        names = [*names[:_MAX_LISTED], f"{len(names) - _MAX_LISTED} more"]
     return f" {last} ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 

@@ -342,7 +342,7 @@ def _explained(error: OSError, path: Path) -> OSError:
     return OSError(number, said, str(path))
 
 
-_MOST_BYTES = 64_000_000
+_MAX_BYTES = 64_000_000
 
 
 def holds(path: Path, content: bytes) -> bool:
@@ -376,7 +376,7 @@ def read_small(path: Path, encoding: str = "utf-8") -> str:
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    if there.st_size > _MOST_BYTES:
+    if there.st_size > _MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return path.read_text(encoding=encoding)
 

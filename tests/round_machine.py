@@ -24,7 +24,7 @@ from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
-from sweeper.sweep.parts import Parts, Store
+from sweeper.sweep.parts import Store, SweepContext
 from sweeper.sweep.sweep import Sweep
 from sweeper.trial import TrialSpec, generator
 from tests.small_studies import DIGITS, bent
@@ -155,7 +155,7 @@ def run(
     sizes = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
     planned = forecast(config, sizes, shipped("cpu"), "map", {}, config.study.n_trials)
     sweep = Sweep(
-        Parts(
+        SweepContext(
             config=config,
             ledger=ledger,  # type: ignore[arg-type]
             executor=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing),

@@ -130,7 +130,7 @@ def test_a_ledger_of_a_later_version_is_refused_with_who_wrote_it(
     with pytest.raises(LedgerError, match=told):
         Ledger.open(run.ledger)
     (damage,) = verify(run).damage
-    assert damage.mend == "go on with sweeper 7.1, which wrote it, or later"
+    assert damage.hint == "go on with sweeper 7.1, which wrote it, or later"
 
 
 def test_tables_of_a_later_version_are_refused_with_who_wrote_them(

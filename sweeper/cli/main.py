@@ -126,13 +126,13 @@ def main() -> NoReturn:
     except ValueError as error:
         if not _is_of_jax_settings(error):
             raise
-        mend = "fix or unset the environment variable of that name"
-        _refuse(SetupError(Problem("JAX", "", str(error), mend)))
+        hint = "fix or unset the environment variable of that name"
+        _refuse(SetupError(Problem("JAX", "", str(error), hint)))
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
-        mend = "allow more processes (ulimit -u) or more memory (ulimit -v)"
-        _refuse(SetupError(Problem("", "", "the system lets no more threads start", mend)))
+        hint = "allow more processes (ulimit -u) or more memory (ulimit -v)"
+        _refuse(SetupError(Problem("", "", "the system lets no more threads start", hint)))
     finally:
         ignore_interrupts()  # Python would tell of one while it tears down
     sys.exit(0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sweeper.data.guess import Guess
 
 # columns that are left out, of which it is said why
-_MOST_TOLD = 6
+_MAX_TOLD = 6
 SCHEMA_FILE = "study.schema.json"
 
 
@@ -55,10 +55,10 @@ def begin_again(run_dir: Path, number: int | None, output: Path) -> None:
 def _template(name: str | None) -> Template | None:
     if name is None or name in tuple(Template):
         return None if name is None else Template(name)
-    mend = f"write one of {', '.join(Template)}"
+    hint = f"write one of {', '.join(Template)}"
     if Path(name).is_file():
-        mend = f"write --data {name}"
-    raise StudyError(Problem("", "", f"no study '{name}' to begin with", mend))
+        hint = f"write --data {name}"
+    raise StudyError(Problem("", "", f"no study '{name}' to begin with", hint))
 
 
 def _begun(
@@ -70,8 +70,8 @@ def _begun(
             raise StudyError(Problem("", "--target", "a column of no table", "write --data FILE"))
         return study_text(template or Template.DIGITS, output), ()
     if template is Template.DIGITS:
-        found, mend = "a table for the study of the digits", "write csv or regression, or neither"
-        raise StudyError(Problem("", "--data", found, mend))
+        found, hint = "a table for the study of the digits", "write csv or regression, or neither"
+        raise StudyError(Problem("", "--data", found, hint))
     from sweeper.config import parse
     from sweeper.data.guess import guess
     from sweeper.data.sizes import part_sizes
@@ -80,8 +80,8 @@ def _begun(
     chosen = template or (Template.CSV if guessed.is_classes else Template.REGRESSION)
     if chosen is Template.REGRESSION and guessed.is_text:
         found = f"the target '{guessed.target}' is text, and no numbers to predict"
-        mend = "begin with `init csv`, for its classes, or name another with --target"
-        raise DataError(Problem(str(data), "", found, mend))
+        hint = "begin with `init csv`, for its classes, or name another with --target"
+        raise DataError(Problem(str(data), "", found, hint))
     text = filled_in(study_text(chosen, output), data, guessed, output)
     sizes = part_sizes(parse(text, output), guessed.rows)
     if sizes.train < 1:
@@ -114,20 +114,20 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
         yield f'{of} rows have no target and are left out: missing_target = "drop"'
     if guessed.stray:
         yield f"the target is to be mended before the study can run: {guessed.stray}"
-    for name, what in list(guessed.as_text.items())[:_MOST_TOLD]:
+    for name, what in list(guessed.as_text.items())[:_MAX_TOLD]:
         values = "categories"
         if name == guessed.target:
             values = "classes" if is_classes else "numbers"
         yield f"'{name}' is taken as {values}, but it {what}"
-    if len(guessed.as_text) > _MOST_TOLD:
-        yield f"{len(guessed.as_text) - _MOST_TOLD} more columns hold numbers written as text"
-    yield from guessed.hints[:_MOST_TOLD]
-    if len(guessed.hints) > _MOST_TOLD:
-        yield f"`sweeper plan` says more of {len(guessed.hints) - _MOST_TOLD} other columns"
+    if len(guessed.as_text) > _MAX_TOLD:
+        yield f"{len(guessed.as_text) - _MAX_TOLD} more columns hold numbers written as text"
+    yield from guessed.hints[:_MAX_TOLD]
+    if len(guessed.hints) > _MAX_TOLD:
+        yield f"`sweeper plan` says more of {len(guessed.hints) - _MAX_TOLD} other columns"
     reasons = list(guessed.drop.items())
-    for name, why in reasons[:_MOST_TOLD]:
+    for name, why in reasons[:_MAX_TOLD]:
         yield f"'{name}' is left out: it {why}"
-    if others := reasons[_MOST_TOLD:]:
+    if others := reasons[_MAX_TOLD:]:
         yield f"{len(others)} more are left out in the same way, see data.drop"
     left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
     filled = '; impute = "median" fills gaps in numbers' if guessed.has_gaps else ""

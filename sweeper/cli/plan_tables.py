@@ -14,7 +14,7 @@ from sweeper.errors import counted, listed
 from sweeper.results import formatting
 
 # categories, classes or targets beyond these are told in JSON alone
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -108,14 +108,14 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
         }
     )
     categories = [column for column in data["columns"] if column["kind"] == "category"]
-    if shown := [column for column in categories if column["role"] == "feature"][:_MOST_SHOWN]:
+    if shown := [column for column in categories if column["role"] == "feature"][:_MAX_SHOWN]:
         keys = ("name", "values", "missing")
         yield ""
         yield rows("categories", keys, [[column[key] for key in keys] for column in shown])
     for name, title in (("classes", "classes of rows"), ("targets", "targets"), ("modes", "modes")):
         if records := data[name]:
             headings = [key.replace("_", " ") for key in records[0]]
-            values = [list(record.values()) for record in records[:_MOST_SHOWN]]
+            values = [list(record.values()) for record in records[:_MAX_SHOWN]]
             yield ""
             yield rows(title, headings, values)
 
@@ -130,7 +130,7 @@ def _missing(data: Mapping[str, Any]) -> dict[str, str]:
         if column["words"]
     ]
     words = ", ".join("an empty field" if w == "" else w for w in data["missing_values"])
-    return {"missing": "; ".join([f"{words} (data.missing_values)", *found[:_MOST_SHOWN]])}
+    return {"missing": "; ".join([f"{words} (data.missing_values)", *found[:_MAX_SHOWN]])}
 
 
 def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:

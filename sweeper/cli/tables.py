@@ -70,11 +70,12 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         )
     facts["compiled"] = (
         f"{counted(status.n_compiled, 'program')} in {formatting.seconds(status.compile_s)}, "
-        f"{status.n_cache_hits} from the cache{formatting.foreseen(status.predicted_compile_s)}"
+        f"{status.n_cache_hits} from the cache"
+        f"{formatting.format_prediction(status.predicted_compile_s)}"
     )
     facts["trained"] = (
         f"{formatting.seconds(status.train_s)} in all threads and workers"
-        f"{formatting.foreseen(status.predicted_train_s)}"
+        f"{formatting.format_prediction(status.predicted_train_s)}"
     )
     if spent := formatting.time_spent(status.spent_s):
         facts["since its start" if status.state == "running" else "last start took"] = spent

@@ -11,54 +11,54 @@ from dataclasses import replace
 from sweeper.config.alternating import (
     DATA,
     AlternatingTable,
+    check_metrics,
+    check_phases,
     idle_parts,
-    unfit_metrics,
-    unfit_phases,
 )
-from sweeper.config.coupled import CoupledTable, sizes_of, unfit_models
+from sweeper.config.coupled import CoupledTable, check_models, sizes_of
 from sweeper.config.data import NpzTable
 from sweeper.config.kinds import is_function
-from sweeper.config.model import PartsTable, unfit_wiring
+from sweeper.config.model import PartsTable, check_wiring
 from sweeper.config.optimizer import SHAPES
 from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
 from sweeper.config.rules import endless_decay, idle_schedule
 from sweeper.config.search import SearchEntry
 from sweeper.config.space import any_value
-from sweeper.config.table import Fault, Table, field_of
+from sweeper.config.table import Flaw, Table, field_of
 from sweeper.config.train import EpochsTable, SupervisedTable, idle_of_loss
-from sweeper.config.user_program import OwnProgramTable, unfit_dropout
+from sweeper.config.user_program import OwnProgramTable, check_dropout
 
 
-def unfit_parts(
+def check_parts(
     model: Table | None, train: Table | None, searched: Collection[str]
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     """A program of one model is given one, a program of parts those that it names."""
     if isinstance(train, OwnProgramTable) and model is not None:
-        yield from unfit_dropout(model, searched)
+        yield from check_dropout(model, searched)
     if not isinstance(train, AlternatingTable | CoupledTable):
         if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | OwnProgramTable):
             found = f"several parts, and the program {train.program} trains one model"
-            mend = 'write train.program = "alternating" or "coupled", or one [model]'
-            yield Fault("model", found, mend)
+            hint = 'write train.program = "alternating" or "coupled", or one [model]'
+            yield Flaw("model", found, hint)
         return
     if not isinstance(model, PartsTable):
         if model is not None:
             found = f"one model, and the program {train.program} trains parts"
-            yield Fault("model", found, "write a table [model.NAME] for each")
+            yield Flaw("model", found, "write a table [model.NAME] for each")
         return
     if isinstance(train, CoupledTable):
-        yield from unfit_models(train, model, searched)
+        yield from check_models(train, model, searched)
         return
     inputs = inputs_of(model)
-    faults = [*unfit_wiring(inputs), *unfit_phases(train, inputs)]
+    faults = [*check_wiring(inputs), *check_phases(train, inputs)]
     yield from faults
-    yield from unfit_metrics(train)
+    yield from check_metrics(train)
     if not faults:
         yield from _unfit_sizes(model, train)
 
 
-def unfit_rows(data: Table | None, train: Table | None) -> Iterator[Fault]:
+def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
     """What predicts nothing is given rows without a target, and modes are of generated rows."""
     if data is None or not isinstance(train, EpochsTable):
         return
@@ -66,15 +66,15 @@ def unfit_rows(data: Table | None, train: Table | None) -> Iterator[Fault]:
     if of_rows and train.target is None:
         found = f"the objective {train.loss} predicts nothing"
         if not isinstance(data, NpzTable):
-            mend = 'write source = "npz", whose rows need no target'
+            hint = 'write source = "npz", whose rows need no target'
             if is_function(train.loss):
-                mend += ", or train.task and a target"
-            yield Fault("data.source", f"rows with a target, and {found}", mend)
+                hint += ", or train.task and a target"
+            yield Flaw("data.source", f"rows with a target, and {found}", hint)
         elif data.y is not None:
-            yield Fault("data.y", found, "remove it")
+            yield Flaw("data.y", found, "remove it")
     if isinstance(data, NpzTable) and data.mode is not None and not (of_rows and train.generates):
         found = "no model generates rows that could be held against modes"
-        yield Fault("data.mode", found, "remove it")
+        yield Flaw("data.mode", found, "remove it")
 
 
 def inputs_of(model: PartsTable) -> dict[str, str | None]:
@@ -116,21 +116,21 @@ def _size(
     return next((size for size in sizes if size is not None), None)
 
 
-def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Fault]:
+def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Flaw]:
     of_data = -1  # no part can write it
     idle = idle_parts(train, inputs_of(model))
     for name in model.parts:
         if name in idle and model.parts[name].out_size is None:
             found = "no loss depends on it, so nothing trains it"
-            yield Fault(f"model.{name}", found, "remove it, or write a loss of it")
+            yield Flaw(f"model.{name}", found, "remove it, or write a loss of it")
         elif _size(name, model, train, of_data) is None:
             found = f"{MISSING}, and no loss tells the size of '{name}'"
-            yield Fault(f"model.{name}.out_size", found, "write out_size = ...")
+            yield Flaw(f"model.{name}.out_size", found, "write out_size = ...")
     for name, part in model.parts.items():
         if part.in_size is not None:
             source = "the data" if part.input is None else f"'{part.input}'"
             found = f"{part.in_size}, and '{name}' takes in what {source} gives"
-            yield Fault(f"model.{name}.in_size", found, "remove it")
+            yield Flaw(f"model.{name}.in_size", found, "remove it")
     for name, loss in train.by_loss.items():
         own = _size(loss.of, model, train, of_data)
         other = of_data if loss.against == DATA else _size(loss.against, model, train, of_data)
@@ -138,11 +138,11 @@ def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Fault]:
             continue
         if loss.against == DATA:
             found = f"{own}, and the loss {name} compares '{loss.of}' with the data"
-            yield Fault(f"model.{loss.of}.out_size", found, "remove it: the data tell")
+            yield Flaw(f"model.{loss.of}.out_size", found, "remove it: the data tell")
         else:
             sizes = f"'{loss.of}' gives {own} numbers, '{loss.against}' {other}"
             found = sizes.replace("-1", "those of the data")
-            yield Fault(f"train.losses.{name}", found, "write the same out_size for both")
+            yield Flaw(f"train.losses.{name}", found, "write the same out_size for both")
 
 
 Search = Mapping[str, SearchEntry]
@@ -165,9 +165,9 @@ def all_drawn(raw: RawTable, name: str, search: Search) -> RawTable:
     return raw
 
 
-def unfit_schedules(
+def check_schedules(
     key: str, optimizer: RawTable, search: Search, *, is_own: bool
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     """Every schedule of the optimizer at `key` has a rate to change, and use for its numbers."""
     written = optimizer.get("schedule", {})
     if not is_table(written):
@@ -184,7 +184,7 @@ def unfit_schedules(
         for fault in endless_decay(key, {"end": 0}, names):
             yield replace(fault, key=f"search.{key}.schedule.end")
     if is_own and set(names) != {"constant"} and not _is_always(f"{key}.lr", optimizer, search):
-        yield Fault(f"{key}.lr", "missing, and a schedule changes it", "write lr = ...")
+        yield Flaw(f"{key}.lr", "missing, and a schedule changes it", "write lr = ...")
 
 
 def _is_always(key: str, optimizer: RawTable, search: Search) -> bool:
@@ -193,7 +193,7 @@ def _is_always(key: str, optimizer: RawTable, search: Search) -> bool:
     return key.rpartition(".")[2] in optimizer or (entry is not None and not entry.when)
 
 
-def unfit_training(train: RawTable, search: Search) -> Iterable[Fault]:
+def check_training(train: RawTable, search: Search) -> Iterable[Flaw]:
     """What some trials draw alone is of use for the loss, and in a table that all have."""
     conditional = [key for key, entry in search.items() if entry.when and key.startswith("train.")]
     stops = [
@@ -205,7 +205,7 @@ def unfit_training(train: RawTable, search: Search) -> Iterable[Fault]:
     has_table = any(key.startswith("train.early_stop.") for key in unconditional)
     if stops and "early_stop" not in train and not has_table:
         found = "trials that do not draw it have no [train.early_stop]"
-        yield Fault(f"search.{stops[0]}", found, "write [train.early_stop], with patience = ...")
+        yield Flaw(f"search.{stops[0]}", found, "write [train.early_stop], with patience = ...")
     for key in conditional:
         setting = key.partition(".")[2]
         if setting not in train:

@@ -11,7 +11,7 @@ from sweeper.config.kinds import Count, OneOf, is_function
 from sweeper.config.model import in_order, unknown_part, upstream
 from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
 from sweeper.config.refusals import MISSING
-from sweeper.config.table import FIXED, TRACED, Fault, Table
+from sweeper.config.table import FIXED, TRACED, Flaw, Table
 from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, column_of, metrics_of
 
 DATA = "y"  # what a loss compares a part with where it is the data
@@ -165,12 +165,12 @@ def alternating_recipe(raw: RawTable) -> Recipe:
     return Recipe(AlternatingTable, tables)
 
 
-def unfit_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> Iterator[Fault]:
+def check_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> Iterator[Flaw]:
     """Losses are of parts, phases of losses and of parts that these depend on."""
     losses, phases = train.by_loss, train.by_phase
     for name, table in (("losses", losses), ("phases", phases)):
         if not table:
-            yield Fault(f"train.{name}", MISSING, f"write [train.{name}.NAME]")
+            yield Flaw(f"train.{name}", MISSING, f"write [train.{name}.NAME]")
     if not losses or not phases:
         return
     for name, loss in losses.items():
@@ -180,10 +180,10 @@ def unfit_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
             yield unknown_part(f"train.losses.{name}.against", loss.against, [DATA, *inputs])
         if loss.against == loss.of:
             key = f"train.losses.{name}.against"
-            yield Fault(key, f"'{loss.of}' against itself", f'write "{DATA}", or another part')
+            yield Flaw(key, f"'{loss.of}' against itself", f'write "{DATA}", or another part')
         elif loss.against != DATA and TASK_OF_LOSS.get(loss.kind) == "classes":
             found = f"{loss.kind} is of classes, and the part '{loss.against}' gives numbers"
-            yield Fault(f"train.losses.{name}.kind", found, f"write one of {_OF_NUMBERS}")
+            yield Flaw(f"train.losses.{name}.kind", found, f"write one of {_OF_NUMBERS}")
     for name, phase in phases.items():
         yield from _unfit_phase(f"train.phases.{name}", phase, losses, inputs)
     wanted = [("train.cycle", name) for name in train.cycle]
@@ -191,11 +191,11 @@ def unfit_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
         wanted.append(("train.warmup.phase", train.warmup.phase))
     for key, name in wanted:
         if name not in phases:
-            yield Fault(key, f"no phase '{name}'", f"the phases are {', '.join(phases)}")
+            yield Flaw(key, f"no phase '{name}'", f"the phases are {', '.join(phases)}")
     used = {name for _, name in wanted}
     for name in phases:
         if name not in used:
-            yield Fault(f"train.phases.{name}", "in no cycle", "name it in train.cycle")
+            yield Flaw(f"train.phases.{name}", "in no cycle", "name it in train.cycle")
 
 
 def _unfit_phase(
@@ -203,13 +203,13 @@ def _unfit_phase(
     phase: PhaseTable,
     losses: Mapping[str, LossTable],
     inputs: Mapping[str, str | None],
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     loss = losses.get(phase.loss)
     if len(set(phase.trains)) < len(phase.trains):
-        yield Fault(f"{key}.trains", "a part is named twice", "name each once")
+        yield Flaw(f"{key}.trains", "a part is named twice", "name each once")
     if loss is None:
         found = f"no loss '{phase.loss}'"
-        yield Fault(f"{key}.loss", found, f"the losses are {', '.join(losses)}")
+        yield Flaw(f"{key}.loss", found, f"the losses are {', '.join(losses)}")
     seen = frozenset[str]() if loss is None else upstream(loss.of, inputs)
     is_known = loss is not None and seen <= inputs.keys()
     for part in phase.trains:
@@ -218,7 +218,7 @@ def _unfit_phase(
         elif is_known and part not in seen:
             reached = ", ".join(name for name in in_order(inputs) if name in seen)
             found = f"the loss {phase.loss} does not depend on '{part}'"
-            yield Fault(f"{key}.trains", found, f"write some of {reached}")
+            yield Flaw(f"{key}.trains", found, f"write some of {reached}")
 
 
 def idle_parts(train: AlternatingTable, inputs: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -228,40 +228,40 @@ def idle_parts(train: AlternatingTable, inputs: Mapping[str, str | None]) -> tup
     return tuple(name for name in inputs if name not in seen)
 
 
-def unfit_metrics(train: AlternatingTable) -> Iterable[Fault]:
+def check_metrics(train: AlternatingTable) -> Iterable[Flaw]:
     """Metrics are of the data, and of its task."""
     if not train.by_loss:
         return
     if train.of_data is None:
         found = f'no loss is against "{DATA}"'
-        yield Fault("train.losses", found, f'write against = "{DATA}" in one of them')
+        yield Flaw("train.losses", found, f'write against = "{DATA}" in one of them')
         return
     task = TASK_OF_LOSS.get(train.loss) or train.task
     if task is None:
         found = f"missing, and '{train.loss}' does not tell what the target is"
-        yield Fault("train.task", found, 'write task = "classes" or "numbers"')
+        yield Flaw("train.task", found, 'write task = "classes" or "numbers"')
         return
     yield from _unfit_tasks(train, task)
     names = [column_of(metric) for metric in train.metrics]
     if len(set(names)) < len(names):
-        yield Fault("train.metrics", "a metric is named twice", "name each once")
+        yield Flaw("train.metrics", "a metric is named twice", "name each once")
     for name in set(names) & {*train.loss_names}:
         found = f"'{name}' is reported anyway"
-        yield Fault("train.metrics", found, "give the function another name")
+        yield Flaw("train.metrics", found, "give the function another name")
     fitting = metrics_of(train.loss)
     for metric in train.metrics:
         if metric not in fitting and not is_function(metric):
             found = f"{metric} does not go with the loss {train.loss}"
-            yield Fault("train.metrics", found, f"write some of {', '.join(fitting)}")
+            yield Flaw("train.metrics", found, f"write some of {', '.join(fitting)}")
 
 
-def _unfit_tasks(train: AlternatingTable, task: Task | None) -> Iterator[Fault]:
+def _unfit_tasks(train: AlternatingTable, task: Task | None) -> Iterator[Flaw]:
     """What the target is, all losses that are of the data agree on."""
     if train.task not in (None, task):
-        mend = f'write "{task}", or another loss'
-        yield Fault("train.task", f"the loss {train.of_data} is of {task}", mend)
+        hint = f'write "{task}", or another loss'
+        yield Flaw("train.task", f"the loss {train.of_data} is of {task}", hint)
     for name, loss in train.by_loss.items():
         its = TASK_OF_LOSS.get(loss.kind, task)
         if loss.against == DATA and its != task:
             found = f"{loss.kind} is of {its}, and the loss {train.of_data} of {task}"
-            yield Fault(f"train.losses.{name}.kind", found, f"write a loss of {task}")
+            yield Flaw(f"train.losses.{name}.kind", found, f"write a loss of {task}")

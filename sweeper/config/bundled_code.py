@@ -80,11 +80,11 @@ class Code:
             found = f"names {function}, and {there[0]} has another source of it"
         else:
             found = f"names {function}, whose source is not in {where or 'a directory of yours'}"
-        mend = (
+        hint = (
             "run this in your directory with the source that it was trained with, which must not "
             f"be the model's own directory; or, {TRUST}"
         )
-        return Problem(name, key, found, mend)
+        return Problem(name, key, found, hint)
 
     def _written(self, name: str) -> Path:
         for file in self.texts:

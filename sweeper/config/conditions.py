@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from math import prod
 
-from sweeper.config.refusals import shown
+from sweeper.config.refusals import format_value
 from sweeper.config.search import FloatSearch, SearchEntry, ends
 from sweeper.config.space import unsearched
-from sweeper.config.table import Fault
+from sweeper.config.table import Flaw
 from sweeper.trial import Scalar
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 
 
 def is_active(entry: SearchEntry, values: Mapping[str, Scalar]) -> bool:
@@ -52,7 +52,7 @@ def needed(keys: Iterable[str], search: Mapping[str, SearchEntry]) -> tuple[str,
     return tuple(key for key in search if key in found)
 
 
-def unfit_conditions(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+def check_conditions(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
     """A condition names values that another setting of the search may have."""
     whole = True
     for setting, entry in search.items():
@@ -67,26 +67,26 @@ def unfit_conditions(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
         yield from _circles(search)
 
 
-def _unmet(place: str, key: str, entry: SearchEntry, wanted: tuple[Scalar, ...]) -> Iterator[Fault]:
+def _unmet(place: str, key: str, entry: SearchEntry, wanted: tuple[Scalar, ...]) -> Iterator[Flaw]:
     if isinstance(entry, FloatSearch) and entry.values() is None:
         found = f"'{key}' is drawn from a continuous range"
-        yield Fault(place, found, "name one with choices, or with whole numbers")
+        yield Flaw(place, found, "name one with choices, or with whole numbers")
         return
     for value in wanted:
         if entry.has(value) is None:
             every = entry.values() or ()
-            values = ", ".join(map(shown, every[:_MOST_LISTED]))
-            values += ", ..." if len(every) > _MOST_LISTED else ""
-            yield Fault(place, f"'{key}' is never {shown(value)}", f"write one of {values}")
+            values = ", ".join(map(format_value, every[:_MAX_LISTED]))
+            values += ", ..." if len(every) > _MAX_LISTED else ""
+            yield Flaw(place, f"'{key}' is never {format_value(value)}", f"write one of {values}")
 
 
-def _circles(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+def _circles(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
     try:
         in_order(search)
     except CycleError as error:
         first, *others = error.args[1]
         found = f"depends on itself, through {', '.join(others)}"
-        yield Fault(f"search.{first}.when", found, "remove one of the conditions")
+        yield Flaw(f"search.{first}.when", found, "remove one of the conditions")
 
 
 def _parents(entry: SearchEntry) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ _Draw = Mapping[str, _Group]
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class StructureSearch:
     """A search, as far as its structures go.
 
     `splitting` are the settings whose values are trained by different programs; `kept` gives what

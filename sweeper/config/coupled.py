@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
-from sweeper.config.model import MlpTable, Part, PartsTable, unfit_wiring
+from sweeper.config.model import MlpTable, Part, PartsTable, check_wiring
 from sweeper.config.reading import Named, RawTable, Recipe, is_table
 from sweeper.config.refusals import MISSING
-from sweeper.config.table import FIXED, TRACED, Fault
+from sweeper.config.table import FIXED, TRACED, Flaw
 from sweeper.config.train import EpochsTable, Task
 
 GENERATOR, CRITIC = "generator", "critic"  # the models of the objectives of this package
@@ -23,18 +23,18 @@ _OBJECTIVE_WITH = {"gradient_penalty": "wgan_gp", "clip": "wgan"}
 
 def _setting_of_another_objective(
     objective: str, gradient_penalty: float | None, clip: float | None
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     for name, value in (("gradient_penalty", gradient_penalty), ("clip", clip)):
         if value is not None and objective != _OBJECTIVE_WITH[name]:
             found = f"the objective {objective} has no use for it"
-            mend = f'remove it, or write objective = "{_OBJECTIVE_WITH[name]}"'
-            yield Fault(name, found, mend)
+            hint = f'remove it, or write objective = "{_OBJECTIVE_WITH[name]}"'
+            yield Flaw(name, found, hint)
 
 
-def _target_of_none(objective: str, task: Task | None) -> Iterable[Fault]:
+def _target_of_none(objective: str, task: Task | None) -> Iterable[Flaw]:
     if task is not None and not is_function(objective):
         found = f"the objective {objective} predicts nothing"
-        yield Fault("task", found, "remove it, or write an objective of your own")
+        yield Flaw("task", found, "remove it, or write an objective of your own")
 
 
 class CoupledTable(Named, EpochsTable):
@@ -150,67 +150,67 @@ def sizes_of(model: PartsTable, features: int) -> Mapping[str, tuple[int, int]]:
     return {name: (in_size(part), out_size(name)) for name, part in parts.items()}
 
 
-def unfit_models(
+def check_models(
     train: CoupledTable, model: PartsTable, searched: Collection[str]
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     """The models are those of the objective, and each has sizes."""
     parts = model.parts
     if is_function(train.objective):
-        yield from unfit_wiring({name: part.input for name, part in parts.items()})
+        yield from check_wiring({name: part.input for name, part in parts.items()})
         yield from _unfit_own(parts)
         several = train.critic_steps > 1 or "train.critic_steps" in searched
         if several and CRITIC not in parts:
             found = f"no model is called '{CRITIC}'"
-            yield Fault("train.critic_steps", found, f"remove it, or write [model.{CRITIC}]")
+            yield Flaw("train.critic_steps", found, f"remove it, or write [model.{CRITIC}]")
         return
     for name in (GENERATOR, CRITIC):
         if name not in parts:
-            mend = (
+            hint = (
                 f"the objective {train.objective} trains [model.{GENERATOR}] and [model.{CRITIC}]"
             )
-            yield Fault(f"model.{name}", MISSING, mend)
+            yield Flaw(f"model.{name}", MISSING, hint)
     for name in parts:
         if name not in (GENERATOR, CRITIC):
             found = f"the objective {train.objective} trains '{GENERATOR}' and '{CRITIC}' alone"
-            yield Fault(f"model.{name}", found, "remove it, or write an objective of your own")
+            yield Flaw(f"model.{name}", found, "remove it, or write an objective of your own")
     yield from _unfit_generator(parts.get(GENERATOR))
     yield from _unfit_critic(parts.get(CRITIC))
 
 
-def _unfit_generator(part: Part | None) -> Iterator[Fault]:
+def _unfit_generator(part: Part | None) -> Iterator[Flaw]:
     if part is None:
         return
     key = f"model.{GENERATOR}"
     if part.input is not None:
-        yield Fault(f"{key}.input", "a generator takes in noise", "remove it")
+        yield Flaw(f"{key}.input", "a generator takes in noise", "remove it")
     if part.in_size is None:
         found = f"{MISSING}, and nothing tells how much noise it takes in"
-        yield Fault(f"{key}.in_size", found, "write the latent size, in_size = 8")
+        yield Flaw(f"{key}.in_size", found, "write the latent size, in_size = 8")
 
 
-def _unfit_critic(part: Part | None) -> Iterator[Fault]:
+def _unfit_critic(part: Part | None) -> Iterator[Flaw]:
     if part is None:
         return
     key = f"model.{CRITIC}"
     if part.input not in (None, GENERATOR):
         found = f"'{part.input}', and a critic takes in what '{GENERATOR}' gives"
-        yield Fault(f"{key}.input", found, "remove it")
+        yield Flaw(f"{key}.input", found, "remove it")
     if part.in_size is not None:
         found = f"{part.in_size}, and a critic takes in rows of the data"
-        yield Fault(f"{key}.in_size", found, "remove it")
+        yield Flaw(f"{key}.in_size", found, "remove it")
     if part.out_size not in (None, 1):
-        yield Fault(f"{key}.out_size", f"{part.out_size} numbers for a row", "write 1")
+        yield Flaw(f"{key}.out_size", f"{part.out_size} numbers for a row", "write 1")
 
 
-def _unfit_own(parts: Mapping[str, Part]) -> Iterator[Fault]:
+def _unfit_own(parts: Mapping[str, Part]) -> Iterator[Flaw]:
     for name, part in parts.items():
         key = f"model.{name}"
         if part.in_size is not None and part.input is not None:
             found = f"{part.in_size}, and '{name}' takes in what '{part.input}' gives"
-            yield Fault(f"{key}.in_size", found, "remove it")
+            yield Flaw(f"{key}.in_size", found, "remove it")
         if part.out_size is None and name not in (GENERATOR, CRITIC):
             found = f"{MISSING}, and nothing tells the size of '{name}'"
-            yield Fault(f"{key}.out_size", found, "write out_size = ...")
+            yield Flaw(f"{key}.out_size", found, "write out_size = ...")
         if isinstance(part, MlpTable) and part.dropout > 0:
             found = "an objective of your own calls the models without dropout"
-            yield Fault(f"{key}.dropout", found, "remove it")
+            yield Flaw(f"{key}.dropout", found, "remove it")

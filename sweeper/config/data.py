@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from sweeper.config.kinds import Argument, FunctionName
-from sweeper.config.refusals import shown
-from sweeper.config.table import Fault, Table
+from sweeper.config.refusals import format_value
+from sweeper.config.table import Flaw, Table
 
 _Method = Literal["none", "mean", "median", "most_frequent"]
 _METHODS = get_args(_Method)
@@ -43,7 +43,9 @@ def _impute(value: object) -> object:
     if _is_table(value) and value.keys() == {"constant"}:
         constant = value["constant"]
         if not _is_number(constant):
-            raise PydanticCustomError("constant", "no constant", {"constant": shown(constant)})
+            raise PydanticCustomError(
+                "constant", "no constant", {"constant": format_value(constant)}
+            )
         return Constant(constant=float(constant))
     raise PydanticCustomError("impute", "no way to fill gaps")
 
@@ -125,48 +127,48 @@ class SplitTable(Table):
     )
 
 
-def _nothing_to_train_on(split: SplitTable) -> Iterable[Fault]:
+def _nothing_to_train_on(split: SplitTable) -> Iterable[Flaw]:
     if split.val + split.test >= 1:
         found = f"val {split.val} and test {split.test} leave nothing to train on"
-        yield Fault("split", found, "write parts that sum to less than 1")
+        yield Flaw("split", found, "write parts that sum to less than 1")
 
 
-def _several_ways_to_split(split: SplitTable) -> Iterable[Fault]:
+def _several_ways_to_split(split: SplitTable) -> Iterable[Flaw]:
     ways = {"stratify": split.stratify, "group": split.group, "time": split.time}
     chosen = [way for way, value in ways.items() if value]
     for way in chosen[1:]:
-        yield Fault(f"split.{way}", f"the rows are split by {chosen[0]}", "remove one of them")
+        yield Flaw(f"split.{way}", f"the rows are split by {chosen[0]}", "remove one of them")
 
 
-def _no_column_to_learn_from(split: SplitTable) -> Iterable[Fault]:
+def _no_column_to_learn_from(split: SplitTable) -> Iterable[Flaw]:
     if split.as_feature and split.group is None and split.time is None:
         found = "the rows are split by no column"
-        yield Fault("split.as_feature", found, "write group or time, or remove it")
+        yield Flaw("split.as_feature", found, "write group or time, or remove it")
 
 
-def _repeated_target(target: tuple[str, ...]) -> Iterable[Fault]:
+def _repeated_target(target: tuple[str, ...]) -> Iterable[Flaw]:
     if len(set(target)) < len(target):
-        yield Fault("target", "a column is named twice", "name each once")
+        yield Flaw("target", "a column is named twice", "name each once")
 
 
-def _unfit_separator(separator: str) -> Iterable[Fault]:
+def _unfit_separator(separator: str) -> Iterable[Flaw]:
     if len(separator) != 1 or separator in '"\r\n':
         found = f"fields cannot be separated by {separator!r}"
-        yield Fault("separator", found, 'write one character, such as ";" or "\\t"')
+        yield Flaw("separator", found, 'write one character, such as ";" or "\\t"')
 
 
-def _separator_in_numbers(separator: str, decimal: str) -> Iterable[Fault]:
+def _separator_in_numbers(separator: str, decimal: str) -> Iterable[Flaw]:
     if decimal == separator:
         found = f"{decimal!r} stands between fields already"
-        yield Fault("decimal", found, 'write another, or another separator, such as ";"')
+        yield Flaw("decimal", found, 'write another, or another separator, such as ";"')
 
 
-def _unknown_encoding(encoding: str) -> Iterable[Fault]:
+def _unknown_encoding(encoding: str) -> Iterable[Flaw]:
     try:
         "".encode(encoding)
     except LookupError:
-        mend = "write one of Python's, such as utf-8, latin-1 or cp1252"
-        yield Fault("encoding", f"no encoding '{encoding}' of text", mend)
+        hint = "write one of Python's, such as utf-8, latin-1 or cp1252"
+        yield Flaw("encoding", f"no encoding '{encoding}' of text", hint)
 
 
 class _RowsTable(Table):

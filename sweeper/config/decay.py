@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, create_model
 from pydantic_core import PydanticCustomError
 
-from sweeper.config.kinds import Checked, items_of, one_or_more
-from sweeper.config.refusals import shown
-from sweeper.config.table import Fault, Table
+from sweeper.config.kinds import ReadBy, items_of, one_or_more
+from sweeper.config.refusals import format_value
+from sweeper.config.table import Flaw, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def _amount_of(leaf: str, value: object) -> bool | float:
     try:
         return _amount(value)
     except PydanticCustomError:
-        context = {"leaf": leaf, "amount": shown(value)}
+        context = {"leaf": leaf, "amount": format_value(value)}
         raise PydanticCustomError("decay_of_leaf", "no amount of decay", context) from None
 
 
@@ -75,10 +75,10 @@ Amount = Annotated[
 ]
 LayerDecay = Annotated[
     bool | float | dict[str, bool | float],
-    Checked(_layer_decay, {"anyOf": [*_AMOUNT["anyOf"], _A_LEAF_EACH]}),
+    ReadBy(_layer_decay, {"anyOf": [*_AMOUNT["anyOf"], _A_LEAF_EACH]}),
 ]
 WholeNumbers = Annotated[
-    int | tuple[int, ...] | None, Checked(_whole_numbers, one_or_more({"type": "integer"}))
+    int | tuple[int, ...] | None, ReadBy(_whole_numbers, one_or_more({"type": "integer"}))
 ]
 Word = Annotated[str, Field(min_length=1)]
 
@@ -135,11 +135,11 @@ else:
     _Where = WHERE
 
 
-def _no_condition(where: tuple[WhereTable, ...]) -> Iterable[Fault]:
+def _no_condition(where: tuple[WhereTable, ...]) -> Iterable[Flaw]:
     for index, one in enumerate(where):
         if not any((one.layer, one.leaf, one.path)) and one.depth is None and one.ndim is None:
-            mend = "write class, leaf, path, depth or ndim; or other = ... for all other arrays"
-            yield Fault(f"where.{index}", "no condition", mend)
+            hint = "write class, leaf, path, depth or ndim; or other = ... for all other arrays"
+            yield Flaw(f"where.{index}", "no condition", hint)
 
 
 class DecayTable(Table):

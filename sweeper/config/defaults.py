@@ -16,7 +16,7 @@ from sweeper.config.reading import RawTable
 from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.space import table_around
-from sweeper.config.table import Fault, Table, field_of, value_of
+from sweeper.config.table import Flaw, Table, field_of, value_of
 
 HUBER_DELTA = 1.0
 GRADIENT_PENALTY = 10.0  # Gulrajani et al. 2017, algorithm 1
@@ -83,7 +83,7 @@ def is_required(table: type[Table], setting: str) -> bool:
 
 def rateless(
     raw: RawTable, kind: type[Table], searched: Container[str], phases: Iterable[str]
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     """Optimizers of the user's without a rate, beside one of `phases` that some trials draw it for.
 
     `raw` and `kind` are the table `[optimizer]` and what describes it.
@@ -96,5 +96,5 @@ def rateless(
             and f"{key}.lr" not in searched
         ):
             for rate in drawn:
-                mend = f"write lr = ... in [{key}], for trials that do not draw {rate}"
-                yield Fault(f"{key}.lr", MISSING, mend)
+                hint = f"write lr = ... in [{key}], for trials that do not draw {rate}"
+                yield Flaw(f"{key}.lr", MISSING, hint)

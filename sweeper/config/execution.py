@@ -24,7 +24,7 @@ from sweeper.config.kinds import (
     bytes_of,
     seconds_of,
 )
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Flaw, Table
 
 
 class EngineTable(Table):
@@ -40,16 +40,16 @@ class EngineTable(Table):
 
 def engine_trains(
     engine: EngineTable | None, threads: CountOrAuto, workers: CountOrAuto
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     """That nothing is asked of this process where the cluster trains."""
     if engine is None:
         return
     if threads not in ("auto", 0):
         found = f"{threads}, and with an engine no thread of this process trains"
-        yield Fault("threads", found, "remove it, or remove engine")
+        yield Flaw("threads", found, "remove it, or remove engine")
     if workers == 0:
         found = "0, and with an engine they are those of its workers that take part"
-        yield Fault("workers", found, "write at least one, or remove it to use all of them")
+        yield Flaw("workers", found, "write at least one, or remove it to use all of them")
 
 
 Strategy = Literal["auto", "exact", "padded", "switch", "process"]
@@ -58,28 +58,28 @@ LaneLoop = Literal["auto", "map", "vmap"]
 
 def _nowhere_to_train(
     strategy: Strategy, threads: CountOrAuto, workers: CountOrAuto, trial_timeout: str | None
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     if workers == 0 and threads == 0:
         found = "0 workers and 0 threads leave nowhere to train"
-        yield Fault("workers", found, "write at least one of either")
+        yield Flaw("workers", found, "write at least one of either")
     elif workers == 0 and strategy == "process":
         found = "0 workers leave the strategy process nowhere to train"
-        yield Fault("workers", found, "write at least one, or another strategy")
+        yield Flaw("workers", found, "write at least one, or another strategy")
     elif workers == 0 and trial_timeout is not None:
         found = "0 workers, and with trial_timeout trials train in workers, for they can be ended"
-        yield Fault("workers", found, "write at least one, or remove trial_timeout")
+        yield Flaw("workers", found, "write at least one, or remove trial_timeout")
 
 
-def _cannot_be_ended(trial_timeout: str | None, threads: CountOrAuto) -> Iterable[Fault]:
+def _cannot_be_ended(trial_timeout: str | None, threads: CountOrAuto) -> Iterable[Flaw]:
     if trial_timeout is not None and threads not in ("auto", 0):
         found = f"{threads}, and a trial that hangs in a thread cannot be ended by trial_timeout"
-        yield Fault("threads", found, "remove it, or remove trial_timeout")
+        yield Flaw("threads", found, "remove it, or remove trial_timeout")
 
 
-def _side_by_side(strategy: Strategy, lane_loop: LaneLoop) -> Iterable[Fault]:
+def _side_by_side(strategy: Strategy, lane_loop: LaneLoop) -> Iterable[Flaw]:
     if strategy == "switch" and lane_loop == "vmap":
         found = "vmap, and with the strategy switch each lane would run every structure"
-        yield Fault("lane_loop", found, 'write "map" or remove it, or write another strategy')
+        yield Flaw("lane_loop", found, 'write "map" or remove it, or write another strategy')
 
 
 class ExecutionTable(Table):

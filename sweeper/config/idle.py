@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.model import MlpTable
 from sweeper.config.optimizer import SHAPES, MixedOptimizerTable, UserOptimizerTable, takes
-from sweeper.config.refusals import shown
+from sweeper.config.refusals import format_value
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Table, field_of, value_of
@@ -82,7 +82,7 @@ def _unused(config: StudyConfig, keys: list[str]) -> Iterator[str]:
         for need in _needs(config, key) if is_written else ():
             values = config.drawn_values(need.owner)
             if values is not None and not {*values} & {*need.wanted}:
-                written = f"{key} = {shown(_value(config, key))}"
+                written = f"{key} = {format_value(_value(config, key))}"
                 yield f"{written} changes nothing: {_unmet(config, need)}"
 
 
@@ -116,10 +116,11 @@ def _if_true(config: StudyConfig, key: str, owner: str) -> Iterator[_Need]:
 def _unmet(config: StudyConfig, need: _Need) -> str:
     values = config.drawn_values(need.owner) or ()
     if not {*values} & {*need.wanted}:
-        return f"{need.owner} is {listed([shown(value) for value in values], 'or')} in every trial"
+        drawn = listed([format_value(value) for value in values], "or")
+        return f"{need.owner} is {drawn} in every trial"
     return (
         f"trials that draw it never have {need.owner} = "
-        f"{listed([shown(value) for value in need.wanted if value in values], 'or')}"
+        f"{listed([format_value(value) for value in need.wanted if value in values], 'or')}"
     )
 
 

@@ -97,7 +97,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Checked:
+class ReadBy:
     """Marks a kind of value that a function of its own reads, and JSON shows as it comes.
 
     `form` is what may be written, as JSON Schema has it.
@@ -195,13 +195,13 @@ def flattened(value: object, under: str = "") -> list[tuple[str, object]]:
 FunctionName = Annotated[
     str, AfterValidator(_function_name), WithJsonSchema({**_FUNCTION_FORM}, mode="validation")
 ]
-Duration = Annotated[str, Checked(_duration, {"type": "string", "pattern": _DURATION.pattern})]
+Duration = Annotated[str, ReadBy(_duration, {"type": "string", "pattern": _DURATION.pattern})]
 AmountOfMemory = Annotated[
-    str, Checked(_amount_of_memory, {"type": "string", "pattern": _BYTES.pattern})
+    str, ReadBy(_amount_of_memory, {"type": "string", "pattern": _BYTES.pattern})
 ]
-Names = Annotated[str | tuple[str, ...], Checked(_one_or_more, one_or_more({"type": "string"}))]
+Names = Annotated[str | tuple[str, ...], ReadBy(_one_or_more, one_or_more({"type": "string"}))]
 Conditions = Annotated[
-    dict[str, tuple[Scalar, ...]], Checked(_conditions, {"type": "object", "minProperties": 1})
+    dict[str, tuple[Scalar, ...]], ReadBy(_conditions, {"type": "object", "minProperties": 1})
 ]
 CountOrAuto = Annotated[
     int | Literal["auto"],
@@ -221,9 +221,9 @@ _COUNT_OR_SHARE: Mapping[str, Any] = {
         {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
     ]
 }
-CountOrShare = Annotated[int | float, Checked(_count_or_share, _COUNT_OR_SHARE)]
-MOST_COUNT = 10_000_000
-MOST_XLA_THREADS = 1024  # beyond it XLA may die of as many
-Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
+CountOrShare = Annotated[int | float, ReadBy(_count_or_share, _COUNT_OR_SHARE)]
+MAX_COUNT = 10_000_000
+MAX_XLA_THREADS = 1024  # beyond it XLA may die of as many
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

@@ -15,10 +15,10 @@ from typing import TypeGuard
 
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.study_config import StudyConfig
-from sweeper.config.table import Fault
+from sweeper.config.table import Flaw
 from sweeper.config.toml import (
     COMMAND_LINE,
-    MOST_WITHIN,
+    MAX_WITHIN,
     SHORTEN,
     TOO_DEEP,
     TOO_LONG,
@@ -53,7 +53,7 @@ def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
     problems += [
         Problem(COMMAND_LINE, key, TOO_DEEP, UNNEST)
         for key, _ in map(_halves, texts)
-        if key.count(".") >= MOST_WITHIN
+        if key.count(".") >= MAX_WITHIN
     ]
     if problems:
         raise StudyError(problems)
@@ -97,7 +97,7 @@ def _malformed(text: str) -> Problem:
     return Problem(COMMAND_LINE, text, "not of the form key=value", "write e.g. train.epochs=5")
 
 
-_MOST_BYTES = 10_000_000  # whoever names a larger file has named one of data
+_MAX_BYTES = 10_000_000  # whoever names a larger file has named one of data
 _LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python reads no whole number of so many digits
 # a value that is Python's, not in a text
 _OF_PYTHON = re.compile(r"""^[^"'#]*(?:(?:"[^"]*"|'[^']*')[^"'#]*)*?[=,[]\s*(True|False|None)\b""")
@@ -160,7 +160,7 @@ def _check_file(path: Path) -> None:
         raise StudyError(_unreadable(path, "cannot be read: it is a directory"))
     if not stat.S_ISREG(there.st_mode):
         raise StudyError(_unreadable(path, "cannot be read: it is a pipe or a device"))
-    if there.st_size > _MOST_BYTES:
+    if there.st_size > _MAX_BYTES:
         raise StudyError(_unreadable(path, "too large for a study file"))
 
 
@@ -187,7 +187,7 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
     return StudyConfig.of(tables, source)
 
 
-def _with_unrecordable(faults: Sequence[Fault], unrecordable: Iterable[Fault]) -> list[Fault]:
+def _with_unrecordable(faults: Sequence[Flaw], unrecordable: Iterable[Flaw]) -> list[Flaw]:
     """Both together; a value is not refused twice, nor one whose setting is refused."""
     refused = {fault.key for fault in faults}
     once = {fault.key: fault for fault in unrecordable if not refused & {*_around(fault.key)}}
@@ -217,10 +217,10 @@ def _toml(source: Source) -> RawTable:
         where = f"{source.path.name}:{twice.second}"
         found = f"given twice, on line {twice.first} already"
         raise StudyError(Problem(where, twice.key, found, "remove one of the two"))
-    raise StudyError(Problem(where, "", f"not TOML: {what}", _mend(source, int(line))))
+    raise StudyError(Problem(where, "", f"not TOML: {what}", _hint(source, int(line))))
 
 
-def _mend(source: Source, line: int) -> str:
+def _hint(source: Source, line: int) -> str:
     """What to write in a line that is no TOML; it may be Python instead."""
     written = source.text.splitlines()[line - 1 : line]
     python = _OF_PYTHON.search(written[0]) if written else None

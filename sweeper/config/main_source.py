@@ -43,7 +43,7 @@ _GENERATED = {
     "_abc_impl",
 }
 # of a value with more parts, or parts in parts, nothing is recorded
-_MOST_PARTS = 100_000
+_MAX_PARTS = 100_000
 _DEEPEST = 50
 
 
@@ -144,7 +144,7 @@ class _Parts:
             _IncomparableError: a part has no content to compare, or there are too many.
         """
         self._count += 1
-        if self._count > _MOST_PARTS or len(self._within) > _DEEPEST:
+        if self._count > _MAX_PARTS or len(self._within) > _DEEPEST:
             raise _IncomparableError
         if id(value) in self._within:
             self._note("within", len(self._within) - self._within.index(id(value)))

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
 from sweeper.config.refusals import unknown_name
-from sweeper.config.table import DECLARED, FIXED, TRACED, Fault, Table
+from sweeper.config.table import DECLARED, FIXED, TRACED, Flaw, Table
 from sweeper.trial import Scalar
 
 ModelKind = Literal["mlp", "python", "parts"]
@@ -163,14 +163,14 @@ def has_parts(raw: object) -> bool:
     return is_table(raw) and any(is_table(value) for value in raw.values())
 
 
-def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Fault]]:
+def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Flaw]]:
     """The table that a raw `[model]` of parts is read by, and what is wrong with their kinds."""
-    faults: list[Fault] = []
+    faults: list[Flaw] = []
     tables: list[tuple[str, type[Table]]] = []
     for name, part in raw.items():
         if not is_table(part):
-            mend = f"write it in one of the parts, [model.{next(_tables(raw))}]"
-            faults.append(Fault(f"model.{name}", "no part, beside parts", mend))
+            hint = f"write it in one of the parts, [model.{next(_tables(raw))}]"
+            faults.append(Flaw(f"model.{name}", "no part, beside parts", hint))
             continue
         kind = part.get("kind", "mlp")
         if not isinstance(kind, str) or kind not in PARTS:
@@ -180,7 +180,7 @@ def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Fault]]:
     return Recipe(PartsTable, tuple(tables)), faults
 
 
-def unfit_wiring(inputs: Mapping[str, str | None]) -> Iterator[Fault]:
+def check_wiring(inputs: Mapping[str, str | None]) -> Iterator[Flaw]:
     """Each part takes in what another gives out, none its own."""
     for name, source in inputs.items():
         key = f"model.{name}.input"
@@ -190,7 +190,7 @@ def unfit_wiring(inputs: Mapping[str, str | None]) -> Iterator[Fault]:
             yield unknown_part(key, source, [*inputs])
         elif name in _upstream(source, inputs):
             found = f"'{name}' feeds '{source}', which feeds it"
-            yield Fault(key, found, "let one of them take in the data")
+            yield Flaw(key, found, "let one of them take in the data")
 
 
 def in_order(inputs: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -203,11 +203,11 @@ def upstream(name: str, inputs: Mapping[str, str | None]) -> frozenset[str]:
     return frozenset(_upstream(name, inputs))
 
 
-def unknown_part(key: str, name: str, parts: Sequence[str]) -> Fault:
+def unknown_part(key: str, name: str, parts: Sequence[str]) -> Flaw:
     """At `key` stands the name of a part that there is not."""
     near = get_close_matches(name, parts, n=1)
-    mend = f"did you mean '{near[0]}'?" if near else f"the parts are {', '.join(parts)}"
-    return Fault(key, f"no part '{name}'", mend)
+    hint = f"did you mean '{near[0]}'?" if near else f"the parts are {', '.join(parts)}"
+    return Flaw(key, f"no part '{name}'", hint)
 
 
 def _upstream(name: str | None, inputs: Mapping[str, str | None]) -> list[str]:

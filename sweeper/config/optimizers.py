@@ -11,7 +11,7 @@ from sweeper.config.model import unknown_part
 from sweeper.config.optimizer import OPTIMIZERS, OptimizerTable, UserOptimizerTable
 from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
 from sweeper.config.refusals import MISSING, unknown_name
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Flaw, Table
 
 # tables that every optimizer has
 OF_EACH = ("schedule", "decay")
@@ -49,15 +49,15 @@ def has_several(raw: object) -> bool:
     return is_table(raw) and any(is_table(raw[name]) for name in raw if name not in OF_EACH)
 
 
-def optimizers_recipe(raw: RawTable, parts: Sequence[str]) -> tuple[Recipe, list[Fault]]:
+def optimizers_recipe(raw: RawTable, parts: Sequence[str]) -> tuple[Recipe, list[Flaw]]:
     """The table that they are read by, and what is wrong with their names."""
-    faults: list[Fault] = []
+    faults: list[Flaw] = []
     tables: list[tuple[str, type[Table]]] = []
     for name, own in raw.items():
         key = f"optimizer.{name}"
         if not is_table(own):
-            mend = "write it in the table of a part"
-            faults.append(Fault(key, "no optimizer, beside those of parts", mend))
+            hint = "write it in the table of a part"
+            faults.append(Flaw(key, "no optimizer, beside those of parts", hint))
         elif name not in parts:
             faults.append(unknown_part(key, name, parts))
         else:
@@ -66,15 +66,15 @@ def optimizers_recipe(raw: RawTable, parts: Sequence[str]) -> tuple[Recipe, list
             tables += [] if kind is None else [(name, kind)]
     missing = [name for name in parts if name not in raw]
     faults += [
-        Fault("optimizer", f"none for '{name}'", f"write [optimizer.{name}]") for name in missing
+        Flaw("optimizer", f"none for '{name}'", f"write [optimizer.{name}]") for name in missing
     ]
     return Recipe(OptimizersTable, tuple(tables)), faults
 
 
-def _kind(key: str, name: Any) -> tuple[type[Table] | None, list[Fault]]:
+def _kind(key: str, name: Any) -> tuple[type[Table] | None, list[Flaw]]:
     options = ", ".join(OPTIMIZERS)
     if name is None:
-        return None, [Fault(key, MISSING, f"write one of {options}")]
+        return None, [Flaw(key, MISSING, f"write one of {options}")]
     if isinstance(name, str) and is_function(name):
         return UserOptimizerTable, []
     if not isinstance(name, str) or name not in OPTIMIZERS:

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from sweeper.config.refusals import fault_of, shown
-from sweeper.config.table import Fault, Table, alone, field_of, table_in
+from sweeper.config.refusals import fault_of, format_value
+from sweeper.config.table import Flaw, Table, alone, field_of, table_in
 
 # numbers on which tables must agree, as they must on names
 _SIZES = ("in_size", "out_size")
@@ -47,7 +47,7 @@ def settings_within(table: type[BaseModel], under: str) -> Iterator[str]:
 
 def read_table(
     table: type[AnyTable], raw: object, under: str, known: Sequence[str]
-) -> tuple[AnyTable | None, list[Fault]]:
+) -> tuple[AnyTable | None, list[Flaw]]:
     """The table at the key `under`, and what is wrong in it; None where it cannot be built.
 
     Unknown settings are left out once they are noted, so that the rest is checked all the same.
@@ -67,7 +67,7 @@ def read_table(
 
 
 def with_numbers(
-    table: type[AnyTable], raw: object, under: str, faults: Sequence[Fault]
+    table: type[AnyTable], raw: object, under: str, faults: Sequence[Flaw]
 ) -> AnyTable | None:
     """The table with numbers that are right for those at which `faults` are; None where more is.
 
@@ -107,7 +107,7 @@ def allowed_values(table: type[Table], raw: object) -> dict[str, Any]:
 
 def read_value(
     table: type[Table], setting: str, value: object, under: str
-) -> tuple[Any, list[Fault]]:
+) -> tuple[Any, list[Flaw]]:
     """The value as one setting of `table` takes it, and what is wrong with it there."""
     try:
         return getattr(alone(table, setting).model_validate({setting: value}), setting), []
@@ -130,7 +130,7 @@ def _with_value(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
     return {**raw, name: _with_value(raw.get(name, {}), rest, value) if rest else value}
 
 
-def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fault]:
+def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Flaw]:
     for rule in table.rules:
         needed = signature(rule).parameters
         if needed.keys() <= values.keys():
@@ -188,17 +188,17 @@ def named_in(annotation: object) -> type[Table] | None:
     return arguments[1] if holds and issubclass(arguments[1], Table) else None
 
 
-def unfit_names(
+def check_names(
     names: Iterable[str], under: str, *tables: type[Table], taken: Sequence[str] = ()
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     """Names become parts of columns and keys, and attributes of `tables`."""
     for name in names:
         key = f"{under}.{name}"
         if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
-            mend = "write letters, digits and '_' alone, a letter first"
-            yield Fault(key, f"{shown(name)} cannot be a name", mend)
+            hint = "write letters, digits and '_' alone, a letter first"
+            yield Flaw(key, f"{format_value(name)} cannot be a name", hint)
         elif name in (*taken, *Named.__annotations__) or any(hasattr(t, name) for t in tables):
-            yield Fault(key, f"{shown(name)} is a word of this program", "write another name")
+            yield Flaw(key, f"{format_value(name)} is a word of this program", "write another name")
 
 
 @cache

@@ -9,10 +9,10 @@ from itertools import zip_longest
 
 from pydantic_core import ErrorDetails
 
-from sweeper.config.table import Fault
+from sweeper.config.table import Flaw
 
 MISSING = "missing"
-_MOST_LETTERS = 80  # of a text in a message
+_MAX_LETTERS = 80  # of a text in a message
 
 # what was found, what to write; {value} is the value as in TOML, the rest is pydantic's context
 _WORDS = {
@@ -82,7 +82,7 @@ _OTHER_NAMES = {"target": "y", "features": "x"}
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
 
-def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Fault:
+def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
     """The fault that pydantic found in the table `under`; `known` settings may be suggested."""
     key = ".".join([under, *_path(error["loc"])])
     context = error.get("ctx", {})
@@ -96,11 +96,15 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Faul
         case "one_of":
             return unknown_name(key, error["input"], context["options"])
         case kind if kind in _WORDS:
-            found, mend = _WORDS[kind]
-            words = {**context, "value": shown(error["input"]), "name": key.rpartition(".")[2]}
-            return Fault(key, found.format(**words), mend.format(**words))
+            found, hint = _WORDS[kind]
+            words = {
+                **context,
+                "value": format_value(error["input"]),
+                "name": key.rpartition(".")[2],
+            }
+            return Flaw(key, found.format(**words), hint.format(**words))
         case _:
-            return Fault(key, f"{shown(error['input'])} is not allowed", error["msg"])
+            return Flaw(key, f"{format_value(error['input'])} is not allowed", error["msg"])
 
 
 def _path(loc: Sequence[str | int]) -> Iterator[str]:
@@ -110,28 +114,28 @@ def _path(loc: Sequence[str | int]) -> Iterator[str]:
             yield str(part)
 
 
-def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Fault:
+def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Flaw:
     """At `key` stands the name of a `setting` that there is not."""
     near = _nearest(setting, known)
     if near:
-        return Fault(key, "no such setting", f"did you mean '{near}'?")
+        return Flaw(key, "no such setting", f"did you mean '{near}'?")
     table = setting.rpartition(".")[0]
     there = ", ".join(_last(one) for one in known if one.rpartition(".")[0] == table)
     listed = f"[{table}] has {there}" if there and table else f"there are {', '.join(known)}"
-    return Fault(key, "no such setting", listed)
+    return Flaw(key, "no such setting", listed)
 
 
-def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Fault:
+def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Flaw:
     """At `key` stands a name that is none of `options`, each the name of a `noun`."""
-    found = f"no {noun or _noun(key)} {shown(value)}"
+    found = f"no {noun or _noun(key)} {format_value(value)}"
     # a form such as "module:function" is no name
     by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
     if isinstance(value, str) and (near := get_close_matches(value.lower(), by_lower, n=1)):
-        return Fault(key, found, f"did you mean '{by_lower[near[0]]}'?")
-    return Fault(key, found, f"write one of {options}")
+        return Flaw(key, found, f"did you mean '{by_lower[near[0]]}'?")
+    return Flaw(key, found, f"write one of {options}")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A TOML value as messages show it."""
     match value:
         case bool():
@@ -139,7 +143,7 @@ def shown(value: object) -> str:
         case int() | float() | date() | time():
             return str(value)
         case str():
-            return f"'{value if len(value) <= _MOST_LETTERS else value[:_MOST_LETTERS] + ' ...'}'"
+            return f"'{value if len(value) <= _MAX_LETTERS else value[:_MAX_LETTERS] + ' ...'}'"
         case dict():
             return "a table"
         case _:

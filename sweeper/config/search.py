@@ -11,15 +11,15 @@ from pydantic import AfterValidator, Field, create_model
 from pydantic_core import PydanticCustomError
 
 from sweeper.config.kinds import AnyScalar, Conditions, Count
-from sweeper.config.refusals import shown
-from sweeper.config.table import Fault, Table
+from sweeper.config.refusals import format_value
+from sweeper.config.table import Flaw, Table
 from sweeper.trial import Scalar
 
 _TYPE = "what is drawn"
 _LOW = "the least value"
 _HIGH = "the greatest value"
 _STEP = "distance of neighbours, from low on"
-_MOST_STEPS = 100_000  # more are as good as none, and take time to be written down
+_MAX_STEPS = 100_000  # more are as good as none, and take time to be written down
 _LEAST = 1.2e-38
 _LOG = "whether drawn evenly in the logarithm"
 
@@ -54,7 +54,7 @@ class _RangeEntry(_Entry):
 def _each_once(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
     for place, value in enumerate(values):
         if value in values[:place]:
-            raise PydanticCustomError("repeated", "a value twice", {"one": shown(value)})
+            raise PydanticCustomError("repeated", "a value twice", {"one": format_value(value)})
     return values
 
 
@@ -71,65 +71,67 @@ def _range_of(kind: Any) -> type[_RangeEntry]:
     return create_model("_Range", __base__=_RangeEntry, **{"or": beside})
 
 
-def _crossed(low: float, high: float) -> Iterable[Fault]:
+def _crossed(low: float, high: float) -> Iterable[Flaw]:
     if low > high:
-        yield Fault("low", f"low {low} is above high {high}", "exchange the two")
+        yield Flaw("low", f"low {low} is above high {high}", "exchange the two")
 
 
-def _log_of_nothing(low: float, log: bool) -> Iterable[Fault]:
+def _log_of_nothing(low: float, log: bool) -> Iterable[Flaw]:
     if log and low <= 0:
         beside = f", and or = [{low}] beside it if {low} is to be drawn, too" if low == 0 else ""
-        yield Fault("low", f"log with low {low}", f"write a number above 0{beside}")
+        yield Flaw("low", f"log with low {low}", f"write a number above 0{beside}")
     if log and 0 < low < _LEAST:
         found = f"log with low {low}, which numbers of 32 bits cannot tell from 0"
-        yield Fault("low", found, f"write {_LEAST} or more")
+        yield Flaw("low", found, f"write {_LEAST} or more")
 
 
-def _steps_in_log(step: float | None, log: bool) -> Iterable[Fault]:
+def _steps_in_log(step: float | None, log: bool) -> Iterable[Flaw]:
     # whole numbers lie 1 apart anyway, numbers do not
     if log and step is not None and (isinstance(step, float) or step != 1):
-        yield Fault("step", f"log with step {step}", "remove one of the two")
+        yield Flaw("step", f"log with step {step}", "remove one of the two")
 
 
-def _too_fine(low: float, high: float, step: float | None) -> Iterable[Fault]:
-    if step is not None and (_decimal(high) - _decimal(low)) / _decimal(step) > _MOST_STEPS:
-        yield Fault("step", f"step {step} from {low} to {high}", "write a larger one, or none")
+def _too_fine(low: float, high: float, step: float | None) -> Iterable[Flaw]:
+    if step is not None and (_decimal(high) - _decimal(low)) / _decimal(step) > _MAX_STEPS:
+        yield Flaw("step", f"step {step} from {low} to {high}", "write a larger one, or none")
 
 
-def _too_wide(low: float, high: float) -> Iterable[Fault]:
+def _too_wide(low: float, high: float) -> Iterable[Flaw]:
     if not isfinite(high - low):
         found = f"{low} to {high} is wider than numbers with a point are"
-        yield Fault("high", found, "write a smaller one")
+        yield Flaw("high", found, "write a smaller one")
 
 
-def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Fault]:
+def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Flaw]:
     if base is not None and (log or step != 1):
         other = "log" if log else f"step {step}"
-        yield Fault("base", f"base with {other}", "remove one of the two")
+        yield Flaw("base", f"base with {other}", "remove one of the two")
 
 
-def _no_power(base: int | None, low: int, high: int) -> Iterable[Fault]:
+def _no_power(base: int | None, low: int, high: int) -> Iterable[Flaw]:
     for bound, value in (("low", low), ("high", high)):
         if base is not None and (value < 1 or value & (value - 1)):
-            yield Fault(bound, f"{value} is no power of 2", "write 1, 2, 4, 8, ...")
+            yield Flaw(bound, f"{value} is no power of 2", "write 1, 2, 4, 8, ...")
 
 
-def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Fault]:
+def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
     seen: set[Scalar] = set()
     for choice in choices:
         if choice in seen:
-            yield Fault("choices", f"{shown(choice)} stands there twice", "remove one of the two")
+            yield Flaw(
+                "choices", f"{format_value(choice)} stands there twice", "remove one of the two"
+            )
         seen.add(choice)
 
 
-def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Fault]:
+def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
     """An integer next to floats is recorded as a float: in Parquet they share a column."""
     if {type(choice) for choice in choices} != {int, float}:
         return
     for choice in choices:
         if isinstance(choice, int) and int(float(choice)) != choice:
             found = f"{choice} next to floats would be recorded as {float(choice):.0f}"
-            yield Fault("choices", found, "write integers only, or a smaller one")
+            yield Flaw("choices", found, "write integers only, or a smaller one")
 
 
 class IntSearch(_range_of(int)):

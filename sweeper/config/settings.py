@@ -54,7 +54,7 @@ def is_optional(key: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class MetricRule:
     """A metric of the epochs of a trial, and which of its values are better."""
 
     metric: str
@@ -79,8 +79,8 @@ class Settings:
     train: TrainTable
     parts: frozenset[str]
     base_dir: Path
-    keeps: Judge | None = None
-    stops: Judge | None = None
+    keeps: MetricRule | None = None
+    stops: MetricRule | None = None
     saves: bool = False
     edition: int = EDITION
 

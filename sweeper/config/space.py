@@ -9,9 +9,9 @@ from types import NoneType, UnionType
 from typing import Annotated, Union, get_args, get_origin
 
 from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
-from sweeper.config.refusals import MISSING, shown, unknown_name, unknown_setting
+from sweeper.config.refusals import MISSING, format_value, unknown_name, unknown_setting
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SameAs, SearchEntry
-from sweeper.config.table import Fault, Table, fixed_part, holder_of, is_fixed, table_in
+from sweeper.config.table import Flaw, Table, fixed_part, holder_of, is_fixed, table_in
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
 
@@ -33,8 +33,8 @@ _TAKES: dict[object, tuple[str, tuple[str, ...]]] = {
 _TAKES_A_NAME = ("a name", ("categorical",))
 
 # how many values a range of whole numbers may have; of depths each pair is weighed with each
-_MOST_VALUES = {"depth": 200}
-_MOST_OF_OTHERS = 100_000
+_MAX_VALUES = {"depth": 200}
+_MAX_OF_OTHERS = 100_000
 
 
 def flat_search(raw: RawTable, under: str = "") -> Iterator[tuple[str, object]]:
@@ -49,7 +49,7 @@ def flat_search(raw: RawTable, under: str = "") -> Iterator[tuple[str, object]]:
 
 def read_entry(
     setting: str, raw: object, tables: Mapping[str, type[Table] | None]
-) -> tuple[SearchEntry | SameAs | None, list[Fault]]:
+) -> tuple[SearchEntry | SameAs | None, list[Flaw]]:
     """The entry that fills `setting`, None where something is wrong; and what is wrong.
 
     `tables` are the tables that settings are searched in; None is one whose kind is unknown.
@@ -68,7 +68,7 @@ def read_entry(
     return (None if faults else entry), faults
 
 
-def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
     """Two entries may not share a column, nor have one that the results have anyway.
 
     Columns that differ by case alone are one: DuckDB reads them so.
@@ -80,15 +80,15 @@ def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
             whose, called = first[column.lower()]
             alike = f", '{called}': case does not count" if called not in ("", column) else ""
             found = f"the column '{column}' is that of {whose} already{alike}"
-            yield Fault(f"search.{setting}", found, 'write another, name = "..."')
+            yield Flaw(f"search.{setting}", found, 'write another, name = "..."')
         first.setdefault(column.lower(), (setting, column))
 
 
-def unfit_links(
+def check_links(
     links: Mapping[str, str],
     search: Mapping[str, SearchEntry],
     tables: Mapping[str, type[Table] | None],
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     """What is the same as another setting takes every value that the other may have."""
     for setting, source in links.items():
         key = f"search.{setting}.same_as"
@@ -96,7 +96,7 @@ def unfit_links(
             found = f"neither '{setting}' nor '{source}' has values of its own"
             if source == setting:
                 found = f"'{setting}' itself, so it has no values"
-            yield Fault(key, found, "name a setting with values, or give one of them type = ...")
+            yield Flaw(key, found, "name a setting with values, or give one of them type = ...")
             continue
         if source not in search:
             yield unsearched(key, source, search)
@@ -106,14 +106,14 @@ def unfit_links(
         holder = None if table is None else holder_of(table, last)
         if holder is not None:
             for fault in _fitted(search[source], *holder, key)[1]:
-                yield replace(fault, key=key, mend=f"name another, or mend search.{source}")
+                yield replace(fault, key=key, hint=f"name another, or mend search.{source}")
 
 
-def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Fault:
+def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Flaw:
     """At `key` stands a setting whose value no trial draws."""
     near = get_close_matches(setting, search, n=1)
-    mend = f"did you mean '{near[0]}'?" if near else f"[search] has {', '.join(search) or 'none'}"
-    return Fault(key, f"'{setting}' is not searched", mend)
+    hint = f"did you mean '{near[0]}'?" if near else f"[search] has {', '.join(search) or 'none'}"
+    return Flaw(key, f"'{setting}' is not searched", hint)
 
 
 def any_value(entry: SearchEntry) -> object:
@@ -126,7 +126,7 @@ def _is_entry(raw: RawTable) -> bool:
     return not raw or any(word in raw and not is_table(raw[word]) for word in _ENTRY_WORDS)
 
 
-def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> Iterator[Fault]:
+def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> Iterator[Flaw]:
     key = f"search.{setting}"
     name, _, last = setting.partition(".")
     table = tables.get(name)
@@ -135,7 +135,7 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
     fixed = None if table is None else fixed_part(table, last)
     if fixed is not None:
         where = name if fixed == last else f"{name}.{fixed}"
-        yield Fault(key, "the same for every trial of a study", f"write it in [{where}] alone")
+        yield Flaw(key, "the same for every trial of a study", f"write it in [{where}] alone")
         return
     if table is not None and _has_setting(table, last):
         return
@@ -168,15 +168,15 @@ def table_around(table: type[Table], setting: str) -> type[Table] | None:
     return None if found is None else table_in(found[0].model_fields[found[1]].annotation)
 
 
-def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | SameAs | None, list[Fault]]:
+def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | SameAs | None, list[Flaw]]:
     if not is_table(raw):
-        mend = 'write e.g. { type = "int", low = 1, high = 4 }'
-        return None, [Fault(key, f"{shown(raw)} is not a table", mend)]
+        hint = 'write e.g. { type = "int", low = 1, high = 4 }'
+        return None, [Flaw(key, f"{format_value(raw)} is not a table", hint)]
     if "same_as" in raw:
         return read_table(SameAs, raw, key, [f"{key}.same_as"])
     options = ", ".join(ENTRIES)
     if "type" not in raw:
-        return None, [Fault(f"{key}.type", MISSING, f"write one of {options}")]
+        return None, [Flaw(f"{key}.type", MISSING, f"write one of {options}")]
     entry_type = ENTRIES.get(raw["type"]) if isinstance(raw["type"], str) else None
     if entry_type is None:
         return None, [unknown_name(f"{key}.type", raw["type"], options)]
@@ -194,14 +194,14 @@ def _taking(table: type[Table], name: str) -> tuple[str, tuple[str, ...]]:
 
 def _fitted(
     entry: SearchEntry, table: type[Table], name: str, key: str
-) -> tuple[SearchEntry, list[Fault]]:
+) -> tuple[SearchEntry, list[Flaw]]:
     taken, types = _taking(table, name)
     if entry.type not in types:
         found = f"{entry.type} for a setting that takes {taken}"
-        return entry, [Fault(f"{key}.type", found, f'write type = "{types[0]}"')]
+        return entry, [Flaw(f"{key}.type", found, f'write type = "{types[0]}"')]
     if isinstance(entry, CategoricalSearch):
         return _fitted_choices(entry, table, name, key)
-    faults: list[Fault] = []
+    faults: list[Flaw] = []
     for bound, value in (("low", entry.low), ("high", entry.high)):
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
@@ -211,12 +211,12 @@ def _fitted(
     return entry, faults or [*_too_many(entry, name, key)]
 
 
-def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[Fault]:
+def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[Flaw]:
     """Whole numbers that are planned for one by one, and would be for hours."""
-    most = _MOST_VALUES.get(name, _MOST_OF_OTHERS)
+    most = _MAX_VALUES.get(name, _MAX_OF_OTHERS)
     if isinstance(entry, IntSearch) and entry.count() > most:
         found = f"{entry.count()} values from {entry.low} to {entry.high}"
-        yield Fault(key, found, f"write a larger step, so that there are {most} at most")
+        yield Flaw(key, found, f"write a larger step, so that there are {most} at most")
 
 
 def _kind(annotation: object) -> object:
@@ -230,7 +230,7 @@ def _kind(annotation: object) -> object:
 
 def _fitted_choices(
     entry: CategoricalSearch, table: type[Table], name: str, key: str
-) -> tuple[SearchEntry, list[Fault]]:
+) -> tuple[SearchEntry, list[Flaw]]:
     read = [read_value(table, name, choice, key) for choice in entry.choices]
     faults = [replace(fault, key=f"{key}.choices") for _, found in read for fault in found]
     # as the setting has them: a 0 among rates is 0.0

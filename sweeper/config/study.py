@@ -15,20 +15,20 @@ from pydantic_core import PydanticCustomError
 from sweeper.config.conditions import is_active
 from sweeper.config.kinds import (
     AnyScalar,
-    Checked,
     Count,
     Duration,
     Names,
     OneOf,
+    ReadBy,
     flattened,
     items_of,
     one_or_more,
     seconds_of,
 )
 from sweeper.config.reading import is_table
-from sweeper.config.refusals import shown
+from sweeper.config.refusals import format_value
 from sweeper.config.search import CategoricalSearch, SearchEntry
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Flaw, Table
 from sweeper.trial import Scalar
 
 Direction = Literal["minimize", "maximize"]
@@ -57,7 +57,7 @@ def _one_or_more_directions(value: object) -> object:
 
 Directions = Annotated[
     Direction | tuple[Direction, ...],
-    Checked(_one_or_more_directions, one_or_more({"enum": [*get_args(Direction)]})),
+    ReadBy(_one_or_more_directions, one_or_more({"enum": [*get_args(Direction)]})),
 ]
 
 
@@ -108,36 +108,36 @@ class ConstraintTable(Table):
 
 def _a_direction_each(
     metric: str | tuple[str, ...], direction: Direction | tuple[Direction, ...]
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     names = (metric,) if isinstance(metric, str) else metric
     n_directions = 1 if isinstance(direction, str) else len(direction)
     if len(names) != n_directions:
         found = f"{n_directions} for {len(names)} objectives"
-        yield Fault("direction", found, "write one for each of study.metric, in its order")
+        yield Flaw("direction", found, "write one for each of study.metric, in its order")
     if len(set(names)) < len(names):
-        yield Fault("metric", "an objective is named twice", "name each once")
+        yield Flaw("metric", "an objective is named twice", "name each once")
 
 
-def _no_interval(constraints: tuple[ConstraintTable, ...]) -> Iterable[Fault]:
+def _no_interval(constraints: tuple[ConstraintTable, ...]) -> Iterable[Flaw]:
     for index, one in enumerate(constraints):
         key = f"constraints.{index}"
         if one.max is None and one.min is None:
-            yield Fault(key, "no bound", "write max = ..., or min = ...")
+            yield Flaw(key, "no bound", "write max = ..., or min = ...")
         elif one.max is not None and one.min is not None and one.min > one.max:
-            yield Fault(f"{key}.min", f"min {one.min} is above max {one.max}", "exchange the two")
+            yield Flaw(f"{key}.min", f"min {one.min} is above max {one.max}", "exchange the two")
 
 
 def _several(
     metric: str | tuple[str, ...], pruner: PrunerTable, sampler: SamplerTable
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     if isinstance(metric, str) or len(metric) == 1:
         return
     if pruner.name != "none":
         found = f"'{pruner.name}' with {len(metric)} objectives: a pruner judges one"
-        yield Fault("pruner.name", found, 'write name = "none", or one metric')
+        yield Flaw("pruner.name", found, 'write name = "none", or one metric')
     if sampler.name == "cmaes":
         found = f"'cmaes' with {len(metric)} objectives: it knows one"
-        yield Fault("sampler.name", found, 'write e.g. name = "nsgaii", or one metric')
+        yield Flaw("sampler.name", found, 'write e.g. name = "nsgaii", or one metric')
 
 
 class StudyTable(Table):
@@ -213,17 +213,17 @@ class StudyTable(Table):
 
 def read_enqueue(
     raw: object, search: Mapping[str, SearchEntry]
-) -> tuple[list[dict[str, Scalar]], list[Fault]]:
+) -> tuple[list[dict[str, Scalar]], list[Flaw]]:
     """The values of each trial by column, and what is wrong with them."""
     written = items_of(raw) or ()
     if items_of(raw) == ():
         return [], []
     given = [table for table in written if is_table(table)]
     if not given or len(given) < len(written):
-        mend = "write [[study.enqueue]] above the values of each trial"
-        return [], [Fault("study.enqueue", f"{shown(raw)} is no array of tables", mend)]
+        hint = "write [[study.enqueue]] above the values of each trial"
+        return [], [Flaw("study.enqueue", f"{format_value(raw)} is no array of tables", hint)]
     tables: list[dict[str, Scalar]] = []
-    faults: list[Fault] = []
+    faults: list[Flaw] = []
     for index, table in enumerate(given):
         values, found = _read_trial(table, f"study.enqueue.{index}", search)
         tables.append(values)
@@ -233,18 +233,18 @@ def read_enqueue(
 
 def _read_trial(
     table: Mapping[str, object], under: str, search: Mapping[str, SearchEntry]
-) -> tuple[dict[str, Scalar], list[Fault]]:
+) -> tuple[dict[str, Scalar], list[Flaw]]:
     settings = {entry.column(key): key for key, entry in search.items()}
     values: dict[str, Scalar] = {}
-    faults: list[Fault] = []
+    faults: list[Flaw] = []
     for name, value in flattened(table):
         place, key = f"{under}.{name}", settings.get(name, name)
         if key not in search:
             faults.append(_not_searched(place, name, search, settings))
         elif key in values:
-            faults.append(Fault(place, f"'{key}' is given twice", "remove one"))
+            faults.append(Flaw(place, f"'{key}' is given twice", "remove one"))
         elif not isinstance(value, Scalar) or (fit := search[key].has(value)) is None:
-            faults.append(Fault(place, *_outside(value, search[key])))
+            faults.append(Flaw(place, *_outside(value, search[key])))
         else:
             values[key] = fit
     faults += _idle(values, under, search)
@@ -253,33 +253,33 @@ def _read_trial(
 
 def _not_searched(
     place: str, name: str, search: Mapping[str, SearchEntry], columns: Mapping[str, str]
-) -> Fault:
+) -> Flaw:
     """Only what trials draw can be given to one of them."""
-    mend = "remove it: nothing is searched"
+    hint = "remove it: nothing is searched"
     if near := get_close_matches(name, (*search, *columns), n=1):
-        mend = f"did you mean '{near[0]}'?"
+        hint = f"did you mean '{near[0]}'?"
     elif search:
-        mend = f"write what is searched, by key or column: {', '.join((*search, *columns))}"
-    return Fault(place, "not searched, so every trial has what the file says", mend)
+        hint = f"write what is searched, by key or column: {', '.join((*search, *columns))}"
+    return Flaw(place, "not searched, so every trial has what the file says", hint)
 
 
 def _idle(
     values: Mapping[str, Scalar], under: str, search: Mapping[str, SearchEntry]
-) -> Iterator[Fault]:
+) -> Iterator[Flaw]:
     """A value that its own condition forbids would never be tried."""
     for key in values:
         when = search[key].when or {}
         known = {one: values[one] for one in when if one in values}
         if len(known) == len(when) and not is_active(search[key], known):
-            wanted = ", ".join(f"{one} = {shown(values[one])}" for one in when)
-            yield Fault(f"{under}.{key}", f"of no use beside {wanted}", "remove one of the two")
+            wanted = ", ".join(f"{one} = {format_value(values[one])}" for one in when)
+            yield Flaw(f"{under}.{key}", f"of no use beside {wanted}", "remove one of the two")
 
 
 def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:
-    found = f"{shown(value)} is none of its values"
+    found = f"{format_value(value)} is none of its values"
     if isinstance(entry, CategoricalSearch):
-        return found, f"write one of {', '.join(map(shown, entry.choices))}"
+        return found, f"write one of {', '.join(map(format_value, entry.choices))}"
     steps = f" in steps of {entry.step}" if entry.step not in (None, 1) else ""
     powers = ", a power of 2" if entry.type == "int" and entry.base else ""
-    beside = "".join(f", or {shown(one)}" for one in entry.beside)
+    beside = "".join(f", or {format_value(one)}" for one in entry.beside)
     return found, f"write {entry.low} to {entry.high}{steps}{powers}{beside}"

@@ -16,7 +16,7 @@ from sweeper.config.arguments import (
     functions_of_study,
     functions_of_tables,
 )
-from sweeper.config.conditions import Spread, Wanted, active
+from sweeper.config.conditions import StructureSearch, Wanted, active
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PartsTable, PythonTable, concerns
@@ -29,9 +29,9 @@ from sweeper.config.optimizer import (
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.reading import Named, tables_of
 from sweeper.config.search import SearchEntry, gives_floats
-from sweeper.config.settings import Judge, Settings, TrainTable, optional_parts
+from sweeper.config.settings import MetricRule, Settings, TrainTable, optional_parts
 from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
-from sweeper.config.table import Fault, Role, Table, field_of, filled, role_of, value_of
+from sweeper.config.table import Flaw, Role, Table, field_of, filled, role_of, value_of
 from sweeper.config.toml import Source
 from sweeper.config.train import better
 from sweeper.config.trial import TrialTable
@@ -82,9 +82,9 @@ class StudyConfig(Table):
         """The text that the study was read from."""
         return self._source
 
-    def problem(self, key: str, found: str, mend: str) -> Problem:
+    def problem(self, key: str, found: str, hint: str) -> Problem:
         """Something to mend at the dotted `key` of this file."""
-        return self._source.problem(Fault(key, found, mend))
+        return self._source.problem(Flaw(key, found, hint))
 
     def filled(self, params: Mapping[str, Scalar]) -> Settings:
         """The settings of a trial that drew `params`, by column.
@@ -130,12 +130,12 @@ class StudyConfig(Table):
         return values if values is None or not entry.when else (*dict.fromkeys((*values, *kept)),)
 
     @property
-    def keeps(self) -> Judge | None:
+    def keeps(self) -> MetricRule | None:
         """By what the best epoch is found whose weights a trial ends with; None for the last."""
         return self._judge(self._guide) if self.study.value == "best" else self.stops
 
     @property
-    def stops(self) -> Judge | None:
+    def stops(self) -> MetricRule | None:
         """By what a trial ends early; None where it does not."""
         table = self.train.early_stop
         return None if table is None else self._judge(table.metric or self._guide)
@@ -197,13 +197,13 @@ class StudyConfig(Table):
         if owned is not None:
             owner, wanted = owned
             uses[key] = self.same_as.get(owner, owner), wanted
-        return Spread(self.search, [key], self._kept, uses, {}).has_use(key)
+        return StructureSearch(self.search, [key], self._kept, uses, {}).has_use(key)
 
     def n_structures_of(self, kind: ModelKind, traced: Container[str] = ()) -> int | None:
         """How many of them models of `kind` have, where programs are told `traced` settings."""
         splitting = [k for k in self.search if self.splits(k, kind) and k not in traced]
         only = {} if kind == "parts" else {"model.kind": kind}
-        return Spread(self.search, splitting, self._kept, self._uses, only).count()
+        return StructureSearch(self.search, splitting, self._kept, self._uses, only).count()
 
     @property
     def n_points(self) -> int | None:
@@ -215,7 +215,7 @@ class StudyConfig(Table):
         for kind in self.kinds:
             keys = [key for key in self.search if key != "model.kind" and self.is_of(kind, key)]
             only = {} if kind == "parts" else {"model.kind": kind}
-            counts.append(Spread(self.search, keys, self._kept, self._uses, only).count())
+            counts.append(StructureSearch(self.search, keys, self._kept, self._uses, only).count())
         return None if None in counts else sum(count for count in counts if count is not None)
 
     @property
@@ -311,9 +311,9 @@ class StudyConfig(Table):
         differing = (name for name in self.study.objectives if name != N_PARAMETERS)
         return next(differing, f"val_{self.train.loss_names[0]}")
 
-    def _judge(self, metric: str) -> Judge:
+    def _judge(self, metric: str) -> MetricRule:
         ways = dict(zip(self.study.objectives, self.study.directions, strict=True))
-        return Judge(metric, ways.get(metric, better(metric)) == "maximize")
+        return MetricRule(metric, ways.get(metric, better(metric)) == "maximize")
 
     @cached_property
     def _parts(self) -> frozenset[str]:

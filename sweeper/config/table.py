@@ -17,21 +17,21 @@ from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Flaw:
     """What is wrong at a dotted `key`, and how to mend it; a problem without its place."""
 
     key: str
     found: str
-    mend: str
+    hint: str
 
-    def under(self, table: str) -> Fault:
+    def under(self, table: str) -> Flaw:
         """The same fault with its key seen from outside `table`."""
-        return Fault(f"{table}.{self.key}" if self.key else table, self.found, self.mend)
+        return Flaw(f"{table}.{self.key}" if self.key else table, self.found, self.hint)
 
 
 # what is wrong between settings: a rule takes those that it is about by name, and is asked where
 # each of them is allowed by itself
-Rule = Callable[..., Iterable[Fault]]
+Rule = Callable[..., Iterable[Flaw]]
 
 
 class Table(BaseModel):

@@ -21,10 +21,10 @@ from sweeper.config.model import (
 )
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
 from sweeper.config.optimizers import OF_EACH, OptimizersTable, has_several, optimizers_recipe
-from sweeper.config.reading import Named, RawTable, is_table, unfit_names
-from sweeper.config.refusals import MISSING, shown, unknown_name
+from sweeper.config.reading import Named, RawTable, check_names, is_table
+from sweeper.config.refusals import MISSING, format_value, unknown_name
 from sweeper.config.study import StudyTable
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Flaw, Table
 from sweeper.config.train import SupervisedTable
 from sweeper.config.trial import TRIAL
 from sweeper.config.user_program import OwnProgramTable
@@ -84,7 +84,7 @@ UNDER_NAMES: Mapping[str, tuple[type[Table], ...]] = {
     "optimizer": (*OPTIMIZERS.values(), UserOptimizerTable),
 }
 
-Kind = tuple[type[Table] | None, list[Fault]]
+Kind = tuple[type[Table] | None, list[Flaw]]
 
 
 def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
@@ -94,7 +94,7 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     """
     own = raw.get(name, {})
     if not is_table(own):
-        return None, [Fault(name, f"{shown(own)} is not a table", f"write [{name}]")]
+        return None, [Flaw(name, f"{format_value(own)} is not a table", f"write [{name}]")]
     if name == "model" and has_parts(own):
         return _parts(own)
     if name == "optimizer" and has_parts(raw.get("model")) and has_several(own):
@@ -120,7 +120,7 @@ def _variant(name: str, kind: Variants, raw: RawTable, searches: Callable[[str],
         return kind.mixed, []
     chosen = raw.get(kind.by, kind.default)
     if chosen is None:
-        return None, [Fault(key, MISSING, f"write one of {options}")]
+        return None, [Flaw(key, MISSING, f"write one of {options}")]
     if kind.own is not None and isinstance(chosen, str) and is_function(chosen):
         return kind.own, []
     if not isinstance(chosen, str) or chosen not in kind.of:
@@ -130,17 +130,17 @@ def _variant(name: str, kind: Variants, raw: RawTable, searches: Callable[[str],
 
 def _parts(raw: RawTable) -> Kind:
     tables, taken = (PartsTable, OptimizersTable), (DATA, *OF_EACH)
-    faults = [*unfit_names(raw, "model", *tables, taken=taken)]
+    faults = [*check_names(raw, "model", *tables, taken=taken)]
     recipe, unfit = parts_recipe(raw)
     faults += unfit
     return (None if faults else recipe.made()), faults
 
 
-def _unfit_names_in(raw: RawTable, *names: str) -> list[Fault]:
+def _unfit_names_in(raw: RawTable, *names: str) -> list[Flaw]:
     inner = {name: raw.get(name) for name in names}
     return [
         fault
         for name, table in inner.items()
         if is_table(table)
-        for fault in unfit_names(table, f"train.{name}", Named)
+        for fault in check_names(table, f"train.{name}", Named)
     ]

@@ -17,8 +17,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-from sweeper.config.refusals import shown
-from sweeper.config.table import Fault
+from sweeper.config.refusals import format_value
+from sweeper.config.table import Flaw
 from sweeper.errors import Problem
 
 
@@ -66,34 +66,34 @@ TOO_DEEP = "too many tables or arrays within each other"
 UNNEST = "write arrays and tables that hold fewer others"
 TOO_LONG = "a whole number of more than 64 bits"
 SHORTEN = "write a smaller one, or one with a point"
-MOST_WITHIN = 50  # far more than any setting needs, far less than Python's own limit
+MAX_WITHIN = 50  # far more than any setting needs, far less than Python's own limit
 _WHOLE = range(-(2**63), 2**63)  # as TOML has whole numbers
 
 
-def beyond_limits(raw: object) -> Iterator[Fault]:
+def beyond_limits(raw: object) -> Iterator[Flaw]:
     """What no file of TOML holds: integers of more than 64 bits, and text that cannot be encoded.
 
     What is nested too deeply is refused with them.
     """
     for path, depth, value in _values(raw):
-        if depth >= MOST_WITHIN and isinstance(value, dict | list):
-            yield Fault(".".join(path[:3]), TOO_DEEP, UNNEST)
+        if depth >= MAX_WITHIN and isinstance(value, dict | list):
+            yield Flaw(".".join(path[:3]), TOO_DEEP, UNNEST)
         elif isinstance(value, int) and value not in _WHOLE:
-            yield Fault(".".join(path), TOO_LONG, SHORTEN)
+            yield Flaw(".".join(path), TOO_LONG, SHORTEN)
         elif unreadable := [text for text in (*path[-1:], value) if not _is_unicode(text)]:
-            found = f"{shown(unreadable[0])} is not valid Unicode"
-            yield Fault(".".join(path), found, "write it in UTF-8")
+            found = f"{format_value(unreadable[0])} is not valid Unicode"
+            yield Flaw(".".join(path), found, "write it in UTF-8")
 
 
-def unrecordable(raw: object) -> Iterator[Fault]:
+def unrecordable(raw: object) -> Iterator[Flaw]:
     """Values that JSON cannot hold as written, and so no ledger: infinities, NaN, dates, times."""
     for path, _, value in _values(raw):
         key = ".".join(path)
         if isinstance(value, float) and not isfinite(value):
-            yield Fault(key, f"{value} is not a finite number", "write a finite number")
+            yield Flaw(key, f"{value} is not a finite number", "write a finite number")
         elif isinstance(value, date | time):
-            found = f"{shown(value)} is a date or a time, which no setting takes"
-            yield Fault(key, found, f'write text in quotes, "{value}"')
+            found = f"{format_value(value)} is a date or a time, which no setting takes"
+            yield Flaw(key, found, f'write text in quotes, "{value}"')
 
 
 def _values(raw: object) -> Iterator[tuple[tuple[str, ...], int, object]]:
@@ -102,7 +102,7 @@ def _values(raw: object) -> Iterator[tuple[tuple[str, ...], int, object]]:
     while waiting:
         path, depth, value = waiting.pop()
         yield path, depth, value
-        if depth >= MOST_WITHIN:
+        if depth >= MAX_WITHIN:
             continue
         if isinstance(value, dict):
             table = cast("dict[str, Any]", value)
@@ -152,9 +152,9 @@ class Source:
         line = self.line(key)
         return self.path.name if line is None else f"{self.path.name}:{line}"
 
-    def problem(self, fault: Fault) -> Problem:
+    def problem(self, fault: Flaw) -> Problem:
         """The fault, with its place."""
-        return Problem(self.where(fault.key), fault.key, fault.found, fault.mend)
+        return Problem(self.where(fault.key), fault.key, fault.found, fault.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class _KeyReader:
             self.table = self._next_in(self.key, line) if self.in_array else self.key
             self._note(self.table, line)
             self._give(self.table, line)
-            for n in range(1, min(len(self.table), MOST_WITHIN)):
+            for n in range(1, min(len(self.table), MAX_WITHIN)):
                 self.around.setdefault(".".join(self.table[:n]), line)
             self.in_header = self.in_array = False
         if not self.open:
@@ -262,7 +262,7 @@ class _KeyReader:
         outer = self.open[-1][1] if self.open else self.table
         self.value_of = outer + self.key
         self._give(self.value_of, line)
-        for n in range(len(outer) + 1, min(len(self.value_of), MOST_WITHIN) + 1):
+        for n in range(len(outer) + 1, min(len(self.value_of), MAX_WITHIN) + 1):
             self._note(self.value_of[:n], line)
         self.in_key, self.key = False, ()
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Protocol
 from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
-from sweeper.config.table import BOUND, FIXED, TRACED, Fault, Table
+from sweeper.config.table import BOUND, FIXED, TRACED, Flaw, Table
 
 Task = Literal["classes", "numbers"]
 
@@ -68,7 +68,7 @@ def better(reported: str) -> Literal["minimize", "maximize"]:
 
 def _metric_of_another_task(
     loss: str, task: Task | None, metrics: tuple[str, ...]
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     mine = TASK_OF_LOSS.get(loss, task)
     for metric in metrics:
         its_task = TASK_OF_METRIC.get(metric, mine)
@@ -79,44 +79,44 @@ def _metric_of_another_task(
         if loss in TASK_OF_LOSS:
             others = [name for name, its in TASK_OF_LOSS.items() if its == its_task]
             found = f"{metric} does not go with the loss {loss}"
-            yield Fault("metrics", found, f'write one of {instead}, or loss = "{others[0]}"')
+            yield Flaw("metrics", found, f'write one of {instead}, or loss = "{others[0]}"')
         else:
             found = f"{metric} is of {its_task}, and the task is {mine}"
-            yield Fault("metrics", found, f"write one of {instead}")
+            yield Flaw("metrics", found, f"write one of {instead}")
 
 
-def repeated_metric(metrics: tuple[str, ...]) -> Iterable[Fault]:
+def repeated_metric(metrics: tuple[str, ...]) -> Iterable[Flaw]:
     """Each metric is a column of its own."""
     names = [column_of(metric) for metric in metrics]
     if len(set(names)) < len(names):
-        yield Fault("metrics", "a metric is named twice", "name each once")
+        yield Flaw("metrics", "a metric is named twice", "name each once")
     if "loss" in names:
-        yield Fault("metrics", "'loss' is reported anyway", "give the function another name")
+        yield Flaw("metrics", "'loss' is reported anyway", "give the function another name")
 
 
-def _untold_task(loss: str, task: Task | None) -> Iterable[Fault]:
+def _untold_task(loss: str, task: Task | None) -> Iterable[Flaw]:
     known = TASK_OF_LOSS.get(loss)
     if known is None and task is None:
         found = f"missing, and '{loss}' does not tell what the target is"
-        yield Fault("task", found, 'write task = "classes" or "numbers"')
+        yield Flaw("task", found, 'write task = "classes" or "numbers"')
     elif known is not None and task not in (None, known):
-        yield Fault("task", f"the loss {loss} is of {known}", f'write "{known}", or another loss')
+        yield Flaw("task", f"the loss {loss} is of {known}", f'write "{known}", or another loss')
 
 
 def _setting_of_another_loss(
     loss: str, label_smoothing: float | None, huber_delta: float | None
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     for name, value in (("label_smoothing", label_smoothing), ("huber_delta", huber_delta)):
         if value is not None:
             yield from idle_of_loss(loss, name)
 
 
-def idle_of_loss(loss: object, setting: str) -> Iterable[Fault]:
+def idle_of_loss(loss: object, setting: str) -> Iterable[Flaw]:
     """A setting that some losses alone have use for goes with one of these."""
     losses = _LOSSES_WITH.get(setting)
     if losses is not None and loss not in losses:
-        mend = f'remove it, or write loss = "{losses[0]}"'
-        yield Fault(setting, f"the loss {loss} has no use for it", mend)
+        hint = f'remove it, or write loss = "{losses[0]}"'
+        yield Flaw(setting, f"the loss {loss} has no use for it", hint)
 
 
 class EarlyStopTable(Table):

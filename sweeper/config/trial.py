@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from sweeper.config.kinds import MOST_XLA_THREADS, AnyScalar, Count
+from sweeper.config.kinds import MAX_XLA_THREADS, AnyScalar, Count
 from sweeper.config.settings import OPTIONAL_PARTS, is_optional
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Flaw, Table
 
 ClassStrategy = Literal["exact", "padded", "process"]
 
@@ -19,16 +19,16 @@ def _size_and_strategy(
     width: int | None,
     depth: int | None,
     sizes: Mapping[str, tuple[int, int]],
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     if sizes and strategy != "padded":
-        yield Fault("sizes", "room for parts, in a class that pads nothing", "remove it")
+        yield Flaw("sizes", "room for parts, in a class that pads nothing", "remove it")
     if sizes:
         return
     for name, value in (("width", width), ("depth", depth)):
         if strategy == "padded" and value is None:
-            yield Fault(name, "missing", "write the size that the class is padded to")
+            yield Flaw(name, "missing", "write the size that the class is padded to")
         elif strategy != "padded" and value is not None:
-            yield Fault(name, f"{value} for a class that pads nothing", "remove it")
+            yield Flaw(name, f"{value} for a class that pads nothing", "remove it")
 
 
 def _run_widths(
@@ -36,18 +36,18 @@ def _run_widths(
     width: int | None,
     run_widths: tuple[int, ...],
     sizes: Mapping[str, tuple[int, int]],
-) -> Iterable[Fault]:
+) -> Iterable[Flaw]:
     if run_widths and (sizes or lane_loop == "vmap"):
         why = "of parts" if sizes else "whose lanes are side by side"
-        yield Fault("run_widths", f"widths to run at, of a class {why}", "remove it")
+        yield Flaw("run_widths", f"widths to run at, of a class {why}", "remove it")
     elif run_widths and (run_widths != tuple(sorted({*run_widths})) or run_widths[-1] != width):
-        yield Fault("run_widths", f"{[*run_widths]} for width {width}", "let them ascend to width")
+        yield Flaw("run_widths", f"{[*run_widths]} for width {width}", "let them ascend to width")
 
 
-def _unknown_part(parts: tuple[str, ...]) -> Iterable[Fault]:
+def _unknown_part(parts: tuple[str, ...]) -> Iterable[Flaw]:
     for part in parts:
         if not is_optional(part):
-            yield Fault("parts", f"no part '{part}'", f"write some of {', '.join(OPTIONAL_PARTS)}")
+            yield Flaw("parts", f"no part '{part}'", f"write some of {', '.join(OPTIONAL_PARTS)}")
 
 
 class ClassTable(Table):
@@ -77,7 +77,7 @@ class ClassTable(Table):
         description="width and depth to which a padded class pads each part of a model",
         examples=[{"a": [64, 2]}],
     )
-    xla_threads: Annotated[int, Field(ge=1, le=MOST_XLA_THREADS)] | None = Field(
+    xla_threads: Annotated[int, Field(ge=1, le=MAX_XLA_THREADS)] | None = Field(
         default=None,
         description="threads that XLA had for the class, on a CPU; by default one a core",
         examples=[8],

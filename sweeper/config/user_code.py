@@ -26,7 +26,7 @@ Function = Callable[..., Any]
 # what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
 RAISED = (Exception, SystemExit, GeneratorExit)
 
-_MOST_TOLD = 200  # letters of an error's text: JAX explains itself at length
+_MAX_TOLD = 200  # letters of an error's text: JAX explains itself at length
 # where an error's text quotes the traceback of another: a place, and the lines of code under it
 _QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -48,12 +48,12 @@ class _Loaded:
 
 
 class LoadError(Exception):
-    """There is no such function: `found` tells what there is, `mend` what to write."""
+    """There is no such function: `found` tells what there is, `hint` what to write."""
 
-    def __init__(self, found: str, mend: str) -> None:
-        super().__init__(f"{found}; {mend}")
+    def __init__(self, found: str, hint: str) -> None:
+        super().__init__(f"{found}; {hint}")
         self.found = found
-        self.mend = mend
+        self.hint = hint
 
 
 def forget_changed(base_dir: Path) -> None:
@@ -136,8 +136,8 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
         raise LoadError(f"this program does not define '{name}'", OF_ANOTHER_MAIN)
     callables = [name for name, value in vars(module).items() if callable(value)]
     near = get_close_matches(function_name, callables, n=1)
-    mend = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"
-    raise LoadError(f"no {noun} '{function_name}' in the module '{module_name}'", mend)
+    hint = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"
+    raise LoadError(f"no {noun} '{function_name}' in the module '{module_name}'", hint)
 
 
 def is_raised(error: BaseException) -> bool:
@@ -148,7 +148,7 @@ def is_raised(error: BaseException) -> bool:
     return not (is_ours or isinstance(error, KeyboardInterrupt))
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error of the user's code in one line, with where in that it was raised.
 
     Of what a callback raised JAX tells nothing but the text of its traceback; the line is of the
@@ -163,9 +163,9 @@ def told(error: BaseException) -> str:
 
 
 def told_in_full(error: BaseException) -> str:
-    """`told`, an empty line, and the traceback."""
+    """`describe_error`, an empty line, and the traceback."""
     trace = "".join(traceback.format_exception(error))
-    return f"{told(error)}\n\n{_writable(trace)}"
+    return f"{describe_error(error)}\n\n{_writable(trace)}"
 
 
 def text_of(error: BaseException) -> str:
@@ -212,9 +212,9 @@ def _is_of_the_users(file: str) -> bool:
 
 def _first_words(text: str) -> str:
     """The first sentence of what is long, or the beginning of it."""
-    if len(text) <= _MOST_TOLD:
+    if len(text) <= _MAX_TOLD:
         return text
-    words = text[:_MOST_TOLD]
+    words = text[:_MAX_TOLD]
     sentence, end, _ = words.partition(". ")
     return sentence if end else f"{words.rpartition(' ')[0]} ..."
 
@@ -256,7 +256,7 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
     if missing is not None and f"{name}.".startswith(f"{missing}."):
         found = f"no module '{missing}' in {base_dir}, and none is installed"
         return LoadError(found, "write that of a file beside this one, without .py")
-    found = f"the module '{name}' cannot be imported ({told(error)})"
+    found = f"the module '{name}' cannot be imported ({describe_error(error)})"
     return LoadError(found, "mend it, and try it with python -c 'import ...'")
 
 

@@ -25,7 +25,7 @@ def keywords_of(function: Callable[..., Any]) -> tuple[Mapping[str, inspect.Para
     return named, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken)
 
 
-def unfit_keywords(
+def check_keywords(
     config: StudyConfig,
     table: str,
     name: str,
@@ -42,10 +42,10 @@ def unfit_keywords(
         if key not in named and key not in apart and not is_open:
             near = get_close_matches(key, named, n=1)
             takes = f"it takes {', '.join(named)}" if named else "remove it"
-            mend = f"did you mean '{table}.{near[0]}'?" if near else takes
+            hint = f"did you mean '{table}.{near[0]}'?" if near else takes
             place = f"{table}.{key}"
             place = f"search.{place}" if place in config.search else place
-            yield config.problem(place, f"'{name}' takes no '{key}'", mend)
+            yield config.problem(place, f"'{name}' takes no '{key}'", hint)
     for key, one in named.items():
         is_needed = one.default is inspect.Parameter.empty
         if is_needed and key not in given and key not in apart:

@@ -9,16 +9,16 @@ from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, FunctionName
 from sweeper.config.model import MlpTable
-from sweeper.config.refusals import shown
-from sweeper.config.table import FIXED, Fault, Table
+from sweeper.config.refusals import format_value
+from sweeper.config.table import FIXED, Flaw, Table
 from sweeper.config.train import EpochsTable, Task, repeated_metric
 
 
-def _unfit_metric_names(metrics: tuple[str, ...]) -> Iterable[Fault]:
+def _unfit_metric_names(metrics: tuple[str, ...]) -> Iterable[Flaw]:
     for name in metrics:
         if not (name.isascii() and name.isidentifier()):
-            found = f"{shown(name)} cannot be the name of a column"
-            yield Fault("metrics", found, "write letters, digits and '_' alone, a letter first")
+            found = f"{format_value(name)} cannot be the name of a column"
+            yield Flaw("metrics", found, "write letters, digits and '_' alone, a letter first")
 
 
 class OwnProgramTable(EpochsTable):
@@ -58,10 +58,10 @@ class OwnProgramTable(EpochsTable):
         return {self.program: "program"}
 
 
-def unfit_dropout(model: Table, drawn: Iterable[str]) -> Iterable[Fault]:
+def check_dropout(model: Table, drawn: Iterable[str]) -> Iterable[Flaw]:
     """A program of the user's calls the model as it is: nobody tells the MLP what to leave out."""
     searched = "model.dropout" in drawn
     if searched or (isinstance(model, MlpTable) and model.dropout > 0):
         found = "a program of your own calls the model without dropout"
-        mend = 'remove it, or write kind = "python" and a model that is called with a key'
-        yield Fault("model.dropout", found, mend)
+        hint = 'remove it, or write kind = "python" and a model that is called with a key'
+        yield Flaw("model.dropout", found, hint)

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from sweeper.config.agreement import (
     all_drawn,
+    check_parts,
+    check_rows,
+    check_schedules,
+    check_training,
     names_of,
-    unfit_parts,
-    unfit_rows,
-    unfit_schedules,
-    unfit_training,
 )
-from sweeper.config.conditions import unfit_conditions
+from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.defaults import is_required, needs_value, rateless
 from sweeper.config.execution import ExecutionTable
@@ -28,18 +28,18 @@ from sweeper.config.reading import (
     with_default,
     with_numbers,
 )
-from sweeper.config.refusals import MISSING, shown, unknown_setting
+from sweeper.config.refusals import MISSING, format_value, unknown_setting
 from sweeper.config.rules import (
     Measures,
+    check_room,
+    check_to_stop,
+    check_traced,
     endless_grid,
     grid_and_queue,
     idle_keys,
     more_than_one_trial,
     padded_arrays,
     too_large_for_class,
-    unfit_room,
-    unfit_to_stop,
-    unfit_traced,
     unreported_metrics,
 )
 from sweeper.config.search import SameAs, SearchEntry
@@ -47,13 +47,13 @@ from sweeper.config.settings import TrainTable
 from sweeper.config.space import (
     SEARCHED_TABLES,
     any_value,
+    check_links,
     flat_search,
     read_entry,
     taken_columns,
-    unfit_links,
 )
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
-from sweeper.config.table import Fault, Table
+from sweeper.config.table import Flaw, Table
 from sweeper.config.tables import TABLES, Variants, kind_of
 from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable
 from sweeper.config.trial import TrialTable
@@ -66,7 +66,7 @@ class Draft:
     """A study file on its way to a `StudyConfig`; `faults` grows with every step."""
 
     def __init__(self, raw: RawTable) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[Flaw] = []
         self._raw = raw
         self._searched: set[str] = set()
         self._links: dict[str, str] = {}  # settings that take the value of another
@@ -93,7 +93,7 @@ class Draft:
         edition = {"edition": self._raw["edition"]} if "edition" in self._raw else {}
         return {**tables, "version": 1, **edition, "search": search, "same_as": self._links}
 
-    def _at_its_entry(self, fault: Fault) -> Fault:
+    def _at_its_entry(self, fault: Flaw) -> Flaw:
         """What is told of a value that stands in `[search]` alone is told there."""
         is_drawn = fault.key in self._searched and fault.found != MISSING
         if not is_drawn or with_default(self._raw, fault.key.split("."), None) == self._raw:
@@ -111,14 +111,14 @@ class Draft:
             stop, objectives = self._early_stop(), wanted[0]
             own = (objectives,) if isinstance(objectives, str) else objectives
             if stop is not None and stop.metric not in (None, *own):
-                self.faults += unfit_to_stop(stop.metric, measures)
+                self.faults += check_to_stop(stop.metric, measures)
         if "sampler" in study:
             self.faults += endless_grid(study["sampler"], search)
             self.faults += grid_and_queue(study["sampler"], study.get("enqueue", ()))
         self.faults += self._drawn_faults(search)
         train = tables.get("train")
-        self.faults += unfit_parts(tables.get("model"), train, self._searched)
-        self.faults += unfit_rows(tables.get("data"), train)
+        self.faults += check_parts(tables.get("model"), train, self._searched)
+        self.faults += check_rows(tables.get("data"), train)
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
@@ -136,14 +136,14 @@ class Draft:
         kind = self._kinds["train"]
         return kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
 
-    def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Fault]:
+    def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
         """What does not fit beside other settings in some of the trials."""
         links = {key: search[of] for key, of in self._links.items() if of in search}
         drawn = {**search, **links}
         kind = self._kinds["optimizer"]
         execution = allowed_values(ExecutionTable, self._raw.get("execution"))
         for key, raw, own in () if kind is None else each(self._raw.get("optimizer"), kind):
-            yield from unfit_schedules(key, raw, drawn, is_own=own is UserOptimizerTable)
+            yield from check_schedules(key, raw, drawn, is_own=own is UserOptimizerTable)
             names = names_of(drawn, f"{key}.name", raw.get("name"))
             if own is MixedOptimizerTable:
                 yield from idle_keys(all_drawn(raw, key, drawn), names)
@@ -151,7 +151,7 @@ class Draft:
                 yield from padded_arrays(execution["strategy"], names)
         train = self._raw.get("train", {})
         if self._kinds["train"] is SupervisedTable and is_table(train):
-            yield from unfit_training(train, drawn)
+            yield from check_training(train, drawn)
 
     def _check_trial(self, tables: Mapping[str, Table | None]) -> None:
         trial, study = tables.get("trial"), tables.get("study")
@@ -163,22 +163,22 @@ class Draft:
         if isinstance(train, EpochsTable):
             width, depth = (getattr(model, name, None) for name in ("width", "depth"))
             self.faults += too_large_for_class(trial, train.epochs, width, depth)
-        self.faults += unfit_traced(trial.program, model, train)
+        self.faults += check_traced(trial.program, model, train)
         optimizer = tables.get("optimizer")
         if trial.program.strategy == "padded" and model and optimizer and train:
             can_be = getattr(optimizer, "elementwise", False) and getattr(train, "is_padded", False)
-            self.faults += unfit_room(trial.program, model if can_be else None)
+            self.faults += check_room(trial.program, model if can_be else None)
 
     def _check_top_level(self) -> None:
         version = self._raw.get("version")
         if version is None:
-            self.faults.append(Fault("version", MISSING, "write version = 1"))
+            self.faults.append(Flaw("version", MISSING, "write version = 1"))
         elif type(version) is not int or version != 1:
-            self.faults.append(Fault("version", f"no version {shown(version)}", "write 1"))
+            self.faults.append(Flaw("version", f"no version {format_value(version)}", "write 1"))
         edition = self._raw.get("edition", EDITION)
         if type(edition) is not int or not 1 <= edition <= EDITION:
-            found = f"{shown(edition)} is not a known edition (1 to {EDITION})"
-            self.faults.append(Fault("edition", found, "remove it, or install a newer sweeper"))
+            found = f"{format_value(edition)} is not a known edition (1 to {EDITION})"
+            self.faults.append(Flaw("edition", found, "remove it, or install a newer sweeper"))
         known = ["version", "edition", *TABLES, "search"]
         self.faults += [
             unknown_setting(name, name, known) for name in self._raw if name not in known
@@ -197,13 +197,15 @@ class Draft:
     def _read_search(self) -> dict[str, SearchEntry]:
         raw = self._raw.get("search", {})
         if not is_table(raw):
-            self.faults.append(Fault("search", f"{shown(raw)} is not a table", "write [search]"))
+            self.faults.append(
+                Flaw("search", f"{format_value(raw)} is not a table", "write [search]")
+            )
             return {}
         kinds = {name: self._kinds[name] for name in SEARCHED_TABLES}
         search: dict[str, SearchEntry] = {}
         for setting, raw_entry in flat_search(raw):
             if setting in self._searched:
-                self.faults.append(Fault(f"search.{setting}", "given twice", "remove one"))
+                self.faults.append(Flaw(f"search.{setting}", "given twice", "remove one"))
             self._searched.add(setting)
             entry, faults = read_entry(setting, raw_entry, kinds)
             self.faults += faults
@@ -215,8 +217,8 @@ class Draft:
         self._conditional = {key for key, of in drawn.items() if of in search and search[of].when}
         self.faults += taken_columns(search)
         if self._searched == {*search, *self._links}:  # else what is missing is a fault already
-            self.faults += unfit_conditions(search)
-            self.faults += unfit_links(self._links, search, kinds)
+            self.faults += check_conditions(search)
+            self.faults += check_links(self._links, search, kinds)
         return search
 
     def _read_queue(self, search: Mapping[str, SearchEntry]) -> None:
@@ -248,13 +250,13 @@ class Draft:
         ]
         return table
 
-    def _with_phases(self, fault: Fault) -> Fault:
+    def _with_phases(self, fault: Flaw) -> Flaw:
         """Where a learning rate is missing, phases without one of their own may have it instead."""
         table, *_, setting = fault.key.split(".")
         if (table, setting, fault.found) != ("optimizer", "lr", MISSING):
             return fault
         own = [f"train.phases.{name}.lr" for name in self._phases_without_rate]
-        return replace(fault, mend=f"{fault.mend}, or {' and '.join(own)}") if own else fault
+        return replace(fault, hint=f"{fault.hint}, or {' and '.join(own)}") if own else fault
 
     def _with_drawn(
         self, name: str, kind: type[Table], raw: RawTable, search: Mapping[str, SearchEntry]
@@ -275,8 +277,8 @@ class Draft:
                 needs_value(kind, setting, search[source])
                 and with_default(raw, setting.split("."), 0) != raw
             ):
-                mend = f"write {setting} = ... in [{name}], for trials that do not draw it"
-                self.faults.append(Fault(key, MISSING, mend))
+                hint = f"write {setting} = ... in [{name}], for trials that do not draw it"
+                self.faults.append(Flaw(key, MISSING, hint))
         return raw
 
     @property

@@ -19,7 +19,7 @@ except ImportError:  # Windows has no such limit
     resource = None
 
 # a browser opens six connections to a server at most
-MOST_CONNECTIONS = 100
+MAX_CONNECTIONS = 100
 # connections accepted before any of them is looked at, and those that the system keeps until then
 _AT_ONCE = 16
 _WAITING = 1024
@@ -28,7 +28,7 @@ _WAITING = 1024
 class BoundedProtocol(H11Protocol):
     """A connection that ends if no whole request comes in time, or if its answer is not read.
 
-    Of more than `MOST_CONNECTIONS` the one that has waited longest for a request ends. `request_s`
+    Of more than `MAX_CONNECTIONS` the one that has waited longest for a request ends. `request_s`
     is for a whole request after the connection was opened, or after the answer before.
     """
 
@@ -80,9 +80,9 @@ class BoundedProtocol(H11Protocol):
 def most_connections() -> int:
     """How many connections may be open, in view of the file descriptors of this process."""
     if resource is None:
-        return MOST_CONNECTIONS
+        return MAX_CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if files < 0 else max(4, min(MOST_CONNECTIONS, files // 4))
+    return MAX_CONNECTIONS if files < 0 else max(4, min(MAX_CONNECTIONS, files // 4))
 
 
 class BoundedServer(uvicorn.Server):

@@ -14,7 +14,7 @@ from sweeper.results.light import floats, read_light, texts, whole_numbers
 
 _COLUMNS = ("trial_number", "epoch", "metric", "phase", "value")
 _QUANTILES = (0.1, 0.5, 0.9)
-_MOST_CELLS = 1 << 27  # of the arrays of a metric: a trial and an epoch each
+_MAX_CELLS = 1 << 27  # of the arrays of a metric: a trial and an epoch each
 
 Key = tuple[str, str | None]
 """A metric and a phase; no phase stands for all of them."""
@@ -91,11 +91,11 @@ class Curves:
         metrics, metric_codes = texts(table["metric"])
         phases, phase_codes = texts(table["phase"])
         cells = (int(epoch.max()) + 1) * (int(trial.max()) + 1)
-        if min(int(epoch.min()), int(trial.min())) < 0 or cells > _MOST_CELLS:
+        if min(int(epoch.min()), int(trial.min())) < 0 or cells > _MAX_CELLS:
             found = "it has epochs or trials that no study has"
             root = quote(str(path.parent.parent))
-            mend = f"write it anew: python -m sweeper verify {root} --repair"
-            raise SetupError(Problem(str(path), "", found, mend))
+            hint = f"write it anew: python -m sweeper verify {root} --repair"
+            raise SetupError(Problem(str(path), "", found, hint))
         for code, metric in enumerate(metrics):
             mine = finite & (metric_codes == code)
             self._count((metric, None), epoch[mine], trial[mine], value[mine])

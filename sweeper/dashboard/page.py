@@ -14,8 +14,8 @@ from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.files import page_html
 from sweeper.dashboard.html import view_html
 from sweeper.dashboard.packing import as_json
-from sweeper.dashboard.study import Source, Study
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.study import PublishedStudy, Source
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.comparison import comparison_view, unique_names
 from sweeper.dashboard.views.execution import execution_view
 from sweeper.dashboard.views.failures import failures_view
@@ -33,17 +33,17 @@ NOTHING_YET = "No trial has ended yet."
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Section:
     """A section of the page, made anew whenever one of `sources` has changed."""
 
     name: str
     title: str
     sources: tuple[Source, ...]
-    blocks: Callable[[Study], list[Block]]
+    blocks: Callable[[PublishedStudy], list[Block]]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PageState:
     """What a page has already: rows through which round, spans by number, views by digests."""
 
     trials_through: int = -1
@@ -52,58 +52,60 @@ class Known:
     views: Collection[str] = ()
 
 
-def _of_trials(make: Callable[[Trials], list[Block]]) -> Callable[[Study], list[Block]]:
-    def blocks(study: Study) -> list[Block]:
+def _of_trials(
+    make: Callable[[PublishedTrials], list[Block]],
+) -> Callable[[PublishedStudy], list[Block]]:
+    def blocks(study: PublishedStudy) -> list[Block]:
         trials = study.trials
         return [note(NOTHING_YET)] if trials is None or not len(trials) else make(trials)
 
     return blocks
 
 
-def _table(trials: Trials) -> list[Block]:
+def _table(trials: PublishedTrials) -> list[Block]:
     return [table([asdict(column) for column in trials.columns], _SORT[trials.directions[0]])]
 
 
-def _learning(study: Study) -> list[Block]:
+def _learning(study: PublishedStudy) -> list[Block]:
     return learning_view(study.curves, formatting.names(study.status.metric)[0])
 
 
-def _importance(study: Study) -> list[Block]:
+def _importance(study: PublishedStudy) -> list[Block]:
     return importance_view(study.importance_rows(), study.status.counts.get("COMPLETE", 0))
 
 
-def _execution(study: Study) -> list[Block]:
+def _execution(study: PublishedStudy) -> list[Block]:
     return [note(NOTHING_YET)] if study.buckets is None else execution_view(study.buckets)
 
 
 def _by_importance(
-    study: Study, make: Callable[[Trials, Sequence[str]], list[Block]]
+    study: PublishedStudy, make: Callable[[PublishedTrials, Sequence[str]], list[Block]]
 ) -> list[Block]:
     rows = study.importance_rows()
     return _of_trials(lambda it: make(it, by_importance(list(it.parameters), rows)))(study)
 
 
 VIEWS = (
-    View("status", "Status", ("status", "trials"), status_view),
-    View("trials", "Trials", ("trials",), _of_trials(_table)),
-    View("history", "History", ("trials",), _of_trials(history_view)),
-    View("curves", "Learning curves", ("curves", "trials"), _learning),
-    View("importance", "Importance of parameters", ("status", "importance"), _importance),
-    View(
+    Section("status", "Status", ("status", "trials"), status_view),
+    Section("trials", "Trials", ("trials",), _of_trials(_table)),
+    Section("history", "History", ("trials",), _of_trials(history_view)),
+    Section("curves", "Learning curves", ("curves", "trials"), _learning),
+    Section("importance", "Importance of parameters", ("status", "importance"), _importance),
+    Section(
         "parallel",
         "Parallel coordinates",
         ("trials", "importance"),
         lambda study: _by_importance(study, parallel_view),
     ),
-    View(
+    Section(
         "slices",
         "Slices",
         ("trials", "importance"),
         lambda study: _by_importance(study, slices_view),
     ),
-    View("execution", "Execution", ("buckets",), _execution),
-    View("failures", "Failures and early ends", ("trials",), _of_trials(failures_view)),
-    View("pareto", "Pareto front", ("trials",), _of_trials(pareto_view)),
+    Section("execution", "Execution", ("buckets",), _execution),
+    Section("failures", "Failures and early ends", ("trials",), _of_trials(failures_view)),
+    Section("pareto", "Pareto front", ("trials",), _of_trials(pareto_view)),
 )
 COMPARISON = ("comparison", "Studies side by side")
 
@@ -112,7 +114,7 @@ COMPARISON = ("comparison", "Studies side by side")
 class Page:
     """The page of some studies; blocks are made once for each state of their sources."""
 
-    studies: Sequence[Study]
+    studies: Sequence[PublishedStudy]
     is_report: bool = False
     _made: dict[tuple[int, str], tuple[object, str, dict[str, Any]]] = field(
         default_factory=dict[tuple[int, str], tuple[object, str, dict[str, Any]]]
@@ -123,7 +125,7 @@ class Page:
         views = [*((view.name, view.title) for view in VIEWS), COMPARISON]
         return page_html(unique_names(self.studies), views)
 
-    def payload(self, index: int, known: Known = Known()) -> dict[str, Any]:
+    def payload(self, index: int, known: PageState = PageState()) -> dict[str, Any]:
         """What a page that shows the study `index` has to be told, beyond what it knows."""
         for study in self.studies:
             study.refresh()
@@ -162,7 +164,7 @@ class Page:
         return [*found, (COMPARISON[0], *self._view(-1, COMPARISON[0], versions, None))]
 
     def _view(
-        self, index: int, name: str, version: object, view: View | None
+        self, index: int, name: str, version: object, view: Section | None
     ) -> tuple[str, dict[str, Any]]:
         before, digest, content = self._made.get((index, name), (None, "", {}))
         if before != version:
@@ -177,7 +179,9 @@ class Page:
         return digest, content
 
 
-def _rows_since(table: Trials | Buckets | None, column: str, through: int) -> dict[str, Any]:
+def _rows_since(
+    table: PublishedTrials | Buckets | None, column: str, through: int
+) -> dict[str, Any]:
     """The rows of rounds after `through`, and how many there are in all."""
     if table is None or not len(table):
         return {"n": 0, "through": -1, "new": 0, "columns": {}}
@@ -205,14 +209,14 @@ def _spans_since(buckets: Buckets | None, through: int) -> dict[str, Any]:
     }
 
 
-def _said(study: Study) -> str:
+def _said(study: PublishedStudy) -> str:
     """A sentence for who hears the page."""
     counts = study.status.counts
     ended = sum(counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
     return f"{study.status.study} {study.status.state}: {ended} of {study.status.n_trials} trials"
 
 
-def _first_selected(study: Study) -> int | None:
+def _first_selected(study: PublishedStudy) -> int | None:
     """The trial whose curves are shown at first: the best."""
     best = study.status.best
     return None if best is None else int(best["trial_number"])

@@ -14,7 +14,7 @@ import numpy as np
 from sweeper.dashboard.files import STATIC
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.page import Page
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.learning import KEPT_CURVES, KEPT_EPOCHS, curve_record
 
 _STYLE = re.compile(r'<link rel="stylesheet" href="static/([\w.]+)">')
@@ -42,7 +42,7 @@ def _record(page: Page) -> dict[str, Any]:
     return {"studies": studies, "curves": curves}
 
 
-def _curves(study: Study) -> dict[int, list[list[object]]]:
+def _curves(study: PublishedStudy) -> dict[int, list[list[object]]]:
     """Those of the best trials, then of the last ones."""
     trials = study.trials
     if trials is None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sweeper.dashboard.connections import BoundedServer
 from sweeper.dashboard.files import STATIC
 from sweeper.dashboard.packing import as_json
-from sweeper.dashboard.page import Known, Page
+from sweeper.dashboard.page import Page, PageState
 from sweeper.errors import Problem, SetupError
 
 HEADERS = {
@@ -114,7 +114,7 @@ def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
         index = _number(request.path_params["index"], 404)
         if index >= len(page.studies):
             return PlainTextResponse("no such study\n", 404, HEADERS)
-        known = Known(
+        known = PageState(
             through(request, "trials"),
             through(request, "buckets"),
             through(request, "spans"),
@@ -158,8 +158,8 @@ def listen(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        mend = "name another with --port, or 0 for any that is free"
-        raise SetupError(Problem(f"{host}:{port}", "", str(error), mend)) from None
+        hint = "name another with --port, or 0 for any that is free"
+        raise SetupError(Problem(f"{host}:{port}", "", str(error), hint)) from None
 
 
 def serve(page: Page, host: str, listening: socket.socket) -> None:

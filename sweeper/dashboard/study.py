@@ -13,7 +13,7 @@ import pyarrow as pa
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.spans import Spans
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results.light import read_light, said_of_study
 from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
@@ -25,12 +25,12 @@ _IMPORTANCE += ("n_trials_with",)
 
 
 @dataclass(slots=True)
-class Study:
+class PublishedStudy:
     """What is published of a study; `trials` is None before anything is."""
 
     run_dir: RunDir
     status: Status = field(init=False)
-    trials: Trials | None = None
+    trials: PublishedTrials | None = None
     buckets: Buckets | None = None
     importance: pa.Table | None = None
     curves: Curves = field(default_factory=Curves)
@@ -60,7 +60,9 @@ class Study:
         if self._has_changed(self.run_dir.trials, "trials"):
             table = read_light(self.run_dir.trials)
             names = {} if self.buckets is None else self.buckets.class_names
-            self.trials = None if table is None else Trials(table, said_of_study(table), names)
+            self.trials = (
+                None if table is None else PublishedTrials(table, said_of_study(table), names)
+            )
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)

@@ -39,7 +39,7 @@ class ShownColumn:
 
 
 @dataclass(frozen=True)
-class Trials:
+class PublishedTrials:
     """The rows of trials.parquet, by number; `said` is what the file says of its study.
 
     `class_names` are classes in words, by their id.

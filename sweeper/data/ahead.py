@@ -38,8 +38,8 @@ from sweeper.process import die_with, own_directory, physical_bytes, usable_core
 # what reads, splits and scales: another version may do it otherwise
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")
 # of the prepared arrays that are kept, more than these are removed, those unused the longest first
-_MOST_KEPT = 32
-_MOST_BYTES = 8 << 30
+_MAX_KEPT = 32
+_MAX_BYTES = 8 << 30
 # nobody takes as long to write them
 _STALE_S = 24 * 3600.0
 _BEGUN = ".part"
@@ -196,7 +196,7 @@ def _tidy(directory: Path) -> None:
     for path in sorted(stats, key=lambda path: -stats[path].st_mtime_ns):
         if path.suffix == ".npz":
             count, all_bytes = count + 1, all_bytes + stats[path].st_size
-            is_old = count > 1 and (count > _MOST_KEPT or all_bytes > _MOST_BYTES)
+            is_old = count > 1 and (count > _MAX_KEPT or all_bytes > _MAX_BYTES)
         else:
             is_old = time.time() - stats[path].st_mtime > _STALE_S
         if is_old:

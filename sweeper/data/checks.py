@@ -12,6 +12,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.toml import toml_value
 from sweeper.config.train import WEIGHED
 from sweeper.data.columns import (
+    check_kind,
     columns_of_sums,
     dates_as_numbers,
     has_too_many_values,
@@ -19,7 +20,6 @@ from sweeper.data.columns import (
     in_single_quotes,
     strays,
     sums_told,
-    unfit_kind,
     units_rows,
 )
 from sweeper.data.csv_reader import unquoting, without_rows
@@ -33,7 +33,7 @@ from sweeper.data.text_numbers import TextNumbers, text_numbers
 from sweeper.errors import Problem, counted, did_you_mean, listed
 
 # a number with decimals and more values than these is a measurement, not a class
-_MOST_FLOAT_CLASSES = 20
+_MAX_FLOAT_CLASSES = 20
 _COLUMNS_SHOWN = 6
 
 
@@ -52,8 +52,8 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     if config.train.loss not in WEIGHED and config.data.class_weights != "none":
         is_of_classes = config.train.target == "classes"
         has = "no use for weights" if is_of_classes else "no classes to weigh"
-        mend = 'write class_weights = "none"'
-        yield config.problem("data.class_weights", f"{config.train.loss} has {has}", mend)
+        hint = 'write class_weights = "none"'
+        yield config.problem("data.class_weights", f"{config.train.loss} has {has}", hint)
     yield from part_problems(config, raw)
 
 
@@ -159,8 +159,8 @@ def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     columns = list(raw.frame.columns)
     for key, name in wanted:
         if name not in raw.frame:
-            mend = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
-            yield config.problem(key, f"{raw.name} has no column '{name}'", mend)
+            hint = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
+            yield config.problem(key, f"{raw.name} has no column '{name}'", hint)
     for target in raw.targets:
         for key, names in (("data.drop", raw.drop), ("data.categorical_columns", given)):
             if target in names:
@@ -185,32 +185,32 @@ def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
 def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
     column = raw.frame[name]
     drop = f" or add '{name}' to data.drop" if _can_drop(config) else ""
-    mend = f"mend {_rows_of(config)}{drop}"
-    unfit = unfit_kind(column)
+    hint = f"mend {_rows_of(config)}{drop}"
+    unfit = check_kind(column)
     if unfit is not None:
         found = f"column '{name}' of {raw.name} holds {unfit}"
         yield config.problem(raw.key, found, f"write numbers or text{drop}")
         return
     if not column.count():
         found = f"column '{name}' of {raw.name} has no value in any row"
-        yield config.problem(raw.key, found, mend)
+        yield config.problem(raw.key, found, hint)
         return
     if config.data.impute == "none":
-        yield from _gap_problems(config, raw, name, f"write {_filling(raw, name)}, {mend}")
-    yield from _range_problems(config, raw, name, mend)
+        yield from _gap_problems(config, raw, name, f"write {_filling(raw, name)}, {hint}")
+    yield from _range_problems(config, raw, name, hint)
     if not raw.is_category(name):
         yield from _changed_problems(config, raw, name, drop)
     if raw.path is not None and name not in raw.categories:
         text = f", or to data.categorical_columns if '{name}' is meant as text" if drop else ""
-        yield from _stray_problems(config, raw, name, f"{mend}{text}")
+        yield from _stray_problems(config, raw, name, f"{hint}{text}")
     if not is_numeric_dtype(column.dtype) and has_too_many_values(column):
         numbers = text_numbers(column, has_strays=raw.path is None)
         values = f"{column.nunique()} different values"
         found = f"column '{name}' of {raw.name} is text with {values}"
-        mend = f"add '{name}' to data.drop" if drop else mend
+        hint = f"add '{name}' to data.drop" if drop else hint
         if numbers:
-            found, mend = f"{found}; it holds {numbers}", f"{_fix(raw, name, numbers)}; or {mend}"
-        yield config.problem(raw.key, found, mend)
+            found, hint = f"{found}; it holds {numbers}", f"{_fix(raw, name, numbers)}; or {hint}"
+        yield config.problem(raw.key, found, hint)
 
 
 def _filling(raw: RawData, name: str) -> str:
@@ -230,9 +230,9 @@ def _rows_of(config: StudyConfig) -> str:
 
 
 def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    mend = f"mend {_rows_of(config)} or remove the rows"
+    hint = f"mend {_rows_of(config)} or remove the rows"
     for name in raw.targets:
-        if unfit := unfit_kind(raw.frame[name]):
+        if unfit := check_kind(raw.frame[name]):
             found = f"column '{name}' of {raw.name} holds {unfit}"
             yield config.problem(raw.key, found, "write numbers, or text as classes")
             return
@@ -240,7 +240,7 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             'write missing_target = "drop" in [data] to leave out these rows, or fill them in'
         )
         yield from _gap_problems(config, raw, name, leave_out)
-        yield from _range_problems(config, raw, name, mend)
+        yield from _range_problems(config, raw, name, hint)
         if config.train.target == "numbers":
             yield from _changed_problems(config, raw, name, "")
             rows = _rows(strays(raw.frame[name]))
@@ -250,19 +250,19 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
                 instead = f"{_fix(raw, name, numbers)}; or {instead}"
             yield from _cell_problem(config, raw, name, rows, what, instead)
     if config.train.target == "classes":
-        yield from _class_problems(config, raw, mend)
+        yield from _class_problems(config, raw, hint)
 
 
 def _mode_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
     """Every row belongs to a mode."""
-    if unfit := unfit_kind(raw.frame[name]):
+    if unfit := check_kind(raw.frame[name]):
         found = f"column '{name}' of {raw.name} holds {unfit}"
         yield config.problem("data.mode", found, "write numbers or text as labels")
     else:
         yield from _gap_problems(config, raw, name, "mend the file or remove the rows")
 
 
-def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Problem]:
+def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Problem]:
     name, *others = raw.targets
     if others:
         found = (
@@ -271,14 +271,14 @@ def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Pr
         yield config.problem(raw.target_key, found, "write one, or train.loss = 'mse'")
         return
     if raw.path is not None:
-        yield from _stray_problems(config, raw, name, mend)
+        yield from _stray_problems(config, raw, name, hint)
     target = raw.frame[name].dropna()
     n_values = target.nunique()
-    if is_float_dtype(target.dtype) and n_values > _MOST_FLOAT_CLASSES:
+    if is_float_dtype(target.dtype) and n_values > _MAX_FLOAT_CLASSES:
         numbers = f"'{name}' has {n_values} different numbers"
         found = f"{config.train.loss} needs classes, and {numbers}"
-        mend = "write train.loss = 'mse', or whole numbers or text as classes"
-        yield config.problem("train.loss", found, mend)
+        hint = "write train.loss = 'mse', or whole numbers or text as classes"
+        yield config.problem("train.loss", found, hint)
     elif n_values == 1:
         value = bool(target.iloc[0]) if name in raw.of_truth else target.iloc[0]
         found = f"column '{name}' of {raw.name} is '{value}' in every row"
@@ -288,24 +288,24 @@ def _class_problems(config: StudyConfig, raw: RawData, mend: str) -> Iterator[Pr
         yield config.problem("train.loss", found, "write train.loss = 'cross_entropy'")
 
 
-def _stray_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
+def _stray_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> Iterator[Problem]:
     rows = _rows(strays(raw.frame[name]))
     if len(rows) < raw.frame[name].count() / 2:
         # else the column is meant as text
         numbers = text_numbers(raw.frame[name], has_strays=raw.path is None)
-        mend = mend if numbers is None else f"{_fix(raw, name, numbers)}; or {mend}"
-        yield from _cell_problem(config, raw, name, rows, "text among numbers", mend)
+        hint = hint if numbers is None else f"{_fix(raw, name, numbers)}; or {hint}"
+        yield from _cell_problem(config, raw, name, rows, "text among numbers", hint)
 
 
-def _gap_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
+def _gap_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> Iterator[Problem]:
     gaps = _rows(raw.frame[name].isna())
     what = "missing"
     if words := raw.words.get(name):
         what = f"missing, {counted_words(words)}"
         if {*words}.difference(raw.words_of_numbers):
             gaps_alone = toml_value(raw.words_of_numbers)
-            mend = f"write missing_values = {gaps_alone} to keep words as text, or {mend}"
-    yield from _cell_problem(config, raw, name, gaps, what, mend)
+            hint = f"write missing_values = {gaps_alone} to keep words as text, or {hint}"
+    yield from _cell_problem(config, raw, name, gaps, what, hint)
 
 
 def counted_words(words: Mapping[str, int]) -> str:
@@ -313,14 +313,14 @@ def counted_words(words: Mapping[str, int]) -> str:
     return listed([f"{count} of them written {word!r}" for word, count in words.items()])
 
 
-def _range_problems(config: StudyConfig, raw: RawData, name: str, mend: str) -> Iterator[Problem]:
+def _range_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> Iterator[Problem]:
     column = raw.frame[name]
     if is_numeric_dtype(column.dtype):
         precision = config.execution.precision
         with np.errstate(over="ignore"):
             numbers = column.to_numpy(np.float64).astype(precision)
         what = f"infinite or too large for {precision}"
-        yield from _cell_problem(config, raw, name, _rows(np.isinf(numbers)), what, mend)
+        yield from _cell_problem(config, raw, name, _rows(np.isinf(numbers)), what, hint)
 
 
 def _changed_problems(config: StudyConfig, raw: RawData, name: str, drop: str) -> Iterator[Problem]:
@@ -332,18 +332,18 @@ def _changed_problems(config: StudyConfig, raw: RawData, name: str, drop: str) -
     except NotNumbersError as error:
         places = raw.places(error.rows)
         found = f"column '{name}' of {raw.name}: {error.found} ({places})"
-        mend = f"write smaller numbers, or floats if the last digits do not matter{drop}"
-        yield config.problem(raw.key, found, mend)
+        hint = f"write smaller numbers, or floats if the last digits do not matter{drop}"
+        yield config.problem(raw.key, found, hint)
 
 
 def _cell_problem(
-    config: StudyConfig, raw: RawData, name: str, rows: Sequence[int], what: str, mend: str
+    config: StudyConfig, raw: RawData, name: str, rows: Sequence[int], what: str, hint: str
 ) -> Iterator[Problem]:
     """The one problem that some rows of column `name` have; none where there are no rows."""
     if rows:
         values = f"{counted(len(rows), 'value')} {'is' if len(rows) == 1 else 'are'}"
         found = f"column '{name}' of {raw.name}: {values} {what} ({raw.places(rows)})"
-        yield config.problem(raw.key, found, mend)
+        yield config.problem(raw.key, found, hint)
 
 
 def _rows(mask: Any) -> list[int]:

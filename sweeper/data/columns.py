@@ -26,7 +26,7 @@ _CHANGED = ("decimal", "integer", "mixed-integer-float")
 _TEXT = ("string", "empty")
 _SCALARS = (str, int, float, Decimal, np.integer, np.floating, np.bool_)
 # text with more values than these that seldom come twice is a name or a date, not a category
-_MOST_TEXT_VALUES = 100
+_MAX_TEXT_VALUES = 100
 # so many rows of units, types or descriptions may stand below a header
 _TOP = 3
 _UNITS_SHOWN = 4
@@ -47,7 +47,7 @@ def plain(
 
     No value is changed. Missing values are NaN. Columns of `categories`, and those by their type,
     are integers, floats with the fewest digits, or text. Everything else stays what it is: see
-    `unfit_kind`.
+    `check_kind`.
     """
     declared = declared_categories(frame)
     categories = declared.union(categories)
@@ -90,7 +90,7 @@ def cells(column: pd.Series[Any]) -> NDArray[Any]:
     return values
 
 
-def unfit_kind(column: pd.Series[Any]) -> str | None:
+def check_kind(column: pd.Series[Any]) -> str | None:
     """What the column holds that is neither number nor text; None where there is nothing else."""
     if is_complex_dtype(column.dtype):
         return "complex numbers"
@@ -117,7 +117,7 @@ def is_of_truth(column: pd.Series[Any]) -> bool:
 
 def has_too_many_values(column: pd.Series[Any]) -> bool:
     """Whether text is names or numbers of rows rather than categories."""
-    return column.nunique() > max(_MOST_TEXT_VALUES, column.count() / 2)
+    return column.nunique() > max(_MAX_TEXT_VALUES, column.count() / 2)
 
 
 def strays(column: pd.Series[Any]) -> pd.Series[bool]:

@@ -264,10 +264,10 @@ class UnfitCsvError(ValueError):
     `likely` is how the file is probably written, where it is not as it was read.
     """
 
-    def __init__(self, found: str, mend: str = "", likely: Dialect | None = None) -> None:
+    def __init__(self, found: str, hint: str = "", likely: Dialect | None = None) -> None:
         super().__init__(found)
         self.found = found
-        self.mend = mend
+        self.hint = hint
         self.likely = likely
 
 
@@ -434,7 +434,7 @@ def _integers(texts: pd.Series[Any], numbers: pd.Series[Any]) -> pd.Series[Any] 
 def _unreadable(path: Path, error: Exception, dialect: Dialect) -> UnfitCsvError:
     match error:
         case PackedError():
-            return UnfitCsvError(error.found, error.mend)
+            return UnfitCsvError(error.found, error.hint)
         case OSError() if error.strerror:
             return UnfitCsvError(f"cannot be read: {error.strerror}")
         case _ if isinstance(error, (OSError, *DAMAGE)):
@@ -445,8 +445,8 @@ def _unreadable(path: Path, error: Exception, dialect: Dialect) -> UnfitCsvError
             return UnfitCsvError("is empty", "write a line of column names, then a line a row")
         case _:
             what = str(error).strip().removeprefix("Error tokenizing data. C error: ")
-            mend = "write one field a column in every row"
-            return UnfitCsvError(f"is no table: {what}", mend)
+            hint = "write one field a column in every row"
+            return UnfitCsvError(f"is no table: {what}", hint)
 
 
 def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:
@@ -500,8 +500,8 @@ def _check_shape(path: Path, header: pd.Series[str], frame: pd.DataFrame, dialec
         # pandas would call the second one 'name.1'
         is_data = pd.to_numeric(header, errors="coerce").notna().mean() > 0.5
         names = "add a line of column names: line 1 looks like data"
-        mend = names if is_data else "give each its own name"
-        raise UnfitCsvError(f"has several columns {listed(twice)}", mend)
+        hint = names if is_data else "give each its own name"
+        raise UnfitCsvError(f"has several columns {listed(twice)}", hint)
     if frame.empty:
         raise UnfitCsvError("has a header and no rows", "write a line a row")
 
@@ -569,5 +569,5 @@ def _check_names(
     ]
     if places:
         _check_above(path, dialect)
-        mend = f"give each column a name; {_OF_INDEX}"
-        raise UnfitCsvError(f"has no name for column {listed(places)}", mend)
+        hint = f"give each column a name; {_OF_INDEX}"
+        raise UnfitCsvError(f"has no name for column {listed(places)}", hint)

@@ -20,7 +20,7 @@ _DIGEST = "content_digest"  # among what `save` writes
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """What a column held; `values` is how many different ones, of a category.
 
     `words` counts the words of a text file that were read as missing values.
@@ -68,7 +68,7 @@ class Dataset:
     y_scale: tuple[float, ...] = (1.0,)
     class_weights: tuple[float, ...] = ()
     one_logit: bool = False
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     transform: Mapping[str, Any] = field(default_factory=dict[str, Any])
     x_mean: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     x_scale: NDArray[Any] = field(default_factory=lambda: np.empty(0))
@@ -160,7 +160,7 @@ class Dataset:
             meta: dict[str, Any] = json.loads(file["meta"].item())
             arrays = {name: file[name] for name in file.files if name != "meta"}
         written = meta.pop(_DIGEST)
-        columns = tuple(Column(**column) for column in meta.pop("columns"))
+        columns = tuple(TableColumn(**column) for column in meta.pop("columns"))
         others: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in meta.items()
         }
@@ -184,6 +184,6 @@ def _json(meta: Mapping[str, Any]) -> str:
     return json.dumps(meta, default=_column_body)
 
 
-def _column_body(column: Column) -> dict[str, Any]:
+def _column_body(column: TableColumn) -> dict[str, Any]:
     """A column as JSON has it; without words as before they were counted."""
     return {name: value for name, value in asdict(column).items() if name != "words" or value}

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from sweeper.config import StudyConfig
-from sweeper.data.dataset import Column, Dataset
+from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.features import Features, check_scaled, features
 from sweeper.data.identity import in_order, written
 from sweeper.data.raw import RawData
-from sweeper.data.split import Parts
+from sweeper.data.split import Split
 from sweeper.data.transform import Category, Scaling
 from sweeper.errors import DataError, did_you_mean, listed
 
@@ -57,13 +57,13 @@ def _balanced(
     absent = [f"'{name}'" for name, count in zip(class_names, counts, strict=True) if not count]
     if absent:
         found = f"no training row is of class {listed(absent)}"
-        mend = "write split.stratify = true, or a weight for each class"
-        raise DataError(config.problem("data.class_weights", found, mend))
+        hint = "write split.stratify = true, or a weight for each class"
+        raise DataError(config.problem("data.class_weights", found, hint))
     return tuple((len(y_train) / (len(class_names) * counts)).tolist())
 
 
 def encode(
-    config: StudyConfig, raw: RawData, parts: Parts, categories: Sequence[Category]
+    config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
 ) -> Dataset:
     """The dataset of `raw`: every row transformed by what its training rows say.
 
@@ -107,7 +107,7 @@ def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray
     return (np.arange(data.n_features) < numbers) | (config.data.categorical == "ordinal")
 
 
-def _of_rows(config: StudyConfig, raw: RawData, parts: Parts, x: Features) -> dict[str, Any]:
+def _of_rows(config: StudyConfig, raw: RawData, parts: Split, x: Features) -> dict[str, Any]:
     """What a program must know that generates rows: their units, and the modes of the data."""
     if config.train.program != "coupled":
         return {}
@@ -156,7 +156,7 @@ def _class_name(value: Any) -> str:
 
 
 def _numbers(
-    config: StudyConfig, raw: RawData, parts: Parts
+    config: StudyConfig, raw: RawData, parts: Split
 ) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
     """The targets of every row, with the mean and the deviation that were taken out of each."""
     target = raw.frame[list(raw.targets)].to_numpy(np.float64)
@@ -187,20 +187,20 @@ def _refuse_unsquared(config: StudyConfig, raw: RawData, scale: NDArray[np.float
         is_fit = np.isfinite(np.square(scale).astype(precision))
     unfit = [name for name, fits in zip(raw.targets, is_fit.tolist(), strict=True) if not fits]
     if unfit:
-        mend = "write them in a larger unit"
+        hint = "write them in a larger unit"
         raise DataError(
             config.problem(
-                raw.key, f"column '{name}' of {raw.name}: squares too large for {precision}", mend
+                raw.key, f"column '{name}' of {raw.name}: squares too large for {precision}", hint
             )
             for name in unfit
         )
 
 
-def _column(config: StudyConfig, raw: RawData, name: str) -> Column:
+def _column(config: StudyConfig, raw: RawData, name: str) -> TableColumn:
     values = raw.frame[name]
     is_target = name in raw.targets
     is_category = raw.is_category(name)
-    return Column(
+    return TableColumn(
         name=name,
         role="target" if is_target else "feature",
         kind="category" if is_category else "number",

@@ -21,7 +21,7 @@ from sweeper.config.data import Constant
 from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.memory import blocks
 from sweeper.data.raw import RawData
-from sweeper.data.split import Parts, Rows
+from sweeper.data.split import Rows, Split
 from sweeper.data.transform import Category, Scaling, Transform, ordinal
 from sweeper.errors import DataError
 
@@ -39,7 +39,7 @@ class Features:
     transform: Transform
 
 
-def categories_of(config: StudyConfig, raw: RawData, parts: Parts) -> tuple[Category, ...]:
+def categories_of(config: StudyConfig, raw: RawData, parts: Split) -> tuple[Category, ...]:
     """The columns that are encoded value by value, with the values of their training rows."""
     names = [name for name in raw.features if raw.is_category(name)]
     is_filled = config.data.impute == "most_frequent"
@@ -61,7 +61,7 @@ def feature_names(
 
 
 def features(
-    config: StudyConfig, raw: RawData, parts: Parts, categories: Sequence[Category]
+    config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
 ) -> Features:
     """All rows as a model sees them; `categories` are those of these parts."""
     names = feature_names(config, raw, categories)
@@ -90,7 +90,7 @@ def features(
 class _Written:
     """The arrays of the three parts, which columns are written into."""
 
-    def __init__(self, config: StudyConfig, parts: Parts, width: int) -> None:
+    def __init__(self, config: StudyConfig, parts: Split, width: int) -> None:
         self.rows: tuple[Rows, ...] = (parts.train, parts.val, parts.test)
         self.parts: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] = (
             np.zeros((len(parts.train), width), config.execution.precision),
@@ -240,9 +240,9 @@ def check_scaled(
     unfit = [names[place] for place in np.flatnonzero(~is_fit).tolist()]
     if unfit:
         what = f"too large for {config.execution.precision} once they are filled and scaled"
-        mend = 'write smaller numbers, or scale = "none"'
+        hint = 'write smaller numbers, or scale = "none"'
         raise DataError(
-            config.problem(raw.key, f"column '{name}' of {raw.name}: values {what}", mend)
+            config.problem(raw.key, f"column '{name}' of {raw.name}: values {what}", hint)
             for name in unfit
         )
 

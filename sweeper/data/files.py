@@ -120,8 +120,8 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
     if there:
         found = f"{found}: {there[0]} is {_kind(there[0], suffix)}"
     wanted = f"set {key} to the path of a {suffix[1:].upper()} file"
-    mend = did_you_mean_file(Path(name), neighbours, suffix) or wanted
-    return DataError(config.problem(key, found, mend))
+    hint = did_you_mean_file(Path(name), neighbours, suffix) or wanted
+    return DataError(config.problem(key, found, hint))
 
 
 def _kind(path: Path, suffix: str) -> str:

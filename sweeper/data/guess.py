@@ -15,6 +15,7 @@ from pandas.api.types import (
 )
 
 from sweeper.data.columns import (
+    check_kind,
     columns_of_sums,
     dates_as_numbers,
     has_too_many_values,
@@ -23,7 +24,6 @@ from sweeper.data.columns import (
     plain,
     strays,
     sums_told,
-    unfit_kind,
     units_rows,
     without_fractions,
     without_strays,
@@ -54,7 +54,7 @@ _ROWS = 100_000
 # as people call what they want to predict, the likeliest first
 _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "price", "value")
 # whole numbers of so many values are classes, of more they are counted
-_MOST_CLASSES = 20
+_MAX_CLASSES = 20
 
 _READERS: dict[str, Callable[[Path, Dialect, str | None], pd.DataFrame]] = {
     "csv": lambda path, dialect, _: read_csv_table(path, dialect, rows=_ROWS),
@@ -234,13 +234,13 @@ def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
     try:
         frame, dialect = _as_written(path, _READERS[source], target)
     except (UnfitCsvError, UnfitParquetError) as error:
-        raise DataError(Problem(str(path), "", error.found, error.mend)) from error
+        raise DataError(Problem(str(path), "", error.found, error.hint)) from error
     except (OSError, ValueError, ImportError) as error:
-        mend = f"name a {source.upper()} file with a row of column names"
-        raise DataError(Problem(str(path), "", f"cannot be read ({error})", mend)) from error
+        hint = f"name a {source.upper()} file with a row of column names"
+        raise DataError(Problem(str(path), "", f"cannot be read ({error})", hint)) from error
     if source == "csv" and (found := header_of_data(frame)):
-        mend = "add a line of column names above it"
-        raise DataError(Problem(str(path), "", found, mend))
+        hint = "add a line of column names above it"
+        raise DataError(Problem(str(path), "", found, hint))
     if source == "csv":
         _refuse_layout(path, frame, dialect)
     if frame.empty or len(frame.columns) < 2:
@@ -285,8 +285,8 @@ def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, st
     """The column to predict, and how it was found."""
     if wanted is not None:
         if wanted not in columns:
-            mend = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
-            raise DataError(Problem(str(path), "--target", f"no column '{wanted}'", mend))
+            hint = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
+            raise DataError(Problem(str(path), "--target", f"no column '{wanted}'", hint))
         return wanted, "as asked"
     names = {name.lower(): name for name in reversed(columns)}
     named = next((names[name] for name in _TARGETS if name in names), None)
@@ -364,7 +364,7 @@ def _uselessness(column: pd.Series[Any], lines: _Lines) -> str:
 
 
 def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
-    if unfit := unfit_kind(column):
+    if unfit := check_kind(column):
         yield f"holds {unfit}"
     elif not column.count():
         yield "has no value in any row"
@@ -376,8 +376,8 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
                 yield f"holds {numbers}; {lines.fix(numbers)}{keep}"
             return
         if stray:
-            mend = f"mend that, and take '{column.name}' out of data.drop"
-            yield f"would be numbers, but {stray}; {mend}"
+            hint = f"mend that, and take '{column.name}' out of data.drop"
+            yield f"would be numbers, but {stray}; {hint}"
         texts = column.dropna().astype(str)
         if texts.str.fullmatch(DATE).all():
             yield f"holds dates or times as text, such as '{texts.iloc[0]}'"
@@ -388,4 +388,4 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
 def _is_classes(column: pd.Series[Any]) -> bool:
     if is_bool_dtype(column.dtype) or not is_numeric_dtype(column.dtype):
         return True
-    return not is_float_dtype(column.dtype) and column.nunique() <= _MOST_CLASSES
+    return not is_float_dtype(column.dtype) and column.nunique() <= _MAX_CLASSES

@@ -43,7 +43,7 @@ _LEAST_TEXTS = 20
 _LEAST_NUMBERS = 100
 _NEARLY_ALL = 0.98
 # a column named like an identifier with no more values than these may be a category
-_MOST_CATEGORIES = 20
+_MAX_CATEGORIES = 20
 # how many pairs of equal values to expect among so many numbers, before none at all is no chance
 _EXPECTED_PAIRS = 20.0
 
@@ -89,7 +89,7 @@ def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
 
 def _reason_of_repeated(name: str, known: pd.Series[Any]) -> str:
     """For identifiers of what several rows are about, such as a customer."""
-    is_id = _ID.fullmatch(name) and known.nunique() > _MOST_CATEGORIES
+    is_id = _ID.fullmatch(name) and known.nunique() > _MAX_CATEGORIES
     return "is named like an identifier" if is_id else ""
 
 

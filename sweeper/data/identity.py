@@ -131,7 +131,7 @@ def _exact_forms(value: Any) -> Iterable[Hashable]:
         yield str(value)
 
 
-class Known:
+class KnownValues:
     """The values of a category, to look others up among.
 
     A missing value is `fill`, or else None if that is among `values`. `words` are texts that mean a

@@ -18,7 +18,7 @@ _LEAST_ROWS = 20
 _FIRST_ROWS = 2_000
 # values per row of which a category may have, if it is to say something that each has one class
 _ROWS_PER_VALUE = 5
-_MOST_VALUES = 20
+_MAX_VALUES = 20
 # numbers that have at least so many different values are not just codes
 _LEAST_NUMBERS = 10
 _SAME_LINE = 1 - 1e-6
@@ -57,7 +57,7 @@ def _of_classes(column: pd.Series[Any], target: pd.Series[Any]) -> str:
         return (
             "is a copy of the target" if is_copy else "has one value for each class of the target"
         )
-    if values <= _MOST_VALUES and values * _ROWS_PER_VALUE <= len(column):
+    if values <= _MAX_VALUES and values * _ROWS_PER_VALUE <= len(column):
         return "takes values that each have only one class of the target"
     return ""
 

@@ -27,11 +27,11 @@ def exceeding(needed_bytes: int, free_bytes: int | None) -> str:
 
 
 def check_host(
-    config: StudyConfig, data_bytes: int, why: str = "", mends: Sequence[str] = ()
+    config: StudyConfig, data_bytes: int, why: str = "", hints: Sequence[str] = ()
 ) -> None:
     """Refuse data that take more than this machine's memory times `memory_fraction`.
 
-    `why` tells when and of what, `mends` other ways than those that always are.
+    `why` tells when and of what, `hints` other ways than those that always are.
 
     Raises:
         DataError: with both numbers.
@@ -39,7 +39,7 @@ def check_host(
     memory = physical_bytes()
     if memory is not None:
         share = int(memory * config.execution.memory_fraction)
-        check_share(config, data_bytes, share, "of this machine's memory", why, mends)
+        check_share(config, data_bytes, share, "of this machine's memory", why, hints)
 
 
 def check_share(
@@ -48,17 +48,17 @@ def check_share(
     share_bytes: int,
     whose: str,
     why: str = "",
-    mends: Sequence[str] = (),
+    hints: Sequence[str] = (),
 ) -> None:
     """Refuse data that take more than a share of memory; `whose` tells where it comes from.
 
-    `why` and `mends` are as in `check_host`.
+    `why` and `hints` are as in `check_host`.
 
     Raises:
         DataError: with both numbers.
     """
     if data_bytes > share_bytes:
-        raise DataError(_too_large(config, data_bytes, share_bytes, whose, why, mends))
+        raise DataError(_too_large(config, data_bytes, share_bytes, whose, why, hints))
 
 
 def _too_large(
@@ -67,11 +67,11 @@ def _too_large(
     share_bytes: int,
     whose: str,
     why: str,
-    mends: Sequence[str],
+    hints: Sequence[str],
 ) -> Problem:
     take = f"the data take {size_text(data_bytes)}{why and ' '}{why}"
     found = f"{take}, and the share {whose} is {size_text(share_bytes)}"
-    every = (*mends, "drop columns or rows", "write a larger execution.memory_fraction")
+    every = (*hints, "drop columns or rows", "write a larger execution.memory_fraction")
     return config.problem("data", found, f"{', '.join(every[:-1])}, or {every[-1]}")
 
 

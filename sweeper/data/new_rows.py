@@ -68,19 +68,19 @@ def read_rows(
     if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
         read = _parquet
     if read is None:
-        mend = f"name one of {', '.join(_READERS)}"
-        raise DataError(Problem(str(path), "", "no table that can be read", mend))
+        hint = f"name one of {', '.join(_READERS)}"
+        raise DataError(Problem(str(path), "", "no table that can be read", hint))
     try:
         columns = (*transform.columns, *keep) if read is _parquet else transform.columns
         frame = read(path, dialect, transform, columns)
     except UnfitParquetError as error:
-        raise DataError(Problem(str(path), "", error.found, error.mend)) from error
+        raise DataError(Problem(str(path), "", error.found, error.hint)) from error
     except UnfitCsvError as error:
-        mend = error.mend
+        hint = error.hint
         if error.likely is not None:
             by = f"sweeper.load(MODEL).predict the rows of {error.likely.reading}"
-            mend = f"write it with {dialect}, or give {by}"
-        raise DataError(Problem(path.name, "", error.found, mend)) from error
+            hint = f"write it with {dialect}, or give {by}"
+        raise DataError(Problem(path.name, "", error.found, hint)) from error
     except UNREADABLE as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
@@ -176,8 +176,8 @@ def _unkept(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> Iterator[P
     there = [str(name) for name in frame.columns]
     for name in names:
         if name not in there:
-            mend = did_you_mean(name, there) or f"its columns are {listed(there)}"
-            yield Problem(path.name, "--keep", f"no column '{name}'", mend)
+            hint = did_you_mean(name, there) or f"its columns are {listed(there)}"
+            yield Problem(path.name, "--keep", f"no column '{name}'", hint)
 
 
 def _unfit(
@@ -189,11 +189,11 @@ def _unfit(
     missing = [name for name in transform.columns if name not in there]
     for name in missing:
         near = get_close_matches(name, strange, n=1)
-        mend = f"is '{near[0]}' the same?" if near else "add it: the model takes it in"
-        yield Problem(path.name, "", f"no column '{name}'", mend)
+        hint = f"is '{near[0]}' the same?" if near else "add it: the model takes it in"
+        yield Problem(path.name, "", f"no column '{name}'", hint)
     if strange:
         told = listed([f"'{name}'" for name in strange])
-        mend = "remove what the study does not have, or keep it: --keep all"
-        yield Problem(path.name, "", f"strange columns: {told}", mend)
+        hint = "remove what the study does not have, or keep it: --keep all"
+        yield Problem(path.name, "", f"strange columns: {told}", hint)
     if not len(frame):
         yield Problem(path.name, "", "no rows", "write a row for each prediction")

@@ -55,8 +55,8 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
             arrays = [(name, file[name]) for name in dict.fromkeys(wanted.values())]
     except UNREADABLE as error:
         found = f"{path.name} is no .npz file of plain arrays ({type(error).__name__}: {error})"
-        mend = "write it with numpy.savez, without objects"
-        raise DataError(config.problem("data.path", found, mend)) from error
+        hint = "write it with numpy.savez, without objects"
+        raise DataError(config.problem("data.path", found, hint)) from error
     frame, names = tabled(config, "data.path", path.name, arrays)
     _check_ways(config, names, ways)
     targets = () if y is None else names[y]
@@ -76,8 +76,8 @@ def tabled(
     rows = {array: len(values) if values.ndim else 0 for array, values in arrays}
     if len(set(rows.values())) > 1 or not all(rows.values()):
         told = listed([f"'{array}' has {counted(count, 'row')}" for array, count in rows.items()])
-        mend = "give each array one element a row"
-        raise DataError(config.problem(key, f"{name}: {told}", mend))
+        hint = "give each array one element a row"
+        raise DataError(config.problem(key, f"{name}: {told}", hint))
     frames = [_table(array, values) for array, values in arrays]
     columns = {array: tuple(t.columns) for (array, _), t in zip(arrays, frames, strict=True)}
     check_columns(config, key, name, columns)

@@ -51,10 +51,10 @@ _GZIP, _BZ2, _XZ, _ZSTD, _ZIP = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5
 class PackedError(ValueError):
     """A file that is too large, or not just one table: what was found, and how to fix it."""
 
-    def __init__(self, found: str, mend: str) -> None:
+    def __init__(self, found: str, hint: str) -> None:
         super().__init__(found)
         self.found = found
-        self.mend = mend
+        self.hint = hint
 
 
 def suffix_of(path: Path) -> str:
@@ -99,10 +99,10 @@ def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
         OSError: it cannot be read.
     """
     with _opened(path) as file:
-        yield io.BufferedReader(_Measured(path, file), _PIECE_BYTES)
+        yield io.BufferedReader(_MeasuredRead(path, file), _PIECE_BYTES)
 
 
-class _Measured(io.RawIOBase):
+class _MeasuredRead(io.RawIOBase):
     """The bytes of `file`, at `path`, whose size is checked before they have become many."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:

@@ -17,7 +17,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
 from sweeper.data.columns import cells
 from sweeper.data.files import find_files, folders_of
-from sweeper.data.identity import EXACT, Known, number_of, written
+from sweeper.data.identity import EXACT, KnownValues, number_of, written
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, listed
@@ -42,10 +42,10 @@ Partitions = Mapping[str, Sequence[str | None]]
 class UnfitParquetError(ValueError):
     """Files that cannot be read as one table: what was found, and how to fix it."""
 
-    def __init__(self, found: str, mend: str) -> None:
+    def __init__(self, found: str, hint: str) -> None:
         super().__init__(found)
         self.found = found
-        self.mend = mend
+        self.hint = hint
 
 
 def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
@@ -66,7 +66,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         columns = {name: of for name, of in partitions.items() if len({*of}) > 1 or name in named}
         frame = parquet_table(paths, wanted, columns, texts=_codes(config, data, columns))
     except UnfitParquetError as error:
-        raise DataError(config.problem("data.path", error.found, error.mend)) from error
+        raise DataError(config.problem("data.path", error.found, error.hint)) from error
     name = paths[0].name if len(paths) == 1 else data.path
     if frame.empty:
         raise DataError(config.problem("data.path", f"{name} has no rows", "write a row each"))
@@ -184,10 +184,10 @@ def _read(path: Path) -> pd.DataFrame:
     except _UNREADABLE as error:
         reason = " ".join(str(error).split()).rstrip(".")
         if twice := _TWICE.match(reason):
-            found, mend = f"has several columns '{twice[1]}'", "give each column its own name"
+            found, hint = f"has several columns '{twice[1]}'", "give each column its own name"
         else:
-            found, mend = f"cannot be read as Parquet: {reason}", "write it again"
-        raise UnfitParquetError(f"{path.name} {found}", mend) from error
+            found, hint = f"cannot be read as Parquet: {reason}", "write it again"
+        raise UnfitParquetError(f"{path.name} {found}", hint) from error
 
 
 def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
@@ -245,7 +245,7 @@ def _check_partitions(
 def other_values(column: pd.Series[Any], of_directory: str | None) -> str:
     """The first value of a column that is not the one `of_directory`; empty if there is none."""
     values = cells(column.drop_duplicates()).tolist()
-    known = Known(() if of_directory is None else (of_directory,))
+    known = KnownValues(() if of_directory is None else (of_directory,))
     others = [v for v in values if known.place(v) != (None if of_directory is None else 0)]
     return "missing values" if others == [None] else written(others[0]) if others else ""
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.config import StudyConfig
-from sweeper.data.columns import unfit_kind
+from sweeper.data.columns import check_kind
 from sweeper.data.folds import grouped_folds
 from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
@@ -68,21 +68,21 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             yield config.problem("study.folds", found, "remove one of them")
         if name not in raw.frame:
             columns = list(raw.frame.columns)
-            mend = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
-            yield config.problem(key, f"{raw.name} has no column '{name}'", mend)
+            hint = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
+            yield config.problem(key, f"{raw.name} has no column '{name}'", hint)
         elif name in raw.targets:
             yield config.problem(key, f"'{name}' is the target", "name another column")
         elif gaps := np.flatnonzero(raw.frame[name].isna()).tolist():
             found = f"column '{name}' of {raw.name}: {counted(len(gaps), 'value')} missing"
             yield config.problem(key, f"{found} ({raw.places(gaps)})", "write them")
         elif way == "group" and not _has_order(raw.frame[name]):
-            found = f"column '{name}' of {raw.name} holds {unfit_kind(raw.frame[name])}"
+            found = f"column '{name}' of {raw.name} holds {check_kind(raw.frame[name])}"
             yield config.problem(key, found, "write numbers or text")
         elif way == "time" and (rows := np.flatnonzero(times(raw.frame[name]).isna()).tolist()):
             are = "is" if len(rows) == 1 else "are"
             found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} {are} no time"
-            mend = "write numbers, or times as 2026-01-31T12:00"
-            yield config.problem(key, f"{found} ({raw.places(rows)})", mend)
+            hint = "write numbers, or times as 2026-01-31T12:00"
+            yield config.problem(key, f"{found} ({raw.places(rows)})", hint)
         elif way == "time" and config.edition > 1 and (wrong := misordered(raw.frame[name])):
             found = f"column '{name}' of {raw.name} holds {wrong}, and numbers sort them wrongly"
             yield config.problem(key, found, "write dates as 2026-01-31, or months as 2026-01")
@@ -123,7 +123,7 @@ def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Itera
     elif (
         len(raw.targets) == 1
         and raw.targets[0] in raw.frame
-        and unfit_kind(raw.frame[raw.targets[0]]) is None
+        and check_kind(raw.frame[raw.targets[0]]) is None
     ):
         yield from _rare_class_problems(config, raw, sizes)
         yield from _small_part_problems(config, raw, sizes)
@@ -142,8 +142,8 @@ def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Ite
             f"a class needs {sizes.n_parts} rows to be in each part, and class "
             f"{listed(rare[:_CLASSES_SHOWN])}{more}"
         )
-        mend = "add rows, remove the class or write stratify = false"
-        yield config.problem("data.split.stratify", found, mend)
+        hint = "add rows, remove the class or write stratify = false"
+        yield config.problem("data.split.stratify", found, hint)
 
 
 def _small_part_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
@@ -156,5 +156,5 @@ def _small_part_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Ite
     for name, key, size in parts:
         if 0 < size < n_classes:
             found = f"the {name} part has {counted(size, 'row')} for {n_classes} classes"
-            mend = "write another share, add rows or write stratify = false"
-            yield config.problem(key, found, mend)
+            hint = "write another share, add rows or write stratify = false"
+            yield config.problem(key, found, hint)

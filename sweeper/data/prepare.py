@@ -44,7 +44,7 @@ from sweeper.data.npz import read_npz
 from sweeper.data.parquet import read_parquet
 from sweeper.data.part_checks import group_notes
 from sweeper.data.raw import RawData
-from sweeper.data.split import Parts, groups_of, split
+from sweeper.data.split import Split, groups_of, split
 from sweeper.data.transform import Category
 from sweeper.data.user_rows import read_function
 from sweeper.errors import DataError, Problem, listed
@@ -62,13 +62,13 @@ def check_room(config: StudyConfig, raw: RawData, categories: Sequence[Category]
         DataError: with both numbers; a category of most features is named.
     """
     widest = max(categories, key=lambda one: len(one.values), default=None)
-    mends: list[str] = []
+    hints: list[str] = []
     why = "while they are prepared"
     n_features = len(feature_names(config, raw, categories))
     if config.data.categorical == "onehot" and widest and len(widest.values) > n_features / 2:
         why += f", most of it a column for each of {len(widest.values)} values of '{widest.name}'"
-        mends.append('write data.categorical = "ordinal"')
-    check_host(config, peak_bytes(config, raw, categories), why, mends)
+        hints.append('write data.categorical = "ordinal"')
+    check_host(config, peak_bytes(config, raw, categories), why, hints)
 
 
 def peak_bytes(config: StudyConfig, raw: RawData, categories: Sequence[Category]) -> int:
@@ -103,12 +103,12 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
         words = missing_words(path, dialect, frame, data.missing_values)
     except UnfitCsvError as error:
         found = f"{path.name} {error.found}"
-        mend = error.mend
+        hint = error.hint
         if error.likely is not None:
             settings = error.likely.instead_of(dialect)
             again = f"write the file again with {dialect}"
-            mend = f"write {settings_told(settings)}" if settings else again
-        raise DataError(config.problem("data.path", found, mend)) from error
+            hint = f"write {settings_told(settings)}" if settings else again
+        raise DataError(config.problem("data.path", found, hint)) from error
     return RawData(
         *(path.name, "data.path", frame, data.target),
         drop=data.drop,
@@ -223,7 +223,7 @@ def _refuse(found: Iterator[Problem]) -> None:
         raise DataError(every)
 
 
-def _untrained(config: StudyConfig, raw: RawData, parts: Parts) -> Iterator[Problem]:
+def _untrained(config: StudyConfig, raw: RawData, parts: Split) -> Iterator[Problem]:
     """Columns that are missing in every training row, so that there is nothing to fill gaps by."""
     # else a missing category is one of its own
     every = config.data.impute == "most_frequent"

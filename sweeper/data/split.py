@@ -24,7 +24,7 @@ _FEWEST_DATES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Split:
     """The rows of each part; every row is in one, and in the training part it may be again."""
 
     train: Rows
@@ -32,7 +32,7 @@ class Parts:
     test: Rows
 
 
-def split(config: StudyConfig, raw: RawData) -> Parts:
+def split(config: StudyConfig, raw: RawData) -> Split:
     """The parts of the rows, drawn with a seed, or cut from them in the order of time.
 
     Draws are scikit-learn's: first the test part, then the validation part from the rest. The seed
@@ -48,7 +48,7 @@ def split(config: StudyConfig, raw: RawData) -> Parts:
     return replace(parts, train=train)
 
 
-def _parts(config: StudyConfig, raw: RawData) -> Parts:
+def _parts(config: StudyConfig, raw: RawData) -> Split:
     """The parts, none of which has a row of another."""
     ways = config.data.split
     if ways.time is not None:
@@ -65,8 +65,8 @@ def _parts(config: StudyConfig, raw: RawData) -> Parts:
         return _drawn(len(raw.frame), sizes, lambda *part: _draw(config, classes, *part))
     except ValueError as error:
         found = "the shares leave a class too few rows to be kept in proportion"
-        mend = "write other shares or stratify = false"
-        raise DataError(config.problem("data.split", found, mend)) from error
+        hint = "write other shares or stratify = false"
+        raise DataError(config.problem("data.split", found, hint)) from error
 
 
 def groups_of(config: StudyConfig, raw: RawData) -> NDArray[np.intp] | None:
@@ -131,24 +131,24 @@ def _are_unpadded(fractions: Sequence[str]) -> bool:
     )
 
 
-def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Parts:
+def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Split:
     """The latest rows are the test part, those before them the validation part.
 
     Rows of one moment stay in the order of the data.
     """
     sizes = part_sizes(config, len(moments))
     order = moments.reset_index(drop=True).sort_values(kind="stable").index.to_numpy(np.intp)
-    return Parts(*np.split(order, [sizes.train, sizes.train + sizes.val]))
+    return Split(*np.split(order, [sizes.train, sizes.train + sizes.val]))
 
 
-def _drawn(n_rows: int, sizes: Sizes, draw: Callable[[Rows, int], tuple[Rows, Rows]]) -> Parts:
+def _drawn(n_rows: int, sizes: Sizes, draw: Callable[[Rows, int], tuple[Rows, Rows]]) -> Split:
     rest, test = np.arange(n_rows), np.empty(0, np.intp)
     if sizes.test:
         rest, test = draw(rest, sizes.test)
     train, val = rest, np.empty(0, np.intp)
     if sizes.val:
         train, val = draw(rest, sizes.val)
-    return Parts(train, val, test)
+    return Split(train, val, test)
 
 
 def _draw(

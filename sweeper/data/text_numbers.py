@@ -16,13 +16,13 @@ from sweeper.data.identity import means_missing
 from sweeper.errors import listed
 
 # so many different values are looked at, of so many rows
-_MOST_VALUES = 2_000
-_MOST_ROWS = 100_000
+_MAX_VALUES = 2_000
+_MAX_ROWS = 100_000
 _LEAST_SHARE = 0.95
-_MOST_GAP_WORDS = 3
+_MAX_GAP_WORDS = 3
 # of fewer different values units may as well be names: 2D and 3D
 _LEAST_VALUES = 3
-_MOST_CODES = 10
+_MAX_CODES = 10
 _WORDS = "booleans in words"
 
 _CODE = re.compile(r"\s*0\d")
@@ -107,7 +107,7 @@ def text_numbers(column: pd.Series[Any], *, has_strays: bool = False) -> TextNum
     """
     if not isinstance(column.dtype, pd.StringDtype):
         return None
-    values = [*map(str, column.iloc[:_MOST_ROWS].dropna().unique()[:_MOST_VALUES])]
+    values = [*map(str, column.iloc[:_MAX_ROWS].dropna().unique()[:_MAX_VALUES])]
     texts = [*dict.fromkeys(text for value in values if (text := value.strip()))]
     if len(texts) < 2:
         return None
@@ -132,7 +132,7 @@ def _with_gaps(values: Sequence[str], name: str) -> TextNumbers | None:
     read = f"df[{name!r}]"
     others = [value for value in values if not _PLAIN.fullmatch(value.strip())]
     numbers = [value for value in values if _PLAIN.fullmatch(value.strip())]
-    if not 0 < len(others) <= _MOST_GAP_WORDS or len(numbers) < 2:
+    if not 0 < len(others) <= _MAX_GAP_WORDS or len(numbers) < 2:
         return None
     if not all(map(means_missing, others)) or any(map(_CODE.match, numbers)):
         return None
@@ -202,7 +202,7 @@ def _plain_numbers(texts: Sequence[str], name: str, *, has_strays: bool) -> Text
     share = _LEAST_SHARE if has_strays else 1
     if len(plain) < share * len(texts) or any(map(_CODE.match, plain)):
         return None
-    if len(plain) <= _MOST_CODES and all(map(str.isdigit, plain)):
+    if len(plain) <= _MAX_CODES and all(map(str.isdigit, plain)):
         return None
     errors = "" if len(plain) == len(texts) else ', errors="coerce"'
     code = f"df[{name!r}] = pd.to_numeric(df[{name!r}]{errors})"

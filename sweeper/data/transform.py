@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sweeper.data.identity import (
     MISSING_WORDS,
     UNKNOWN,
-    Known,
+    KnownValues,
     NotNumbersError,
     floats,
     values_of,
@@ -35,9 +35,9 @@ _SHOWN = 5  # columns or values that a message names
 class UnfitRowsError(ValueError):
     """Rows that a model was not trained for: what was found, the mend, and where, rows from 0."""
 
-    def __init__(self, found: str, mend: str, rows: Sequence[int] = ()) -> None:
-        super().__init__(f"{found}; {mend}")
-        self.found, self.mend, self.rows = found, mend, rows
+    def __init__(self, found: str, hint: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(f"{found}; {hint}")
+        self.found, self.hint, self.rows = found, hint, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class Transform:
             near += [f"is '{strange[found[0]]}' the same as '{name}'?"] if found else []
         if missing:
             named = ", ".join(f"'{name}'" for name in missing)
-            mend = " ".join(near) or "the model takes it in"
-            raise UnfitRowsError(f"no column {named}", mend)
+            hint = " ".join(near) or "the model takes it in"
+            raise UnfitRowsError(f"no column {named}", hint)
 
     def _cells(self, column: Any) -> Any:
         """The values of a column as an array, if it is one of pandas."""
@@ -213,10 +213,10 @@ class Transform:
                 what = "infinite" if self.fills else "missing or infinite"
                 are = "is" if len(rows) == 1 else "are"
                 found = f"{counted(len(rows), 'value')} of column '{name}' {are} {what}"
-                mend = "fill them: the study did not say how (data.impute)"
+                hint = "fill them: the study did not say how (data.impute)"
                 if self.fills:
-                    mend = "leave them empty: what is missing is filled, as the study says"
-                raise UnfitRowsError(found, mend, rows)
+                    hint = "leave them empty: what is missing is filled, as the study says"
+                raise UnfitRowsError(found, hint, rows)
         with np.errstate(over="ignore"):
             scaled = x if self.scaling is None else self.scaling.of(x)
             is_fit = np.isfinite(x.astype(precision)) & np.isfinite(scaled.astype(precision))
@@ -233,10 +233,10 @@ class Transform:
             return floats(column, self.words, exact=self.edition > 1)
         except NotNumbersError as error:
             found = f"column '{name}' holds no numbers in {counted(len(error.rows), 'row')}"
-            mend = "write numbers, or leave them empty" if self.fills else "write numbers"
+            hint = "write numbers, or leave them empty" if self.fills else "write numbers"
             if any(f"'{word}'" in error.found for word in ("True", "False", "true", "false")):
-                mend = f"{mend}; of booleans give a column of type bool, or 1 and 0"
-            raise UnfitRowsError(f"{found}: {error.found}", mend, error.rows) from None
+                hint = f"{hint}; of booleans give a column of type bool, or 1 and 0"
+            raise UnfitRowsError(f"{found}: {error.found}", hint, error.rows) from None
 
     def _places(
         self, columns: Mapping[str, Any], doubt: Callable[[str], None]
@@ -244,7 +244,7 @@ class Transform:
         every: list[tuple[Category, NDArray[np.int64]]] = []
         for one in self.categories:
             values = values_of(columns[one.name])
-            known = Known(one.values, one.fill, self.words, lenient=self.edition == 1)
+            known = KnownValues(one.values, one.fill, self.words, lenient=self.edition == 1)
             places, gone = known.places(values)
             every.append((one, places))
             _check_known(one, known, values, places, gone, doubt)
@@ -259,7 +259,7 @@ class Transform:
 
 def _check_known(
     one: Category,
-    known: Known,
+    known: KnownValues,
     values: Sequence[Any],
     places: NDArray[np.int64],
     gone: NDArray[np.bool_],

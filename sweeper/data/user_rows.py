@@ -19,11 +19,11 @@ from sweeper.config.user_code import (
     RAISED,
     Function,
     LoadError,
+    describe_error,
     imported_again,
     load_function,
-    told,
 )
-from sweeper.config.user_keywords import unfit_keywords
+from sweeper.config.user_keywords import check_keywords
 from sweeper.data.columns import as_pandas
 from sweeper.data.identity import array_of
 from sweeper.data.npz import check_columns, tabled
@@ -79,8 +79,8 @@ def _function(config: StudyConfig, data: FunctionTable) -> Function:
     try:
         function = load_function(data.function, config.base_dir)
     except LoadError as error:
-        raise DataError(config.problem(_KEY, error.found, error.mend)) from error.__cause__
-    problems = [*unfit_keywords(config, "data.args", data.function, function, data.args)]
+        raise DataError(config.problem(_KEY, error.found, error.hint)) from error.__cause__
+    problems = [*check_keywords(config, "data.args", data.function, function, data.args)]
     if problems:
         raise DataError(problems)
     return function
@@ -90,7 +90,7 @@ def _called(config: StudyConfig, data: FunctionTable, function: Function) -> Any
     try:
         return function(**data.args)
     except RAISED as error:
-        found = f"'{data.function}' raised {told(error)}"
+        found = f"'{data.function}' raised {describe_error(error)}"
         raise DataError(config.problem(_KEY, found, "mend the function")) from error
 
 
@@ -134,8 +134,8 @@ def _tabled(
         returned = dict(zip(("x", "y"), returned, strict=True))
     if not isinstance(returned, Mapping) or not returned:
         found = f"'{data.function}' returns {type(returned).__name__}"
-        mend = "return (x, y), a DataFrame or a dict of arrays"
-        raise DataError(config.problem(_KEY, found, mend))
+        hint = "return (x, y), a DataFrame or a dict of arrays"
+        raise DataError(config.problem(_KEY, found, hint))
     if config.edition > 1:
         _check_indices(config, data, returned)
     arrays: list[tuple[str, Any]] = []
@@ -190,8 +190,8 @@ def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> ND
         # in which NumPy may have changed integers
         return array_of(part) if is_list and array.dtype.kind == "f" else array
     except (TypeError, ValueError, RuntimeError) as error:
-        mend = "return arrays, or lists whose rows are all of one length"
-        raise DataError(config.problem(_KEY, f"{wrong} not an array ({error})", mend)) from error
+        hint = "return arrays, or lists whose rows are all of one length"
+        raise DataError(config.problem(_KEY, f"{wrong} not an array ({error})", hint)) from error
 
 
 def _is_structured(part: Any) -> bool:

@@ -14,7 +14,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share
 from sweeper.errors import SetupError
 from sweeper.executors.devices import (
-    MOST,
+    MAX,
     PREALLOCATE,
     UNCLAIMED,
     XLA_THREADS,
@@ -151,19 +151,19 @@ def check_shares(config: StudyConfig, carried: float | None) -> None:
     """
     memory = shares_of(config)
     workers = math.ceil(n_workers(config) / len(gpus(config))) if memory.worker else 0
-    if carried is None or not workers or carried + workers * memory.worker <= MOST:
+    if carried is None or not workers or carried + workers * memory.worker <= MAX:
         return
     variable = fraction_variable(os.environ)
-    its, mend = f"{variable}={carried:g} of this process", f"unset {variable}"
+    its, hint = f"{variable}={carried:g} of this process", f"unset {variable}"
     if variable not in os.environ:
         its = f"{carried:g} that this process has since an earlier study"
-        mend = "run it in a process of its own"
+        hint = "run it in a process of its own"
     told = (
         f"{workers} workers of {memory.worker:.2f} each, beside {its}, "
-        f"are more than the {MOST:g} of a GPU that can be shared"
+        f"are more than the {MAX:g} of a GPU that can be shared"
     )
-    mend = f"{mend}, or write a smaller memory_fraction or fewer workers"
-    raise SetupError(config.problem("execution.memory_fraction", told, mend))
+    hint = f"{hint}, or write a smaller memory_fraction or fewer workers"
+    raise SetupError(config.problem("execution.memory_fraction", told, hint))
 
 
 def check_fits(config: StudyConfig, data: Dataset) -> None:
@@ -207,7 +207,7 @@ def check_fits_workers(config: StudyConfig, data: Dataset) -> None:
         )
         share_bytes = int(whole_bytes * shares_of(config).worker)
         check_share(
-            config, data.nbytes, share_bytes, whose, mends=["write fewer execution.workers"]
+            config, data.nbytes, share_bytes, whose, hints=["write fewer execution.workers"]
         )
 
 

@@ -20,10 +20,10 @@ from sweeper.executors.memory_ladder import Limit, ProgramTooLargeError, limit_o
 from sweeper.executors.switch_class import on_each
 from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
-from sweeper.programs.continued import Start
+from sweeper.programs.continued import SavedStart
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Program
-from sweeper.programs.segment import Parts
+from sweeper.programs.segment import DeviceData
 from sweeper.programs.switch import Switch
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.capacity import halved
@@ -51,7 +51,7 @@ class Classes:
         self,
         config: StudyConfig,
         data: Dataset,
-        start: Start | None,
+        start: SavedStart | None,
         devices: Sequence[Any],
         timeline: Timeline | None = None,
     ) -> None:
@@ -62,7 +62,7 @@ class Classes:
         self._data = data
         self._spec = data_spec(config, data)
         self.programs = Programs(self._spec, start)
-        self._parts: dict[tuple[int, bool], Parts] = {}
+        self._parts: dict[tuple[int, bool], DeviceData] = {}
         self._made: dict[tuple[str, int], _Made] = {}
         self._unclaimed_s: dict[str, float] = {}
         self._limit: Limit | None = None
@@ -154,7 +154,7 @@ class Classes:
             return None
         return replace(work, program=exact)
 
-    def parts(self, batch_size: int, program: Program | Switch) -> Parts:
+    def parts(self, batch_size: int, program: Program | Switch) -> DeviceData:
         """The data on the first device, or on all, for programs with batches of this size."""
         is_spread = isinstance(program, Switch)
         key = batch_size, is_spread

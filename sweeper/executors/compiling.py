@@ -10,9 +10,9 @@ from typing import Any
 import jax
 
 from sweeper.executors.phases import PhaseAt, Run, run_phases
-from sweeper.executors.switch_class import Spread, device_mesh, spread_lanes, work_of
+from sweeper.executors.switch_class import SwitchRunner, device_mesh, spread_lanes, work_of
 from sweeper.programs.program import Program
-from sweeper.programs.segment import Lanes, Parts, Segment, segment
+from sweeper.programs.segment import DeviceData, Lanes, Segment, segment
 from sweeper.programs.switch import Switch, switch_segment
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import may_draw
@@ -40,7 +40,7 @@ class Compiled:
     memory_bytes: int | None
     devices: tuple[Any, ...]
 
-    def run(self, lanes: Lanes, parts: Parts, phases: Sequence[PhaseAt] = ()) -> Segment:
+    def run(self, lanes: Lanes, parts: DeviceData, phases: Sequence[PhaseAt] = ()) -> Segment:
         """What came of the lanes; `phases` are those of each, where there is a program a phase."""
         if _WHOLE in self.programs:
             return self.programs[_WHOLE](lanes, parts)
@@ -64,7 +64,7 @@ def compile_class(
     program_class: ProgramClass,
     program: Program | Switch,
     lanes: Lanes,
-    parts: Parts,
+    parts: DeviceData,
     devices: Sequence[Any],
 ) -> Compiled:
     """Compile `program` for a class; the function is named for it, as profilers show it.
@@ -80,7 +80,7 @@ def compile_class(
         name = "_".join(filter(None, ("segment", program_class.class_id, phase)))
         run = _compiled(own, program_class, name, lanes, parts, devices)
         is_spread = isinstance(own, Switch)
-        runs[phase] = Spread(run, work_of(own), len(devices)) if is_spread else run
+        runs[phase] = SwitchRunner(run, work_of(own), len(devices)) if is_spread else run
         memory.append(_memory_bytes(run))
     largest = None if None in memory else max(size for size in memory if size is not None)
     used = tuple(devices) if isinstance(program, Switch) else (devices[0],)
@@ -92,7 +92,7 @@ def _compiled(
     program_class: ProgramClass,
     name: str,
     lanes: Lanes,
-    parts: Parts,
+    parts: DeviceData,
     devices: Sequence[Any],
 ) -> jax.stages.Compiled:
     if isinstance(program, Switch):

@@ -14,15 +14,15 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.order import epoch_order
 from sweeper.programs.program import Batch
-from sweeper.programs.segment import Folds, Parts
+from sweeper.programs.segment import DeviceData, Folds
 
 
 def device_parts(
     config: StudyConfig, data: Dataset, batch_size: int, where: Sharding | None = None
-) -> Parts:
+) -> DeviceData:
     """The data and orders of a study on the first device of this process, or elsewhere."""
     return jax.device_put(
-        Parts(
+        DeviceData(
             train=Batch(data.x_train, data.y_train),
             val=Batch(data.x_val, data.y_val),
             test=Batch(data.x_test, data.y_test),
@@ -34,8 +34,8 @@ def device_parts(
 
 
 def reordered(
-    parts: Parts, config: StudyConfig, data: Dataset, batch_size: int, where: Sharding
-) -> Parts:
+    parts: DeviceData, config: StudyConfig, data: Dataset, batch_size: int, where: Sharding
+) -> DeviceData:
     """The same data, which stay where they are, with the orders of batches of another size."""
     order = jax.device_put(_orders(config, data, batch_size), where)
     return replace(parts, order=order)

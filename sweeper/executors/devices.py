@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
-from sweeper.config.kinds import MOST_XLA_THREADS
+from sweeper.config.kinds import MAX_XLA_THREADS
 from sweeper.errors import Problem, SetupError
 from sweeper.process import CACHE_VARIABLE, cache_root
 
@@ -65,9 +65,9 @@ def check_xla_threads(environment: Mapping[str, str]) -> None:
         SetupError: it is no number, or none that XLA takes.
     """
     told = environment.get(XLA_THREADS, "1")
-    if not (told.isdecimal() and 1 <= int(told) <= MOST_XLA_THREADS):
-        mend = f"set it to 1 to {MOST_XLA_THREADS}, or unset it"
-        raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", mend))
+    if not (told.isdecimal() and 1 <= int(told) <= MAX_XLA_THREADS):
+        hint = f"set it to 1 to {MAX_XLA_THREADS}, or unset it"
+        raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", hint))
 
 
 def _has_plugin() -> bool:
@@ -83,7 +83,7 @@ PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 # what a process may take that sets no fraction
 UNCLAIMED = 0.75
 # of a device, what processes may take in all: contexts and libraries live outside of their shares
-MOST = 0.90
+MAX = 0.90
 _NEWER_FRACTION = "XLA_CLIENT_MEM_FRACTION"
 
 
@@ -98,10 +98,10 @@ class Shares:
 def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
     """Half to the parent, the rest to the workers in equal parts; nothing to who does not train.
 
-    The sum is `memory_fraction`, but at most `MOST` less 0.02 a process, which is never more than
+    The sum is `memory_fraction`, but at most `MAX` less 0.02 a process, which is never more than
     half of it: a machine of many cores has many workers.
     """
-    total = min(memory_fraction, max(MOST - 0.02 * (workers + 1), MOST / 2))
+    total = min(memory_fraction, max(MAX - 0.02 * (workers + 1), MAX / 2))
     if workers == 0:
         return Shares(total, 0.0)
     if threads == 0:

@@ -30,7 +30,7 @@ from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.faults import Step, fault_points
 from sweeper.models.by_value import by_value
 from sweeper.process import usable_cores, usable_cpus
-from sweeper.programs.continued import Start
+from sweeper.programs.continued import SavedStart
 from sweeper.results.events import Observer
 from sweeper.results.timeline import Timeline
 from sweeper.rundir import RunDir, replacing
@@ -116,7 +116,7 @@ def fleet(
     data: Dataset,
     run_dir: RunDir,
     observer: Observer,
-    start: Start | None = None,
+    start: SavedStart | None = None,
     timeline: Timeline | None = None,
 ) -> Iterator[Fleet]:
     """The threads and workers of a study, whose trials begin from `start`, until the block ends.
@@ -148,7 +148,7 @@ def _cluster(
     data: Dataset,
     run_dir: RunDir,
     observer: Observer,
-    start: Start | None,
+    start: SavedStart | None,
 ) -> Iterator[Fleet]:
     """The workers of an engine, which are there and fit before anything is trained."""
     from sweeper.executors.engines.connect import connected  # of engines that may be absent
@@ -165,7 +165,7 @@ def _cluster(
         executor.close()
 
 
-def _start_file(run_dir: RunDir, start: Start | None) -> StartFile | None:
+def _start_file(run_dir: RunDir, start: SavedStart | None) -> StartFile | None:
     """The copy of the saved model that the trials of a study start from, if they do."""
     return start and StartFile(run_dir.started_from, start.settings.base_dir)
 
@@ -176,7 +176,7 @@ def _inline(
     run_dir: RunDir,
     observer: Observer,
     threads: int,
-    start: Start | None,
+    start: SavedStart | None,
     timeline: Timeline,
 ) -> InlineExecutor:
     devices = devices_of(config)
@@ -203,7 +203,7 @@ def _process(
     run_dir: RunDir,
     observer: Observer,
     workers: int,
-    start: Start | None,
+    start: SavedStart | None,
     timeline: Timeline,
     data: Dataset,
 ) -> Queue:

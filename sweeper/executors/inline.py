@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sweeper.config.user_code import is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.placement import Loads
+from sweeper.executors.placement import DeviceQueues
 from sweeper.executors.trainer import Trainer
 from sweeper.results.events import (
     BucketFinished,
@@ -110,7 +110,7 @@ class InlineExecutor:
         self._classes: dict[tuple[str, int], _Class] = {}
         self._uncompiled: list[deque[_Class]] = [deque() for _ in self._trainers]
         self._waiting: list[_Waiting] = []
-        self._loads = Loads(len(self._trainers), is_shared=is_cache_shared)
+        self._loads = DeviceQueues(len(self._trainers), is_shared=is_cache_shared)
         self._idle = [0] * len(self._trainers)  # threads that wait
         self._closed = False
         self._log = logging.getLogger("sweeper")

@@ -65,8 +65,8 @@ def configure_jax(
     with _lock:
         if _studies > 1 and _asked not in (None, (precision, matmul_precision)):
             found = "another study trains in this process, with JAX set to another precision"
-            mend = "run them one after the other, or in processes of their own"
-            raise SetupError(Problem("execution", "", found, mend))
+            hint = "run them one after the other, or in processes of their own"
+            raise SetupError(Problem("execution", "", found, hint))
         _asked, _edition = (precision, matmul_precision), edition
         _configure(precision, matmul_precision)
 
@@ -217,8 +217,8 @@ def open_devices(variables: Mapping[str, str]) -> None:
         except Exception as error:  # a bare AssertionError even
             said = str(error).strip().splitlines() or ["there is none"]
             told = f"no device can be opened: {said[0]}"
-            mend = f"unset or change {_PLATFORMS}, or ask python -m sweeper doctor"
-            raise SetupError(Problem("JAX", "", told, mend)) from error
+            hint = f"unset or change {_PLATFORMS}, or ask python -m sweeper doctor"
+            raise SetupError(Problem("JAX", "", told, hint)) from error
         finally:
             for name in missing:
                 del os.environ[name]

@@ -30,7 +30,7 @@ from sweeper.trial import OVER, Curve, Member, Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class TrialStart:
     """A trial about to train: its members' states, and the epoch that they are at the end of."""
 
     states: tuple[PyTree, ...]
@@ -40,7 +40,7 @@ class Start:
 
 def stack(
     work: Work,
-    starts: Sequence[Start],
+    starts: Sequence[TrialStart],
     settings: Sequence[Settings],
     program: Layout,
     members: Sequence[Member] = (Member(),),

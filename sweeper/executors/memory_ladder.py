@@ -43,7 +43,7 @@ class Limit:
     device: str
     n_bytes: int | None
     whose: str = ""
-    mend: str = ""
+    hint: str = ""
 
     def ceiling(self, capacity: int) -> Ceiling:
         """That a class has no more lanes than this where the limit holds."""
@@ -69,14 +69,14 @@ def limit_on(device: Any, config: StudyConfig) -> Limit:
     smaller = "or a smaller model or train.batch_size"
     limits: list[Limit] = []
     if (asked := config.execution.memory_limit_bytes) is not None:
-        mend = f"write a larger execution.memory_limit, {smaller}"
-        limits.append(Limit(device.device_kind, asked, "execution.memory_limit", mend))
+        hint = f"write a larger execution.memory_limit, {smaller}"
+        limits.append(Limit(device.device_kind, asked, "execution.memory_limit", hint))
     if (granted := (device.memory_stats() or {}).get("bytes_limit")) is not None:
-        mend = f"write a larger execution.memory_fraction, fewer execution.workers, {smaller}"
+        hint = f"write a larger execution.memory_fraction, fewer execution.workers, {smaller}"
         whose = "what the device grants this process"
-        limits.append(Limit(device.device_kind, granted, whose, mend))
-    mend = f"write fewer execution.threads, {smaller}"
-    unlimited = Limit(device.device_kind, None, mend=mend)
+        limits.append(Limit(device.device_kind, granted, whose, hint))
+    hint = f"write fewer execution.threads, {smaller}"
+    unlimited = Limit(device.device_kind, None, hint=hint)
     return min(limits, key=lambda limit: limit.n_bytes or 0, default=unlimited)
 
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
-from sweeper.programs.segment import Lanes, Parts, Segment
+from sweeper.programs.segment import DeviceData, Lanes, Segment
 
-Run = Callable[[Lanes, Parts], Segment]
+Run = Callable[[Lanes, DeviceData], Segment]
 PhaseAt = Callable[[int], str]
 """The phase of a lane's epoch; epochs count from 1."""
 
 
 def run_phases(
-    programs: Mapping[str, Run], lanes: Lanes, parts: Parts, phases: Sequence[PhaseAt]
+    programs: Mapping[str, Run], lanes: Lanes, parts: DeviceData, phases: Sequence[PhaseAt]
 ) -> Segment:
     """What came of the lanes, `phases[i]` being those of lane `i`; spare lanes have none.
 

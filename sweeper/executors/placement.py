@@ -20,7 +20,7 @@ _EPOCH_S = 1e-3
 _COMPILE_S = 1.0
 
 
-class Loads:
+class DeviceQueues:
     """Predicted seconds of what each of `devices` has to compile and to train.
 
     Given buckets longest first, as plans have them, no device is left with more than another by
@@ -72,7 +72,7 @@ def _train_s(work: Work) -> float:
     return _EPOCH_S * epochs if known is None else known
 
 
-class Turns:
+class DeviceLock:
     """Turns in the memory of a device, from several threads.
 
     A turn that is to be alone waits for those that run, and lets no other begin.
@@ -102,7 +102,7 @@ class Turns:
                 self._changed.notify_all()
 
 
-def turns_on(platforms: Sequence[str]) -> list[Turns]:
+def turns_on(platforms: Sequence[str]) -> list[DeviceLock]:
     """Those of each device: its own, but for devices of a CPU, which have one memory."""
-    shared = Turns()
-    return [shared if platform == "cpu" else Turns() for platform in platforms]
+    shared = DeviceLock()
+    return [shared if platform == "cpu" else DeviceLock() for platform in platforms]

@@ -143,8 +143,8 @@ class Slot:
 
     def _cannot_start(self, found: str) -> SetupError:
         tries = f"in {_STARTS} tries no worker has started, the last one {found}"
-        mend = "mend what hinders it, then go on: what is committed stands"
-        return SetupError(Problem(self.place, "", tries, mend))
+        hint = "mend what hinders it, then go on: what is committed stands"
+        return SetupError(Problem(self.place, "", tries, hint))
 
     def _place(self, pid: int) -> Place:
         """Where a worker was that could not say so itself."""

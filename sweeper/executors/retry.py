@@ -49,7 +49,7 @@ class WorkerGivenUpError(WorkerLostError):
 Attempt = Callable[[Work], Outcome]
 
 # a bucket that loses its worker more often is taken for the reason
-_MOST_LOSSES = 2
+_MAX_LOSSES = 2
 # so many trials are told of by number
 _NAMED = 8
 
@@ -73,7 +73,7 @@ class Retrying:
             return _after(self.attempt(work), deaths)
         except WorkerDiedError as death:
             numbers = work.bucket.numbers
-            if isinstance(death, WorkerLostError) and losses < _MOST_LOSSES:
+            if isinstance(death, WorkerLostError) and losses < _MAX_LOSSES:
                 self._tell(work, death, "it goes to another worker")
                 return self.train(work, deaths + 1, losses + 1)
             if len(numbers) == 1:

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as Spec
 from numpy.typing import NDArray
 
 from sweeper.executors.executor import Outcome, Work
-from sweeper.programs.segment import Lanes, Parts, Segment
+from sweeper.programs.segment import DeviceData, Lanes, Segment
 from sweeper.programs.switch import DEVICES, Switch
 from sweeper.scheduler.capacity import lowest
 from sweeper.scheduler.classes import ProgramClass
@@ -41,7 +41,7 @@ def work_of(program: Switch) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SwitchRunner:
     """A compiled `switch_segment`, given lanes in any order and any number up to its capacity.
 
     They are spread over so many `devices`.
@@ -49,11 +49,11 @@ class Spread:
     changes no bit of it.
     """
 
-    run: Callable[[Lanes, Parts], Segment]
+    run: Callable[[Lanes, DeviceData], Segment]
     work: NDArray[np.float64]
     devices: int
 
-    def __call__(self, lanes: Lanes, parts: Parts) -> Segment:
+    def __call__(self, lanes: Lanes, parts: DeviceData) -> Segment:
         """What came of the lanes, in their own order, in NumPy arrays."""
         epochs = np.asarray(lanes.stop) - np.asarray(lanes.start)
         told: Any = lanes.lane  # a `BranchLane`

@@ -14,14 +14,14 @@ from typing import Any
 import jax
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.user_code import is_raised, told, told_in_full
+from sweeper.config.user_code import describe_error, is_raised, told_in_full
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
-    Start,
+    TrialStart,
     judged_columns,
     on_devices,
     peak_memory,
@@ -31,12 +31,12 @@ from sweeper.executors.lanes import (
     stack,
 )
 from sweeper.executors.memory_ladder import Ladder, ProgramTooLargeError, TooLarge, is_out_of_memory
-from sweeper.executors.placement import Turns
+from sweeper.executors.placement import DeviceLock
 from sweeper.executors.retry import failed
 from sweeper.executors.switch_class import joined, parted
 from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
-from sweeper.programs.continued import Start as SavedStart
+from sweeper.programs.continued import SavedStart as SavedStart
 from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
 from sweeper.programs.segment import Segment
 from sweeper.programs.switch import Switch
@@ -46,7 +46,7 @@ from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Reason, Scalar
 
-_MOST_TOLD = 200  # letters
+_MAX_TOLD = 200  # letters
 _log = logging.getLogger("sweeper")
 
 
@@ -65,12 +65,12 @@ class Trainer:
         checkpoints: Path,
         start: SavedStart | None = None,
         devices: Sequence[Any] = (),
-        turns: Turns | None = None,
+        turns: DeviceLock | None = None,
         timeline: Timeline | None = None,
     ) -> None:
         self._config = config
         self._checkpoints = checkpoints
-        self._turns = turns or Turns()
+        self._turns = turns or DeviceLock()
         self._timeline = timeline or Timeline()
         given = config, data, start, devices or jax.local_devices(), self._timeline
         self.classes = Classes(*given)
@@ -135,10 +135,10 @@ class Trainer:
             return failed(work, failure, where, started_at)
 
     def _too_large(self, error: BaseException) -> TooLarge:
-        is_foreseen, mend = isinstance(error, ProgramTooLargeError), self.classes.limit.mend
+        is_foreseen, hint = isinstance(error, ProgramTooLargeError), self.classes.limit.hint
         found = str(error) if is_foreseen else f"memory ran out: {_first_line(error)}"
         trace = "" if is_foreseen else f"\n\n{traceback.format_exc()}"
-        message = f"{found}; {mend}{trace}"
+        message = f"{found}; {hint}{trace}"
         return TooLarge(found, Failure(Reason.OOM, type(error).__name__, message), is_foreseen)
 
     def _failed(self, where: Place, work: Work, failure: Failure) -> Outcome:
@@ -211,7 +211,9 @@ class Trainer:
     def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
         """The outcome of a switch class whose program fails, each of its structures by itself."""
         _log.warning(
-            "class %s trains one structure at a time: %s", work.program.class_id, told(error)
+            "class %s trains one structure at a time: %s",
+            work.program.class_id,
+            describe_error(error),
         )
         settings = [self._config.filled(spec.params) for spec in work.specs]
         switch = self.classes.program(work.program, settings[0])
@@ -223,7 +225,7 @@ class Trainer:
 
     def _start(
         self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
-    ) -> Start:
+    ) -> TrialStart:
         """Where the lane goes on; from the first epoch again where its checkpoint is bad.
 
         A trial is a function of its parameters, so training it again gives the same state.
@@ -235,11 +237,11 @@ class Trainer:
             try:
                 own = [file.lane(lane.number, like, index) for index in range(len(members))]
                 states = tuple(program.padded(state, settings) for state in own)
-                return Start(states, lane.epoch_from)
+                return TrialStart(states, lane.epoch_from)
             except CheckpointError as error:
                 _log.warning("trial %d is trained again: %s", lane.number, error)
         fresh = (program.init(lane.number, settings, member.replicate) for member in members)
-        return Start(tuple(fresh), 0, retrained=bool(lane.checkpoint))
+        return TrialStart(tuple(fresh), 0, retrained=bool(lane.checkpoint))
 
     def _files(self, work: Work) -> dict[str, LaneFile]:
         """The checkpoints that the lanes of a bucket go on from, but those that are damaged."""
@@ -288,4 +290,4 @@ class Trainer:
 def _first_line(error: BaseException) -> str:
     """What an error says, of which XLA says much: also each of the largest buffers."""
     lines = str(error).splitlines() or [type(error).__name__]
-    return lines[0][:_MOST_TOLD].rstrip(".")
+    return lines[0][:_MAX_TOLD].rstrip(".")

@@ -42,7 +42,7 @@ from sweeper.process import open_streams
 from sweeper.rundir import move_inside, open_inside
 
 # of the file; one more as large holds what was written before
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 # kept to tell of; where a worker was is told from the innermost call on, in many lines
 _END_BYTES = 1 << 14
 _TOLD = 3000
@@ -91,7 +91,7 @@ class WorkerLog:
             root = self.path.parent.parent
             with open_inside(root, self.path, "ab") as file:
                 size = file.tell() + file.write(written)
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 move_inside(root, self.path, self.path.with_suffix(".before.log"))
         except OSError as error:  # a worker must not wait for room on the disk
             self._is_written = False

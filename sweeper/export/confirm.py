@@ -93,8 +93,8 @@ def refuse_others(found: Finalists) -> None:
     now = found.config.canonical()
     if any(began["study"][name] != now["study"][name] for name in ("enqueue", "replicates")):
         other = "it holds other finalists, or other numbers of trials or seeds, than are asked for"
-        mend = "train these with --fresh, which moves it aside"
-        raise StudyError(Problem(str(run_dir.root), "", other, mend))
+        hint = "train these with --fresh, which moves it aside"
+        raise StudyError(Problem(str(run_dir.root), "", other, hint))
 
 
 def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -> dict[str, Any]:

@@ -126,14 +126,14 @@ def _refuse_another(
     """
     number = row["trial_number"]
     root = quote(str(run_dir.root))
-    mend = f"put its own there, or train it again: python -m sweeper trial {root} {number}"
+    hint = f"put its own there, or train it again: python -m sweeper trial {root} {number}"
     beside = run_dir.model(number, member)
     found = [*misfits(kept, beside, whose(row, member, data_digest))]
     if not beside.exists():
         found.append((beside.name, "it is not there"))
     if found:
         raise SetupError(
-            Problem(str(run_dir.models / name), "", what, mend) for name, what in found
+            Problem(str(run_dir.models / name), "", what, hint) for name, what in found
         )
 
 
@@ -160,11 +160,11 @@ def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> d
     try:
         data = read_note(run_dir.preparation, data_of(kept) or _data_digest(run_dir))
     except NoteError as error:
-        mend = (
+        hint = (
             f"write it anew: python -m sweeper verify {quote(str(run_dir.root))} --repair; "
             f"so does the next run of {_as_given(config.source.path)} there"
         )
-        raise SetupError(Problem(str(run_dir.preparation), "", str(error), mend)) from error
+        raise SetupError(Problem(str(run_dir.preparation), "", str(error), hint)) from error
     folds = data.pop("folds")
     scaled = {name: values[fold] for name, values in folds.items() if values}
     return {**data, "fold": scaled or None}
@@ -191,11 +191,11 @@ def _not_kept(config: StudyConfig, run_dir: RunDir, number: int, member: int) ->
         return Problem("", "--member", found, f"write 0 to {len(config.members) - 1}")
     saved = [path for path in run_dir.own_models() if path.suffix == ".safetensors"]
     kept = sorted({int(path.stem.split("-")[1]) for path in saved})
-    mend = f"name one of {', '.join(map(str, kept))}" if kept else "set results.keep_models"
+    hint = f"name one of {', '.join(map(str, kept))}" if kept else "set results.keep_models"
     found = f"the weights of trial {number} are not kept"
     again = f"sweeper trial {quote(str(run_dir.root))} {number} -o trial.toml"
-    mend = f"{mend}, or train it again: {again}, and run that; refit trains it on more rows"
-    return Problem(str(run_dir.root), "", found, mend)
+    hint = f"{hint}, or train it again: {again}, and run that; refit trains it on more rows"
+    return Problem(str(run_dir.root), "", found, hint)
 
 
 def _plain(tables: Any) -> Any:

@@ -59,8 +59,8 @@ def _predicted(
         targets, transform = data["targets"], Transform.of_record(record)
         aside, dialect = {*_aside(record)}, _dialect(record)
     if not targets:
-        mend = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
-        raise StudyError(Problem(str(model), "", "models that predict nothing", mend))
+        hint = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
+        raise StudyError(Problem(str(model), "", "models that predict nothing", hint))
     found = read_rows(rows, transform, aside, keep, dialect)
     with as_written(str(model)), warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
@@ -81,7 +81,7 @@ def _outputs(saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
         return saved.outputs(found.frame)
     except UnfitRowsError as error:
         where = f" ({found.table.places(error.rows)})" if error.rows else ""
-        raise DataError(Problem(rows.name, "", f"{error.found}{where}", error.mend)) from error
+        raise DataError(Problem(rows.name, "", f"{error.found}{where}", error.hint)) from error
 
 
 def _aside(record: Mapping[str, Any]) -> Iterator[str]:

@@ -29,7 +29,7 @@ _PLACE = ["epoch", "replicate", "fold", "metric"]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MetricDifference:
     """Where a value is not what was recorded; None is a value that is not finite, or not there."""
 
     epoch: int
@@ -52,7 +52,7 @@ class Reproduction:
     epochs: int
     values: int
     differing: int
-    first: Difference | None
+    first: MetricDifference | None
     largest: Mapping[str, float]
     versions: Mapping[str, tuple[str | None, str | None]]
 
@@ -81,7 +81,7 @@ def compared(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
         place = rows.index[differs.to_numpy()][0]
         named = dict(zip(_PLACE, place, strict=True))
         values = (_finite(column.loc[place]) for column in (left, right))
-        first = Difference(**named, **dict(zip(("recorded", "again"), values, strict=True)))
+        first = MetricDifference(**named, **dict(zip(("recorded", "again"), values, strict=True)))
     epochs = rows.index.get_level_values("epoch")
     return Reproduction(
         trial=number,
@@ -153,13 +153,13 @@ def _text_of(file: Path) -> str:
 
 
 @contextmanager
-def _told_of(file: Path, mend: str | None = None) -> Iterator[None]:
+def _told_of(file: Path, hint: str | None = None) -> Iterator[None]:
     """Name the lines of the user's own file, for `config` is of a text that was never written."""
     try:
         yield
     except (StudyError, DataError) as error:
         source = Source(file, _text_of(file))
         raise type(error)(
-            replace(one, where=source.where(one.key), mend=mend or one.mend)
+            replace(one, where=source.where(one.key), hint=hint or one.hint)
             for one in error.problems
         ) from error

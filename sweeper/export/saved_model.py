@@ -263,8 +263,8 @@ def load(
     with as_written(str(path)):
         study, spec = study_of_model(file), spec_of(file)
     if spec.dtype == "float64" and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-        mend = 'write jax.config.update("jax_enable_x64", True) before'
-        raise SetupError(Problem(str(path), "", "its numbers are float64, JAX's float32", mend))
+        hint = 'write jax.config.update("jax_enable_x64", True) before'
+        raise SetupError(Problem(str(path), "", "its numbers are float64, JAX's float32", hint))
     if file.other_versions:
         told = f"{path}: every leaf fits, but it was written by {file.other_versions}"
         warnings.warn(told, OtherVersionsWarning, stacklevel=2)

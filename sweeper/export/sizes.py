@@ -15,7 +15,7 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.ownership import is_own
 
-_MOST_BYTES = 1_500_000_000  # Python and JAX take some hundred MB more
+_MAX_BYTES = 1_500_000_000  # Python and JAX take some hundred MB more
 _ARRAYS = 25  # of the size of the parameters, of a wide network while it is compiled and trained
 _OF_UNREAD = DataSpec(10_000, 100, 100_000, (), (), True, "float32", 0)
 _COUNT_BYTES = 4  # of a row's place in the order of an epoch
@@ -43,7 +43,7 @@ def _oversized(config: StudyConfig, run_dir: RunDir, spec: DataSpec) -> Iterator
             found = f"{count}, and this machine has {cores} cores"
             yield Problem(str(run_dir.root), f"execution.{name}", found, TRUST)
     n_bytes = _bytes_of(config, spec)
-    if n_bytes > _MOST_BYTES:
+    if n_bytes > _MAX_BYTES:
         found = f"training it again takes {n_bytes / 1e9:,.1f} GB, and no study that you have run "
         found += "here has recorded that"
         yield Problem(str(run_dir.root), "", found, TRUST)

@@ -107,8 +107,8 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
         found = (
             f"trial {row['trial_number']} has {', '.join(sorted(unknown))}, which is not searched"
         )
-        mend = f"write it anew: python -m sweeper verify {quote(str(run_dir))} --repair"
-        raise SetupError(Problem(str(results.run_dir.trials), "", found, mend))
+        hint = f"write it anew: python -m sweeper verify {quote(str(run_dir))} --repair"
+        raise SetupError(Problem(str(results.run_dir.trials), "", found, hint))
     return config, row
 
 

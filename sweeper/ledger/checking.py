@@ -105,8 +105,8 @@ def check(db: sqlite3.Connection, name: str) -> int:
     if version > SCHEMA_VERSION:
         by = written.get("sweeper")
         found = f"the ledger has version {version}, this sweeper reads up to {SCHEMA_VERSION}"
-        mend = f"go on with {f'sweeper {by}, which wrote it' if by else 'the later one'}, or later"
-        raise LedgerError(Problem(name, "", found, mend))
+        hint = f"go on with {f'sweeper {by}, which wrote it' if by else 'the later one'}, or later"
+        raise LedgerError(Problem(name, "", found, hint))
     for table in TABLES:
         _check_rows(db, name, table)
     query = "SELECT round, body, digest, chain FROM closing ORDER BY round"

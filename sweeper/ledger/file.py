@@ -87,8 +87,8 @@ class SameFile:
         """
         if self._path is not None and _identity(self._path) != self._opened:
             found = "it was removed or replaced while the study ran"
-            mend = "put it back, or start over; nothing is written to it any more"
-            raise LedgerError(Problem(str(self._path), "", found, mend))
+            hint = "put it back, or start over; nothing is written to it any more"
+            raise LedgerError(Problem(str(self._path), "", found, hint))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -106,7 +106,7 @@ class Closable(Protocol):
         """Let go of the file."""
 
 
-def opened(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
+def open_database(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
     """The ledger at `path`, locked, every row of it checked; and its version.
 
     Errors call it by its `name`, which is its path where none is given.
@@ -130,7 +130,7 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
     SQLite reads a log only where it may write next to it. So if there is one, a copy is read.
 
     Raises:
-        LedgerError: as `opened`; another process is writing to it.
+        LedgerError: as `open_database`; another process is writing to it.
     """
     for file in (path, _log_of(path)):
         if file.is_symlink():
@@ -149,7 +149,7 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
     with tempfile.TemporaryDirectory() as directory:
         for file in (path, _log_of(path)):
             shutil.copyfile(file, Path(directory) / file.name)
-        connection, version = opened(Path(directory) / path.name, str(path))
+        connection, version = open_database(Path(directory) / path.name, str(path))
         return in_memory(connection), version
 
 
@@ -179,7 +179,7 @@ def checked(path: Path) -> int:
     """The closed rounds of a ledger that nobody has open; nothing is written.
 
     Raises:
-        LedgerError: as `opened`.
+        LedgerError: as `open_database`.
     """
     with _refusing(path, str(path)):
         address = f"{path.absolute().as_uri()}?mode=ro"

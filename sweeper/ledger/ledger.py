@@ -23,7 +23,7 @@ from sweeper.ledger.file import (
     closed_on_error,
     copied,
     in_memory,
-    opened,
+    open_database,
     opened_to_read,
     refusing,
 )
@@ -92,7 +92,7 @@ class Ledger:
             DamagedLedgerError: it is damaged or emptied.
             LedgerError: it is of a later version, or the disk does not let it be opened.
         """
-        connection, version = opened(path)
+        connection, version = open_database(path)
         ledger = Ledger(connection, str(path), path)
         if version < SCHEMA_VERSION:
             with closed_on_error(ledger):

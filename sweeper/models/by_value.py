@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 
 from sweeper.config import StudyConfig
-from sweeper.config.user_code import RAISED, load_function, told
+from sweeper.config.user_code import RAISED, describe_error, load_function
 from sweeper.config.user_source import MAIN
 from sweeper.errors import StudyError
 
@@ -72,7 +72,7 @@ def _obstacle(function: Callable[..., Any]) -> str | None:
     try:
         _dumps(function)
     except RAISED as error:
-        return told(error)
+        return describe_error(error)
     return None
 
 

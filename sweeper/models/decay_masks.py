@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from sweeper.config.decay import DecayTable
 from sweeper.config.reading import read_table
-from sweeper.config.table import Fault
+from sweeper.config.table import Flaw
 from sweeper.errors import Problem, StudyError
 from sweeper.models.decay import Decay, decisions, tree_of
-from sweeper.models.decay_rules import factors, idle_rules, unfit_layers
+from sweeper.models.decay_rules import check_layers, factors, idle_rules
 from sweeper.models.leaves import leaves_of
 
 
@@ -70,7 +70,7 @@ def decay_mask(
     table = rules if rules is None or isinstance(rules, DecayTable) else _table(rules)
     parameters = eqx.filter(model, eqx.is_inexact_array)
     decay = Decay.of(table, Path(base_dir))
-    _refuse([*unfit_layers(decay), *factors(decay)])
+    _refuse([*check_layers(decay), *factors(decay)])
     _refuse(idle_rules(decay, leaves_of(parameters)))
     return mask_of(parameters, decay)
 
@@ -92,13 +92,13 @@ def _table(rules: Mapping[str, Any]) -> DecayTable:
     return table
 
 
-def _refuse(faults: Iterable[Fault]) -> None:
-    problems = [Problem("decay_mask", fault.key, fault.found, fault.mend) for fault in faults]
+def _refuse(faults: Iterable[Flaw]) -> None:
+    problems = [Problem("decay_mask", fault.key, fault.found, fault.hint) for fault in faults]
     if problems:
         raise StudyError(problems)
 
 
-_MOST = 2**31 - 1  # of whole numbers of 32 bits, in which programs count
+_MAX = 2**31 - 1  # of whole numbers of 32 bits, in which programs count
 
 Amounts = Float[Array, " parameters"] | Bool[Array, " parameters"]
 Places = Int[Array, " parameters"]
@@ -147,8 +147,8 @@ def _places(count: int) -> Places:
     Raises:
         MemoryError: there are more than programs count to.
     """
-    if count > _MOST:
-        raise MemoryError(f"{count} parameters, and a program counts to {_MOST}")
+    if count > _MAX:
+        raise MemoryError(f"{count} parameters, and a program counts to {_MAX}")
     return jnp.arange(count)
 
 

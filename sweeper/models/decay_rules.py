@@ -8,38 +8,38 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from sweeper.config.decay import Rule
-from sweeper.config.table import Fault
+from sweeper.config.table import Flaw
 from sweeper.config.user_code import LoadError
 from sweeper.models.decay import Decay, known_layers, layer_class, matching
 from sweeper.models.leaves import Leaf
 
 # of what there is, no more is told than this
-_MOST_TOLD = 8
+_MAX_TOLD = 8
 
 
-def unfit_layers(decay: Decay) -> Iterator[Fault]:
+def check_layers(decay: Decay) -> Iterator[Flaw]:
     """Classes of layers that there are not, and such that are named twice; by key."""
     unknown = dict(_unknown_classes(decay))
     yield from unknown.values()
     yield from _named_twice([rule for rule in decay.rules if rule.layer not in unknown], decay)
 
 
-def idle_rules(decay: Decay, leaves: Sequence[Leaf]) -> Iterator[Fault]:
+def idle_rules(decay: Decay, leaves: Sequence[Leaf]) -> Iterator[Flaw]:
     """Rules that are about none of `leaves`, by key; every class in them is one that there is."""
     for rule in decay.rules:
         if rule.key != "other" and not [*matching(leaves, rule, decay.base_dir)]:
             yield _about_nothing(rule, leaves, decay)
 
 
-def factors(decay: Decay) -> Iterator[Fault]:
+def factors(decay: Decay) -> Iterator[Flaw]:
     """Rules that say more than a mask can: whether an array decays."""
     for rule in decay.rules:
         if rule.amount not in (0, 1):
             found = f"{rule.amount} is a factor, and a mask says whether an array decays"
-            yield Fault(rule.key, found, "write true or false")
+            yield Flaw(rule.key, found, "write true or false")
 
 
-def _unknown_classes(decay: Decay) -> Iterator[tuple[str, Fault]]:
+def _unknown_classes(decay: Decay) -> Iterator[tuple[str, Flaw]]:
     for rule in decay.rules:
         try:
             if rule.layer:
@@ -48,33 +48,33 @@ def _unknown_classes(decay: Decay) -> Iterator[tuple[str, Fault]]:
             names = {layer.__name__: plain for plain, layer in known_layers().items()}
             near = get_close_matches(rule.layer.replace("_", "").lower(), names.values(), n=1)
             meant = [name for name, plain in names.items() if plain in near]
-            mend = f"did you mean {_snake(meant[0])}?" if meant else error.mend
-            yield rule.layer, Fault(_class_key(rule), error.found, mend)
+            hint = f"did you mean {_snake(meant[0])}?" if meant else error.hint
+            yield rule.layer, Flaw(_class_key(rule), error.found, hint)
 
 
-def _named_twice(rules: Sequence[Rule], decay: Decay) -> Iterator[Fault]:
+def _named_twice(rules: Sequence[Rule], decay: Decay) -> Iterator[Flaw]:
     """Keys such as `layer_norm` and `LayerNorm` that are the same class."""
     keys = dict.fromkeys(rule.layer for rule in rules if rule.layer and not _is_where(rule))
     first: dict[type, str] = {}
     for key in keys:
         layer = layer_class(key, decay.base_dir)
         if layer in first:
-            yield Fault(key, f"the same class as {first[layer]}", "remove one of the two")
+            yield Flaw(key, f"the same class as {first[layer]}", "remove one of the two")
         first.setdefault(layer, key)
 
 
-def _about_nothing(rule: Rule, leaves: Sequence[Leaf], decay: Decay) -> Fault:
+def _about_nothing(rule: Rule, leaves: Sequence[Leaf], decay: Decay) -> Flaw:
     for name, condition in _CONDITIONS.items():
         wanted = getattr(rule, name)
         alone = replace(Rule(rule.key, rule.amount), **{name: wanted})
         if wanted and not [*matching(leaves, alone, decay.base_dir)]:
             there = list(dict.fromkeys(one for leaf in leaves for one in condition.of(leaf)))
             near = get_close_matches(str(wanted), [*_places(leaves), *there], n=1, cutoff=0.75)
-            mend = f"did you mean '{near[0]}'?" if near else _listed(condition.nouns, there)
-            return Fault(rule.key, f"no array {condition.told(wanted)}", mend)
+            hint = f"did you mean '{near[0]}'?" if near else _listed(condition.nouns, there)
+            return Flaw(rule.key, f"no array {condition.told(wanted)}", hint)
     nearly = [*matching(leaves, replace(rule, leaf="", ndim=()), decay.base_dir)]
-    mend = _listed("arrays", list(dict.fromkeys(leaf.path for leaf in nearly or leaves)))
-    return Fault(rule.key, "no array meets all of its conditions", mend)
+    hint = _listed("arrays", list(dict.fromkeys(leaf.path for leaf in nearly or leaves)))
+    return Flaw(rule.key, "no array meets all of its conditions", hint)
 
 
 def _places(leaves: Sequence[Leaf]) -> Iterator[str]:
@@ -84,8 +84,8 @@ def _places(leaves: Sequence[Leaf]) -> Iterator[str]:
 
 
 def _listed(nouns: str, there: Sequence[str]) -> str:
-    more = ", ..." if len(there) > _MOST_TOLD else ""
-    return f"the {nouns} of the model are {', '.join(there[:_MOST_TOLD])}{more}"
+    more = ", ..." if len(there) > _MAX_TOLD else ""
+    return f"the {nouns} of the model are {', '.join(there[:_MAX_TOLD])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ Units = Float[Array, "width batch"]
 Mask = Bool[Array, "width batch"]
 
 
-class Given(NamedTuple):
+class Activations(NamedTuple):
     """What a hidden layer gives, and the sums of its units; of several layers, stacked.
 
     There are no `sums` where the gradient by them can be told from what the layer gives.
@@ -52,17 +52,17 @@ class Given(NamedTuple):
     kept: Bool[Array, "*layers width batch"] | None
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """What a step of the same lane leaves behind, for the next one to write over.
 
     The gradient by the parameters is zero where the lane has none.
     """
 
     gradient: Float[AnyArray, " parameters"]
-    given: Given
+    given: Activations
 
 
-class Told(NamedTuple):
+class LaneInputs(NamedTuple):
     """What a lane's outputs depend on beside its parameters; they have no gradient by it.
 
     `width` and `depth` are the lane's own where it is padded. `loop` and `activation` are the
@@ -88,7 +88,7 @@ class LayerLoop:
     activations: tuple[str, ...]
     has_dropout: bool
 
-    def depth(self, told: Told) -> Any:
+    def depth(self, told: LaneInputs) -> Any:
         """How many hidden layers a lane has."""
         return self.shape.depth if told.depth is None else told.depth
 
@@ -123,16 +123,16 @@ class LayerLoop:
             return None
         return part(vector, self.norm_at(layer), 2 * self.shape.width)
 
-    def blank(self, rows: int, dtype: DTypeLike) -> Given:
+    def blank(self, rows: int, dtype: DTypeLike) -> Activations:
         """Where there is room for what all hidden layers give, in training, for so many rows."""
         size = self.shape.depth, self.shape.width, rows
         sums = None if self._is_told_by_x else jnp.zeros(size, dtype)
         kept = jnp.zeros(size, bool) if self.has_dropout else None
-        return Given(jnp.zeros(size, dtype), sums, kept)
+        return Activations(jnp.zeros(size, dtype), sums, kept)
 
     def given(
-        self, vector: Vector, layer: Any, x: Float[Array, "before batch"], told: Told
-    ) -> Given:
+        self, vector: Vector, layer: Any, x: Float[Array, "before batch"], told: LaneInputs
+    ) -> Activations:
         """What a hidden layer gives that is passed `x`, and what its gradient is told by."""
         bias = part(vector, self.bias_at(layer), self.shape.width)
         sums = self.weight(vector, layer, len(x)) @ x + bias[:, None]
@@ -141,14 +141,16 @@ class LayerLoop:
             drawn = partial(kept_units, told.keys, layer, told.dropout, self.shape.width, x.dtype)
             kept = made_first(drawn, jnp.asarray(told.dropout) >= 0).T
         x = self.activated(self.norm(vector, layer), sums, kept, told)
-        return Given(x, None if self._is_told_by_x else sums, kept)
+        return Activations(x, None if self._is_told_by_x else sums, kept)
 
     @property
     def _is_told_by_x(self) -> bool:
         """Whether sums have the sign of what the layer gives, where this is not zero anyway."""
         return self.activations == ("relu",) and not self.shape.layer_norm
 
-    def activated(self, norm: Array | None, sums: Units, kept: Mask | None, told: Told) -> Units:
+    def activated(
+        self, norm: Array | None, sums: Units, kept: Mask | None, told: LaneInputs
+    ) -> Units:
         """What a hidden layer gives, of the sums of its units."""
         real = None if told.width is None else jnp.arange(self.shape.width) < told.width
         x = sums if norm is None else normalised(self._halves(norm), sums, real, axis=0)
@@ -169,8 +171,8 @@ class LayerLoop:
         vector: Vector,
         layer: Any,
         x: Float[Array, "before batch"],
-        at: Given,
-        told: Told,
+        at: Activations,
+        told: LaneInputs,
         change: Units,
         found: Vector,
     ) -> tuple[Units, Vector]:
@@ -195,8 +197,12 @@ Loops = tuple[LayerLoop, ...]
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def outputs_over(
-    loops: Loops, vector: Vector, x: Float[Array, "batch in"], told: Told, room: Room | None
-) -> tuple[Float[Array, "batch out"], Given | None]:
+    loops: Loops,
+    vector: Vector,
+    x: Float[Array, "batch in"],
+    told: LaneInputs,
+    room: Workspace | None,
+) -> tuple[Float[Array, "batch out"], Activations | None]:
     """The outputs for each example, and what its layers gave, written over that in `room`.
 
     The gradient is written over that in `room` too. Where there is no room nothing is given.
@@ -216,10 +222,10 @@ def outputs_over(
 
 
 def _forward(
-    loops: Loops, vector: Vector, x: Array, told: Told, room: Room | None
-) -> tuple[tuple[Array, Given | None], Any]:
-    def run(loop: LayerLoop, stack: Given) -> tuple[Array, Given]:
-        def hidden(index: Any, carry: tuple[Units, Given]) -> tuple[Units, Given]:
+    loops: Loops, vector: Vector, x: Array, told: LaneInputs, room: Workspace | None
+) -> tuple[tuple[Array, Activations | None], Any]:
+    def run(loop: LayerLoop, stack: Activations) -> tuple[Array, Activations]:
+        def hidden(index: Any, carry: tuple[Units, Activations]) -> tuple[Units, Activations]:
             at = loop.given(vector, index, carry[0], told)
             written = partial(
                 lax.dynamic_update_slice, start_indices=_begin(index), allow_negative_indices=False
@@ -249,7 +255,7 @@ def _backward(
     def run(loop: LayerLoop, found: Vector, change: Array) -> tuple[Vector, Array]:
         depth, width = loop.shape.depth, loop.shape.width
 
-        def at(layer: Any) -> Given:
+        def at(layer: Any) -> Activations:
             cut = partial(
                 lax.dynamic_slice,
                 start_indices=_begin(layer),
@@ -281,7 +287,7 @@ def _backward(
 outputs_over.defvjp(_forward, _backward)
 
 
-def _own(loops: Loops, told: Told, run: Callable[..., Any], *operands: Any) -> Any:
+def _own(loops: Loops, told: LaneInputs, run: Callable[..., Any], *operands: Any) -> Any:
     """What `run` gives of the lane's own loop and the operands."""
     runs: Sequence[Callable[..., Any]] = [partial(run, loop) for loop in loops]
     return runs[0](*operands) if told.loop is None else lax.switch(told.loop, runs, *operands)

@@ -22,7 +22,7 @@ from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_masks import Amounts, Places, spread, spread_by_depth
 from sweeper.models.keys import fixed_key
-from sweeper.models.layer_loop import Given, LayerLoop, Room, Told
+from sweeper.models.layer_loop import Activations, LaneInputs, LayerLoop, Workspace
 from sweeper.models.mlp import (
     ACTIVATIONS,
     MLP,
@@ -99,11 +99,11 @@ class MlpNetwork:
             target[...] = part
         return vector
 
-    def room(self, rows: int) -> Room | None:
+    def room(self, rows: int) -> Workspace | None:
         if not self._is_loop:
             return None
         gradient = jnp.zeros(self.n_parameters, self.dtype)
-        return Room(gradient, self._loops[-1].blank(rows, self.dtype))
+        return Workspace(gradient, self._loops[-1].blank(rows, self.dtype))
 
     def outputs(
         self,
@@ -117,15 +117,15 @@ class MlpNetwork:
 
     def outputs_over(
         self,
-        room: Room | None,
+        room: Workspace | None,
         parameters: Vector,
         x: Float[AnyArray, "batch features"],
         traced: Traced,
         keys: PRNGKeyArray | None,
         dropout: Float[AnyArray, ""] | float,
-    ) -> tuple[Float[Array, "batch out"], Given | None]:
+    ) -> tuple[Float[Array, "batch out"], Activations | None]:
         if self._is_loop:
-            told = Told(**traced, keys=keys, dropout=dropout)
+            told = LaneInputs(**traced, keys=keys, dropout=dropout)
             given = jnp.asarray(parameters), jnp.asarray(x), told, room
             return layer_loop.outputs_over(self._loops, *given)
         model: Any = self.called(parameters, traced)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.models.decay import Decay
 from sweeper.models.decay_masks import Amounts, Places
-from sweeper.models.layer_loop import Given, Room
+from sweeper.models.layer_loop import Activations, Workspace
 from sweeper.models.mlp import AnyArray
 
 Vector = Float[AnyArray, " parameters"]
@@ -65,7 +65,7 @@ class Network(Protocol):
         """The vector whose own part is `own` and whose padding is zero."""
         ...
 
-    def room(self, rows: int) -> Room | None:
+    def room(self, rows: int) -> Workspace | None:
         """What `outputs_over` writes over first, for batches of so many rows; None if nothing."""
         ...
 
@@ -82,13 +82,13 @@ class Network(Protocol):
 
     def outputs_over(
         self,
-        room: Room | None,
+        room: Workspace | None,
         parameters: Vector,
         x: Float[AnyArray, "batch features"],
         traced: Traced,
         keys: PRNGKeyArray | None,
         dropout: Float[AnyArray, ""] | float,
-    ) -> tuple[Float[Array, "batch out"], Given | None]:
+    ) -> tuple[Float[Array, "batch out"], Activations | None]:
         """The same in training, and what layers gave, over what a step of the lane left.
 
         Together with the gradient it is the room of the next step.

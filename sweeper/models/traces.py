@@ -92,11 +92,11 @@ def trace(function: Callable[..., Any], key: Any, *others: Any) -> Trace:
     return Trace(function, (key, *others), jaxpr, jax.tree.unflatten(result[1], shaped))
 
 
-def unrepeatable(what: str, mend: str) -> tuple[str, str]:
+def unrepeatable(what: str, hint: str) -> tuple[str, str]:
     """What is wrong with a call that does not repeat, and how to fix it."""
     found = f"{what} computes something else each time that it is called with the same arguments"
     others = "NumPy's or Python's random numbers, a clock, a process id or a global variable"
-    return found, f"{mend}, not on {others}"
+    return found, f"{hint}, not on {others}"
 
 
 _Shape = jax.ShapeDtypeStruct

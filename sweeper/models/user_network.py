@@ -28,7 +28,7 @@ from sweeper.config.user_code import RAISED, load_function
 from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.decay_masks import Amounts, Places, spread
 from sweeper.models.keys import fixed_key, key_of
-from sweeper.models.layer_loop import Room
+from sweeper.models.layer_loop import Workspace
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Stretch, Traced, Vector
 from sweeper.models.traces import Trace, trace
@@ -168,7 +168,7 @@ class UserNetwork:
 
     def outputs_over(
         self,
-        room: Room | None,
+        room: Workspace | None,
         parameters: Vector,
         x: Float[AnyArray, "batch features"],
         traced: Traced,
@@ -290,6 +290,6 @@ _OTHERS = (
 )
 
 
-def mend_of(error: BaseException, otherwise: str) -> str:
+def hint_of(error: BaseException, otherwise: str) -> str:
     """What to write instead of that which raised `error`."""
     return _MENDS.get(type(error), _OTHERS) if isinstance(error, UNTRACEABLE) else otherwise

@@ -27,7 +27,7 @@ from sweeper.process import usable_cores
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Batch
-from sweeper.programs.segment import Lanes, Parts
+from sweeper.programs.segment import DeviceData, Lanes
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.cost import (
     CostModel,
@@ -199,7 +199,7 @@ def _compiled(case: Case) -> _Ready:
     )
 
 
-def _parts(case: Case) -> Parts:
+def _parts(case: Case) -> DeviceData:
     rng = np.random.default_rng(0)
 
     def batch(rows: int) -> Batch:
@@ -209,7 +209,9 @@ def _parts(case: Case) -> Parts:
     steps = case.rows // case.batch_size
     order = np.stack([rng.permutation(case.rows) for _ in range(case.epochs)])
     rows = order[:, : steps * case.batch_size].reshape(1, case.epochs, steps, -1)
-    parts = Parts(batch(case.rows), batch(case.sizes.val_rows), batch(0), rows.astype(np.int32))
+    parts = DeviceData(
+        batch(case.rows), batch(case.sizes.val_rows), batch(0), rows.astype(np.int32)
+    )
     return jax.device_put(parts)
 
 

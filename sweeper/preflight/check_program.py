@@ -31,7 +31,7 @@ from sweeper.config.user_program import OwnProgramTable
 from sweeper.data.prepare import prepare
 from sweeper.errors import Problem, StudyError
 from sweeper.executors.jax_setup import configure_for
-from sweeper.preflight.trial_runs import EPOCHS, N_TRIALS, Trials, few, short
+from sweeper.preflight.trial_runs import EPOCHS, N_TRIALS, TrialRuns, few, short
 from sweeper.preflight.user_program import check_program, scores_of
 from sweeper.programs.program import Batch, State
 from sweeper.programs.user_program import Own
@@ -113,16 +113,16 @@ batch_size = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProgramFinding:
     """One thing that a program keeps to, or `found`, which breaks it, and how to mend that."""
 
     promise: str
     found: str | None = None
-    mend: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
         told = f"kept    {self.promise}"
-        return told if self.found is None else f"BROKEN  {self.found}; {self.mend}"
+        return told if self.found is None else f"BROKEN  {self.found}; {self.hint}"
 
 
 def study_of(program: str, overrides: Sequence[str]) -> StudyConfig:
@@ -138,13 +138,13 @@ def premise(config: StudyConfig) -> str:
     """What a program is tried on where no study is named, and how to name another thing."""
     data = config.data
     what = f"scikit-learn's {data.name}" if isinstance(data, SklearnTable) else "the data given"
-    mend = "name yours with --study"
+    hint = "name yours with --study"
     if config.train.task == "numbers":
-        mend += ", or write --set train.task=classes --set data.name=iris"
-    return f"no study given: an MLP on {what}, whose target is {config.train.task}; {mend}"
+        hint += ", or write --set train.task=classes --set data.name=iris"
+    return f"no study given: an MLP on {what}, whose target is {config.train.task}; {hint}"
 
 
-def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Finding]:
+def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[ProgramFinding]:
     """Each promise with whether it is kept; where `knows_metrics` is not, the program tells them.
 
     Raises:
@@ -159,18 +159,18 @@ def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Fin
         own = config.train.model_copy(update={"metrics": scores_of(config, data)})
         config = config.model_copy(update={"train": own})
     check_program(config, data)
-    yield Finding("it can be compiled, and keeps shapes and types from step to step")
+    yield ProgramFinding("it can be compiled, and keeps shapes and types from step to step")
     with TemporaryDirectory() as directory:
-        trial = Trials(short(config), data, Path(directory))
+        trial = TrialRuns(short(config), data, Path(directory))
         for promise, kept in _PROMISES.items():
             broken = kept(trial)
-            yield Finding(promise) if broken is None else Finding(promise, *broken)
+            yield ProgramFinding(promise) if broken is None else ProgramFinding(promise, *broken)
 
 
 _Broken = tuple[str, str] | None
 
 
-def _draws_nothing_of_its_own(trial: Trials) -> _Broken:
+def _draws_nothing_of_its_own(trial: TrialRuns) -> _Broken:
     first, again = (_without_callbacks(trial.traced()) for _ in range(2))
     if first == again:
         return None
@@ -180,7 +180,7 @@ def _draws_nothing_of_its_own(trial: Trials) -> _Broken:
     )
 
 
-def _calls_nobody(trial: Trials) -> _Broken:
+def _calls_nobody(trial: TrialRuns) -> _Broken:
     if not _CALLBACK.search(trial.traced()):
         return None
     return (
@@ -189,7 +189,7 @@ def _calls_nobody(trial: Trials) -> _Broken:
     )
 
 
-def _keeps_what_it_changes(trial: Trials) -> _Broken:
+def _keeps_what_it_changes(trial: TrialRuns) -> _Broken:
     program = trial.program
     assert isinstance(program, Own), "asked of such programs alone"
     changed = unkept(program, trial.config.filled({}), trial.batches)
@@ -202,7 +202,7 @@ def _keeps_what_it_changes(trial: Trials) -> _Broken:
     )
 
 
-def _stays_finite(trial: Trials) -> _Broken:
+def _stays_finite(trial: TrialRuns) -> _Broken:
     for lane in trial.together.lanes:
         if lane.diverged_epoch is not None:
             found = f"trial {lane.number} is not finite after epoch {lane.diverged_epoch}"
@@ -210,7 +210,7 @@ def _stays_finite(trial: Trials) -> _Broken:
     return None
 
 
-def _is_alone_what_it_is_among_others(trial: Trials) -> _Broken:
+def _is_alone_what_it_is_among_others(trial: TrialRuns) -> _Broken:
     alone = trial.trained([1])
     if _same(trial.state(alone, 1), trial.state(trial.together, 1)):
         return None
@@ -220,7 +220,7 @@ def _is_alone_what_it_is_among_others(trial: Trials) -> _Broken:
     )
 
 
-def _is_the_same_side_by_side(trial: Trials) -> _Broken:
+def _is_the_same_side_by_side(trial: TrialRuns) -> _Broken:
     limit = _SIDE_BY_SIDE[trial.config.execution.precision]
     beside = trial.trained(range(N_TRIALS), "vmap")
     for number in range(N_TRIALS):
@@ -234,7 +234,7 @@ def _is_the_same_side_by_side(trial: Trials) -> _Broken:
     return None
 
 
-def _goes_on_from_a_checkpoint(trial: Trials) -> _Broken:
+def _goes_on_from_a_checkpoint(trial: TrialRuns) -> _Broken:
     numbers = range(N_TRIALS)
     begun = trial.trained(numbers, epochs=(0, _MIDDLE))
     if any(lane.diverged_epoch is not None for lane in begun.lanes):
@@ -249,7 +249,7 @@ def _goes_on_from_a_checkpoint(trial: Trials) -> _Broken:
     return None
 
 
-_PROMISES: Mapping[str, Callable[[Trials], _Broken]] = {
+_PROMISES: Mapping[str, Callable[[TrialRuns], _Broken]] = {
     "it is compiled once: tracing it again gives the same program": _draws_nothing_of_its_own,
     "no host callback is in it": _calls_nobody,
     "what it reports is finite": _stays_finite,
@@ -282,6 +282,6 @@ def unfit(problems: Sequence[Problem], program: str) -> StudyError:
     told = [replace(problem, where=program) for problem in problems]
     for index, problem in enumerate(told):
         if problem.found.startswith(MISSING):
-            mend = f"write --set {problem.key}=..., or name a study with --study"
-            told[index] = replace(problem, mend=mend)
+            hint = f"write --set {problem.key}=..., or name a study with --study"
+            told[index] = replace(problem, hint=hint)
     return StudyError(told)

@@ -13,11 +13,11 @@ from sweeper.config import StudyConfig
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable
-from sweeper.config.user_code import RAISED, LoadError, load_function, told
+from sweeper.config.user_code import RAISED, LoadError, describe_error, load_function
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.keys import fixed_key
-from sweeper.models.user_network import mend_of
+from sweeper.models.user_network import hint_of
 from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec
@@ -51,15 +51,15 @@ def _unfit_generator(config: StudyConfig, train: CoupledTable, features: int) ->
     if train.generates and config.model.parts[GENERATOR].out_size not in (None, features):
         size = config.model.parts[GENERATOR].out_size
         found = f"{size} numbers, and the rows of the data have {features}"
-        mend = "remove it: the data tell"
-        yield config.problem(f"model.{GENERATOR}.out_size", found, mend)
+        hint = "remove it: the data tell"
+        yield config.problem(f"model.{GENERATOR}.out_size", found, hint)
 
 
 def _unfit_objective(config: StudyConfig, train: CoupledTable, data: Dataset) -> Iterator[Problem]:
     try:
         function = load_function(train.objective, config.base_dir)
     except LoadError as error:
-        yield config.problem("train.objective", error.found, error.mend)
+        yield config.problem("train.objective", error.found, error.hint)
         return
     if wrong := _unfit_function(config, train, data, function):
         yield config.problem("train.objective", *wrong)
@@ -95,18 +95,20 @@ def _unfit_function(
         jax.eval_shape(jax.grad(total), vectors, *rows)
     except RAISED as error:
         shapes = f"a batch whose x has shape {rows[0].shape} and y {rows[1].shape}"
-        return f"'{name}' raised {told(error)} for {shapes}", mend_of(error, "mend the function")
+        return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
+            error, "mend the function"
+        )
     return None
 
 
 def _unfit_losses(name: str, given: Any, models: tuple[str, ...]) -> _Wrong | None:
     losses = ", ".join(f'"{model}": ...' for model in models)
-    mend = f"return {{{losses}}}"
+    hint = f"return {{{losses}}}"
     if not isinstance(given, Mapping):
-        return f"'{name}' gives {type(given).__name__}, and not each model's loss by name", mend
+        return f"'{name}' gives {type(given).__name__}, and not each model's loss by name", hint
     if {*given} != {*models}:
         names = ", ".join(map(str, given)) or "none"
-        return f"'{name}' gives losses of {names}, and the models are {', '.join(models)}", mend
+        return f"'{name}' gives losses of {names}, and the models are {', '.join(models)}", hint
     for model in models:
         loss = given[model]
         shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)

@@ -14,17 +14,17 @@ from sweeper.config.model import MlpTable, ModelKind, PartsTable
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.optimizers import OptimizersTable, decays_of
 from sweeper.config.search import SearchEntry
-from sweeper.config.table import Fault
+from sweeper.config.table import Flaw
 from sweeper.config.user_code import RAISED
 from sweeper.errors import StudyError
 from sweeper.models.decay import Decay, any_decays
-from sweeper.models.decay_rules import factors, idle_rules, unfit_layers
+from sweeper.models.decay_rules import check_layers, factors, idle_rules
 from sweeper.models.leaves import Leaf, leaves_of
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
 
 # of more models than these not every one is looked at
-_MOST_MODELS = 64
+_MAX_MODELS = 64
 # settings of an MLP that change no more than the sizes of its arrays, and what follows them
 _SIZES = ("width", "out_size", "activation")
 
@@ -49,7 +49,7 @@ def check_decay(config: StudyConfig, programs: Programs) -> None:
         StudyError: with what there is instead.
     """
     problems = [
-        config.problem(f"{key}.{fault.key}", fault.found, fault.mend)
+        config.problem(f"{key}.{fault.key}", fault.found, fault.hint)
         for key, table in decays_of(config.optimizer).items()
         for fault in _faults(config, programs, key, table)
     ]
@@ -57,11 +57,9 @@ def check_decay(config: StudyConfig, programs: Programs) -> None:
         raise StudyError(problems)
 
 
-def _faults(
-    config: StudyConfig, programs: Programs, key: str, table: DecayTable
-) -> Iterator[Fault]:
+def _faults(config: StudyConfig, programs: Programs, key: str, table: DecayTable) -> Iterator[Flaw]:
     decay = Decay.of(table, config.base_dir)
-    faults = [*unfit_layers(decay)]
+    faults = [*check_layers(decay)]
     if isinstance(_optimizer(config, key), UserOptimizerTable):
         faults += factors(decay)
     yield from faults
@@ -138,7 +136,7 @@ def _models_of_kind(
 ) -> Models:
     options = [*_options(config, kind)]
     found: list[tuple[Leaf, ...]] = []
-    for several in islice(product(*options), _MOST_MODELS):
+    for several in islice(product(*options), _MAX_MODELS):
         settings = config.filled({key: value for one in several for key, value in one.items()})
         networks = programs.networks(settings).items()
         try:
@@ -147,7 +145,7 @@ def _models_of_kind(
         except RAISED:  # of the user's function; it is told where the model is checked
             return Models(tuple(found), are_all=False)
     is_finite = all(config.search[key].count() for key in _searched(config, kind))
-    return Models(tuple(found), is_finite and prod(map(len, options)) <= _MOST_MODELS)
+    return Models(tuple(found), is_finite and prod(map(len, options)) <= _MAX_MODELS)
 
 
 def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Scalar]]]:

@@ -38,21 +38,21 @@ _LANES, _WIDTH = 8, 32
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What was found of something; `mend` says what to do where it is wrong, and is empty else."""
+class MachineFinding:
+    """What was found of something; `hint` says what to do where it is wrong, and is empty else."""
 
     about: str
     found: str
-    mend: str = ""
+    hint: str = ""
 
 
-def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[Finding]:
+def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[MachineFinding]:
     """Each finding as soon as it is known; results would be written to `run_dir`.
 
     `granted` is what the control groups of this process grant.
     """
     granted = granted or limits()
-    yield Finding("python", f"{platform.python_version()}, {platform.platform()}")
+    yield MachineFinding("python", f"{platform.python_version()}, {platform.platform()}")
     yield from _packages()
     yield _cores(granted)
     yield _memory(granted)
@@ -62,7 +62,7 @@ def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[Finding]:
     yield from _devices()
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[MachineFinding]:
     """The versions of what this package stands on, and whether it was made for them."""
     found: list[str] = []
     for line in requires("sweeper") or ():
@@ -73,15 +73,17 @@ def _packages() -> Iterator[Finding]:
         try:
             here = version(name)
         except PackageNotFoundError:
-            yield Finding(name, "not installed", f"python -m pip install '{line}'")
+            yield MachineFinding(name, "not installed", f"python -m pip install '{line}'")
             continue
         found.append(f"{name} {here}")
         if not requirement.specifier.contains(here, prereleases=True):
-            yield Finding(name, f"{here}, and not tried with it", f"python -m pip install '{line}'")
-    yield Finding("packages", ", ".join(found))
+            yield MachineFinding(
+                name, f"{here}, and not tried with it", f"python -m pip install '{line}'"
+            )
+    yield MachineFinding("packages", ", ".join(found))
 
 
-def _cores(granted: Limits) -> Finding:
+def _cores(granted: Limits) -> MachineFinding:
     """How many are used, out of how many, and what limits that."""
     count = os.cpu_count() or 1
     allowed, used = len(usable_cpus()), usable_cores(granted)
@@ -90,50 +92,58 @@ def _cores(granted: Limits) -> Finding:
         found += f" (the CPU quota of the control group is {granted.cores:g})"
     elif allowed < count:
         found += " (the CPU affinity or cpuset of this process)"
-    return Finding("cores", found)
+    return MachineFinding("cores", found)
 
 
-def _memory(granted: Limits) -> Finding:
+def _memory(granted: Limits) -> MachineFinding:
     memory, installed = physical_bytes(granted), installed_bytes()
     if memory is None:
-        return Finding("memory", "the system does not tell")
+        return MachineFinding("memory", "the system does not tell")
     told = f"{memory / 2**30:.1f} GiB for this process"
     if installed is not None and memory < installed:
         told += f" (the limit of the control group; the machine has {installed / 2**30:.1f} GiB)"
-    mend = "" if memory >= _LEAST_MEMORY_BYTES else "give it 2 GiB or more, or write workers = 0"
-    return Finding("memory", told, mend)
+    hint = "" if memory >= _LEAST_MEMORY_BYTES else "give it 2 GiB or more, or write workers = 0"
+    return MachineFinding("memory", told, hint)
 
 
-def _settings() -> Iterator[Finding]:
+def _settings() -> Iterator[MachineFinding]:
     """Environment variables that JAX and XLA read."""
     prefixes = "JAX_", "XLA_", XLA_THREADS
     given = {name: os.environ[name] for name in os.environ if name.startswith(prefixes)}
     if given:
-        yield Finding("environment", ", ".join(f"{name}={given[name]}" for name in sorted(given)))
+        yield MachineFinding(
+            "environment", ", ".join(f"{name}={given[name]}" for name in sorted(given))
+        )
     if all(name in given for name in _FRACTIONS):
-        yield Finding("environment", f"both {' and '.join(_FRACTIONS)}", f"unset {_FRACTIONS[0]}")
+        yield MachineFinding(
+            "environment", f"both {' and '.join(_FRACTIONS)}", f"unset {_FRACTIONS[0]}"
+        )
     try:
         check_xla_threads(os.environ)
     except SetupError as error:
         for problem in error.problems:
-            yield Finding(problem.where, problem.found, problem.mend)
+            yield MachineFinding(problem.where, problem.found, problem.hint)
 
 
-def _files(run_dir: Path) -> Iterator[Finding]:
+def _files(run_dir: Path) -> Iterator[MachineFinding]:
     """The disk of the run directory."""
     place = next(
         path for path in (run_dir.absolute(), *run_dir.absolute().parents) if path.exists()
     )
     kind = file_system(place)
-    mend = ""
+    hint = ""
     if kind in _REMOTE:
-        mend = "name results.dir on a disk of this machine: the ledger's locks do not hold there"
-    yield Finding("run directory", f"{run_dir} on {kind or 'a file system that is not told'}", mend)
+        hint = "name results.dir on a disk of this machine: the ledger's locks do not hold there"
+    yield MachineFinding(
+        "run directory", f"{run_dir} on {kind or 'a file system that is not told'}", hint
+    )
     free = shutil.disk_usage(place).free
-    mend = "" if free >= _LEAST_FREE_BYTES else "make room, or name another results.dir"
-    yield Finding("free there", f"{free / 2**30:.1f} GiB", mend)
+    hint = "" if free >= _LEAST_FREE_BYTES else "make room, or name another results.dir"
+    yield MachineFinding("free there", f"{free / 2**30:.1f} GiB", hint)
     if not os.access(place, os.W_OK | os.X_OK):
-        yield Finding("run directory", f"{place} cannot be written", "name another results.dir")
+        yield MachineFinding(
+            "run directory", f"{place} cannot be written", "name another results.dir"
+        )
 
 
 def file_system(place: Path, mounts: Path = _MOUNTS) -> str | None:
@@ -155,25 +165,27 @@ def _unescaped(name: str) -> str:
     return name.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 
 
-def _cache() -> Iterator[Finding]:
+def _cache() -> Iterator[MachineFinding]:
     """Where compiled programs are kept."""
     root = cache_root()
-    mend = f"let {CACHE_VARIABLE} name a directory that you may write to"
+    hint = f"let {CACHE_VARIABLE} name a directory that you may write to"
     if root is None:
-        yield Finding("compile cache", "this user has no home directory", mend)
+        yield MachineFinding("compile cache", "this user has no home directory", hint)
         return
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root):
             pass
     except OSError as error:
-        yield Finding("compile cache", f"{root}: {error.strerror}", mend)
+        yield MachineFinding("compile cache", f"{root}: {error.strerror}", hint)
         return
     sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
-    yield Finding("compile cache", f"{root}: {len(sizes)} files, {sum(sizes) / 2**20:.0f} MiB")
+    yield MachineFinding(
+        "compile cache", f"{root}: {len(sizes)} files, {sum(sizes) / 2**20:.0f} MiB"
+    )
 
 
-def _devices() -> Iterator[Finding]:
+def _devices() -> Iterator[MachineFinding]:
     """What JAX runs on, and whether lanes side by side come to what each comes to alone."""
     try:
         import jax
@@ -181,31 +193,31 @@ def _devices() -> Iterator[Finding]:
         devices = jax.devices()
     except Exception as error:  # whatever a driver or a plugin raises
         told = f"JAX does not start: {type(error).__name__}: {error}"
-        yield Finding("devices", told, "mend the driver, or set JAX_PLATFORMS=cpu")
+        yield MachineFinding("devices", told, "mend the driver, or set JAX_PLATFORMS=cpu")
         return
     for device in devices:
         limit = (device.memory_stats() or {}).get("bytes_limit")
         size = "" if limit is None else f", {limit / 2**30:.1f} GiB granted"
-        yield Finding("device", f"{device}: {device.device_kind}{size}")
+        yield MachineFinding("device", f"{device}: {device.device_kind}{size}")
     gpus = gpus_of_machine()
     if gpus:
         yield _mps(mps_pipes(os.environ))
     if gpus and devices[0].platform == "cpu":
-        mend = "python -m pip install 'jax[cuda13]', or let JAX_PLATFORMS name cuda"
-        yield Finding("devices", f"{gpus} GPUs of NVIDIA, and JAX uses none", mend)
+        hint = "python -m pip install 'jax[cuda13]', or let JAX_PLATFORMS name cuda"
+        yield MachineFinding("devices", f"{gpus} GPUs of NVIDIA, and JAX uses none", hint)
     yield _probe()
 
 
-def _mps(pipes: Path | None) -> Finding:
+def _mps(pipes: Path | None) -> MachineFinding:
     """Whether programs of several processes run side by side on a GPU; it is no fault if not."""
     if pipes is not None:
-        return Finding("MPS", f"on, at {pipes}: workers on one GPU run side by side")
-    return Finding(
+        return MachineFinding("MPS", f"on, at {pipes}: workers on one GPU run side by side")
+    return MachineFinding(
         "MPS", "off: workers on one GPU take turns; nvidia-cuda-mps-control -d starts it"
     )
 
 
-def _probe() -> Finding:
+def _probe() -> MachineFinding:
     """A small program under vmap, and its lanes one by one."""
     import jax
     import jax.numpy as jnp
@@ -224,4 +236,6 @@ def _probe() -> Finding:
     apart = float(np.max(np.abs(together - alone)))
     told = f"{_LANES} lanes compiled and run in {took_s:.1f} s, {apart:.1e} apart from each alone"
     wrong = not np.isfinite(together).all() or apart > 1e-4
-    return Finding("vmap", told, "try another version of jaxlib or of the driver" if wrong else "")
+    return MachineFinding(
+        "vmap", told, "try another version of jaxlib or of the driver" if wrong else ""
+    )

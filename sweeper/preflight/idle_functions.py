@@ -11,7 +11,7 @@ from jax.extend.core import Jaxpr
 
 from sweeper.config import StudyConfig
 from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.refusals import shown
+from sweeper.config.refusals import format_value
 from sweeper.config.search import ends
 from sweeper.config.train import SupervisedTable
 from sweeper.config.user_code import RAISED, load_function
@@ -47,8 +47,8 @@ def idle_optimizer(config: StudyConfig) -> Iterator[str]:
         if len(set(values)) > 1 and _are_alike(traces):
             yield (
                 f"search.{key} changes nothing: '{config.optimizer.name}' gives the same updates "
-                f"for {listed([shown(value) for value in values])}; use the argument, or remove "
-                "the entry"
+                f"for {listed([format_value(value) for value in values])}; "
+                "use the argument, or remove the entry"
             )
 
 

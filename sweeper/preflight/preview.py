@@ -30,7 +30,7 @@ from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass
-from sweeper.scheduler.parts_lattice import PartsClass, Room, shown
+from sweeper.scheduler.parts_lattice import PaddedSize, PartsClass, format_sizes
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.doubts import doubts, hints
 from sweeper.study.options import n_proposals
@@ -229,12 +229,12 @@ class Preview:
     def _parts_lattice(self) -> Iterator[dict[str, Any]]:
         for name, family in self.forecast.parts.items():
             for block in family.classes:
-                room = Room.of_parts(block.sizes)
+                room = PaddedSize.of_parts(block.sizes)
                 yield {
                     "strategy": "exact" if block.structures == 1 else "padded",
                     "width": room.width,
                     "depth": room.depth,
-                    "parts": shown(block.sizes),
+                    "parts": format_sizes(block.sizes),
                     "trials": round(block.trials, _DIGITS),
                     "structures": block.structures,
                     "compile_s": block.compile_s,

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from sweeper.config import StudyConfig
-from sweeper.config.user_code import RAISED, imported_again, told
+from sweeper.config.user_code import RAISED, describe_error, imported_again
 from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError
 from sweeper.models.elsewhere import elsewhere
 from sweeper.models.traces import Trace, trace
-from sweeper.models.user_network import KEY, UserNetwork, mend_of
+from sweeper.models.user_network import KEY, UserNetwork, hint_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch
@@ -36,9 +36,9 @@ def check_training(config: StudyConfig, data: Dataset) -> None:
     try:
         traced = _traced_training(config, data)
     except RAISED as error:
-        found = f"a training step of the model raised {told(error)}"
-        mend = mend_of(error, "build it of operations whose gradient JAX can compute")
-        raise StudyError(config.problem(key, found, mend)) from error
+        found = f"a training step of the model raised {describe_error(error)}"
+        hint = hint_of(error, "build it of operations whose gradient JAX can compute")
+        raise StudyError(config.problem(key, found, hint)) from error
     for module, key in _modules(config).items():
         again = _traced_again(config, data, module)
         if again is not None and not again.equals(traced):

@@ -53,7 +53,7 @@ def short(config: StudyConfig) -> StudyConfig:
 
 
 @dataclass(frozen=True)
-class Trials:
+class TrialRuns:
     """A few trials of one structure, trained together and apart."""
 
     config: StudyConfig

@@ -14,13 +14,13 @@ import optax
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.user_code import RAISED, LoadError, load_function, place_of, told
-from sweeper.config.user_keywords import keywords_of, unfit_keywords
+from sweeper.config.user_code import RAISED, LoadError, describe_error, load_function, place_of
+from sweeper.config.user_keywords import check_keywords, keywords_of
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.errors import Problem, StudyError
 from sweeper.models.decay_masks import Marks
 from sweeper.models.traces import trace, unrepeatable
-from sweeper.models.user_network import KEY, mend_of
+from sweeper.models.user_network import KEY, hint_of
 
 _ROWS = 4
 _PARAMETER = "weight"
@@ -55,7 +55,7 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
         try:
             function = load_function(name, config.base_dir)
         except LoadError as error:
-            yield config.problem(key, error.found, error.mend)
+            yield config.problem(key, error.found, error.hint)
             continue
         if wrong := _unfit_measure(
             name, function, outputs, y, is_loss=setting == "loss", edition=config.edition
@@ -85,7 +85,9 @@ def _unfit_measure(
             return unrepeatable(f"'{name}'", "let its result depend on its arguments alone")
     except RAISED as error:
         shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
-        return f"'{name}' raised {told(error)} for {shapes}", mend_of(error, "mend the function")
+        return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
+            error, "mend the function"
+        )
     return None
 
 
@@ -97,7 +99,7 @@ def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
     try:
         function = load_function(table.name, config.base_dir)
     except LoadError as error:
-        yield config.problem("optimizer.name", error.found, error.mend)
+        yield config.problem("optimizer.name", error.found, error.hint)
         return
     settings = config.filled({})
     own = settings.optimizer
@@ -106,7 +108,7 @@ def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
     if own.decay is not None:
         arguments[_MASK] = Marks({_PARAMETER: True})
     unfit = [*_unfit_mask(config, table.name, function)]
-    unfit += unfit_keywords(config, "optimizer", table.name, function, arguments, [_MASK])
+    unfit += check_keywords(config, "optimizer", table.name, function, arguments, [_MASK])
     yield from unfit
     dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
     parameters = {_PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
@@ -159,7 +161,7 @@ def _unfit_steps(
             "choose between them with jnp.where, or write whole numbers",
         )
     except RAISED as error:
-        return f"'{name}' raised {told(error)}", mend_of(error, "mend the function")
+        return f"'{name}' raised {describe_error(error)}", hint_of(error, "mend the function")
     if wrong:
         return wrong[0]
     shapes = [leaf.shape for leaf in jax.tree.leaves(moved)]
@@ -179,12 +181,12 @@ def _unfit_state(state: Any, after: Any) -> _Wrong | None:
         found = "keeps a random key in its state, which cannot be saved"
         fix = "keep jax.random.key_data(key) instead (Optax's add_noise and noisy_sgd cannot)"
         return found, fix
-    mend = "give a state of the same tree, shapes and types as the one before"
+    hint = "give a state of the same tree, shapes and types as the one before"
     if jax.tree.structure(state) != jax.tree.structure(after):
-        return "gives a state of another tree with its first step", mend
+        return "gives a state of another tree with its first step", hint
     for before, now in zip(leaves, jax.tree.leaves(after), strict=True):
         if (known := _type_of(before)) != (given := _type_of(now)):
-            return f"makes {given} of {known} in its state", mend
+            return f"makes {given} of {known} in its state", hint
     return None
 
 

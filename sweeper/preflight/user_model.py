@@ -21,7 +21,7 @@ from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable, PythonTable
 from sweeper.config.search import ends
-from sweeper.config.user_code import RAISED, Function, LoadError, load_function, told
+from sweeper.config.user_code import RAISED, Function, LoadError, describe_error, load_function
 from sweeper.config.user_keywords import keywords_of
 from sweeper.errors import Problem, StudyError
 from sweeper.models.trace_checks import fixed_draws, shared_arrays
@@ -30,7 +30,7 @@ from sweeper.models.user_network import (
     KEY,
     draws_parameters,
     evaluated,
-    mend_of,
+    hint_of,
     passes_key,
     takes_key,
     with_key,
@@ -110,7 +110,7 @@ class _Check:
         try:
             function = load_function(table.function, config.base_dir)
         except LoadError as error:
-            problem = config.problem(f"{place.key}.function", error.found, error.mend)
+            problem = config.problem(f"{place.key}.function", error.found, error.hint)
             raise StudyError(problem) from error.__cause__
         problems = [*_unfit_arguments(config, function, table, place.key)]
         return problems or [*self._unfit_models(function)]
@@ -141,8 +141,10 @@ class _Check:
         try:
             built = trace(partial(_built, function, sizes, table.arguments), KEY)
         except RAISED as error:
-            return f"'{table.function}' raised {told(error)}", mend_of(error, "mend the function")
-        if wrong := unfit_result(table.function, built.result):
+            return f"'{table.function}' raised {describe_error(error)}", hint_of(
+                error, "mend the function"
+            )
+        if wrong := check_result(table.function, built.result):
             return wrong
         model = built.result
         if self._place.is_called and (wrong := _unfit_outputs(model, x, sizes[1])):
@@ -175,15 +177,15 @@ class _Check:
             yield from _unlike_in_training(model, x)
         if not draws_parameters(built) and not table.fixed_start:
             found = f"'{table.function}' gives the same initial weights for every key"
-            mend = "draw them with the given key, or write fixed_start = true if that is intended"
+            hint = "draw them with the given key, or write fixed_start = true if that is intended"
             if self._config.study.replicates > 1:
                 found += ", so replicates differ in the order of the data alone"
-                yield found, mend
+                yield found, hint
             else:
-                self._warn(f"{found}, so every trial starts from them", mend)
+                self._warn(f"{found}, so every trial starts from them", hint)
 
-    def _warn(self, found: str, mend: str) -> None:
-        if (warning := f"{found}; {mend}") not in self.warnings:
+    def _warn(self, found: str, hint: str) -> None:
+        if (warning := f"{found}; {hint}") not in self.warnings:
             self.warnings.append(warning)
 
     def _filled(self, params: Mapping[str, Scalar]) -> PythonTable:
@@ -211,16 +213,16 @@ def _unfit_arguments(
         yield config.problem(f"{holder}.function", found, f"rename '{meant}' to 'key'")
     for name in _GIVEN:
         if name in table.arguments:
-            found, mend = f"'{table.function}' is given '{name}' anyway", "give yours another name"
-            yield config.problem(_key(config, holder, name), found, mend)
+            found, hint = f"'{table.function}' is given '{name}' anyway", "give yours another name"
+            yield config.problem(_key(config, holder, name), found, hint)
         elif name not in taken and not is_open:
-            mend = f"write def {function.__name__}({', '.join([*_GIVEN, *own])})"
+            hint = f"write def {function.__name__}({', '.join([*_GIVEN, *own])})"
             found = f"'{table.function}' takes no '{name}'"
-            yield config.problem(f"{holder}.function", found, mend)
+            yield config.problem(f"{holder}.function", found, hint)
     for name in table.arguments:
         if name not in (*named, *_GIVEN) and not is_open:
-            found, mend = _not_taken(config, table, holder, name, own)
-            yield config.problem(_key(config, holder, name), found, mend)
+            found, hint = _not_taken(config, table, holder, name, own)
+            yield config.problem(_key(config, holder, name), found, hint)
     for name in own:
         if name not in table.arguments and named[name].default is inspect.Parameter.empty:
             yield config.problem(f"{holder}.{name}", *_not_given(config, table, name))
@@ -244,8 +246,8 @@ def _not_taken(
     others = [*MlpTable.model_fields] if "mlp" in config.kinds else []
     near = get_close_matches(name, [*own, *others], n=1)
     takes = f"it takes {', '.join(own)}" if own else "remove it"
-    mend = f"did you mean '{holder}.{near[0]}'?" if near else takes
-    return f"'{table.function}' takes no '{name}'", mend
+    hint = f"did you mean '{holder}.{near[0]}'?" if near else takes
+    return f"'{table.function}' takes no '{name}'", hint
 
 
 def _not_given(config: StudyConfig, table: PythonTable, name: str) -> tuple[str, str]:
@@ -263,7 +265,7 @@ def _built(
     return function(in_size=sizes[0], out_size=sizes[1], **arguments, key=key)
 
 
-def unfit_result(name: str, model: Any) -> _Wrong | None:
+def check_result(name: str, model: Any) -> _Wrong | None:
     """What is wrong with what the function `name` gives, before it is called; None if nothing."""
     if layers := stateful_layers(model):
         return (
@@ -296,8 +298,8 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
         if takes_key(model):
             outputs.append(trace(with_key, KEY, model, x).result)
     except RAISED as error:
-        found = f"the model raised {told(error)} for one example of shape {x.shape}"
-        return found, mend_of(error, _signature_mend(model) or "map one example to its outputs")
+        found = f"the model raised {describe_error(error)} for one example of shape {x.shape}"
+        return found, hint_of(error, _signature_hint(model) or "map one example to its outputs")
     for output in outputs:
         if getattr(output, "shape", None) != (out_size,):
             given = getattr(output, "shape", type(output).__name__)
@@ -309,17 +311,17 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
     return None
 
 
-def _signature_mend(model: Callable[..., Any]) -> str | None:
+def _signature_hint(model: Callable[..., Any]) -> str | None:
     """How to write `__call__` if it cannot be called with one example, and a key in training."""
     signature = inspect.signature(model)
     try:
         signature.bind(None, **({"key": None} if takes_key(model) else {}))
     except TypeError:
-        return _rename_mend(model) or "write __call__(self, x, *, key=None): nothing else is passed"
+        return _rename_hint(model) or "write __call__(self, x, *, key=None): nothing else is passed"
     return None
 
 
-def _rename_mend(model: Callable[..., Any]) -> str | None:
+def _rename_hint(model: Callable[..., Any]) -> str | None:
     """How to rename the argument of `__call__` that is a key by its name, if there is one."""
     meant = None if takes_key(model) else _meant_as_key(keywords_of(model)[0], (), is_open=False)
     if meant is None:
@@ -346,13 +348,13 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
     try:
         called = trace(call, KEY, model, x)
     except RAISED as error:
-        found = f"the model raised {told(error)} in training"
+        found = f"the model raised {describe_error(error)} in training"
         yield (
-            (found, mend_of(error, "mend it"))
+            (found, hint_of(error, "mend it"))
             if is_keyed
             else (
                 f"{found}, where its __call__ is not passed a key",
-                _rename_mend(model)
+                _rename_hint(model)
                 or "write __call__(self, x, *, key=None), and pass the key on to what draws",
             )
         )

@@ -14,16 +14,16 @@ from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.search import ends
-from sweeper.config.user_code import RAISED, LoadError, load_class, place_of, told
-from sweeper.config.user_keywords import unfit_keywords
+from sweeper.config.user_code import RAISED, LoadError, describe_error, load_class, place_of
+from sweeper.config.user_keywords import check_keywords
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.traces import Trace, trace, unrepeatable
-from sweeper.models.user_network import mend_of
+from sweeper.models.user_network import hint_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Batch, Lane, State
+from sweeper.programs.program import Batch, LaneParameters, State
 from sweeper.programs.user_program import Own, UserProgram, taken_of_data
 from sweeper.trial import Scalar
 
@@ -51,9 +51,9 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
     try:
         program = load_class(train.program, config.base_dir)
     except LoadError as error:
-        raise StudyError(config.problem("train.program", error.found, error.mend)) from error
+        raise StudyError(config.problem("train.program", error.found, error.hint)) from error
     keys, told = train.arguments, taken_of_data(program)
-    problems = [*unfit_keywords(config, "train", train.program, program, keys, told)]
+    problems = [*check_keywords(config, "train", train.program, program, keys, told)]
     if not problems and (wrong := _unfit_class(train.program, program)):
         problems = [config.problem("train.program", *wrong)]
     if not problems:
@@ -80,15 +80,15 @@ def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
     if not inspect.isclass(program):
         return f"'{name}' is no class", f"write a class with {', '.join(METHODS)}"
     for method, given in METHODS.items():
-        mend = f"write def {method}({', '.join(given)})"
+        hint = f"write def {method}({', '.join(given)})"
         function = getattr(program, method, None)
         if not callable(function):
-            return f"'{name}' has no {method}", mend
+            return f"'{name}' has no {method}", hint
         try:
             inspect.signature(function).bind(*given)
         except TypeError:
             found = f"'{name}.{method}' cannot be called with {', '.join(given[1:])}"
-            return found, mend
+            return found, hint
     return None
 
 
@@ -146,19 +146,21 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
             return found
         for method, called in zip(METHODS, (start, moved, given), strict=True):
             if settings.edition > 1 and not called.repeats():
-                mend = "let its result depend on its arguments alone"
-                return unrepeatable(f"'{name}.{method}'", mend)
+                hint = "let its result depend on its arguments alone"
+                return unrepeatable(f"'{name}.{method}'", hint)
         return None
     except jax.errors.TracerBoolConversionError as error:
         what = f"{type(error).__name__}: Python cannot see what is traced{place_of(error)}"
-        mend = mend_of(error, "") + ", or write the key as a whole number"
-        return f"'{name}.{method}' raised {what}", mend
+        hint = hint_of(error, "") + ", or write the key as a whole number"
+        return f"'{name}.{method}' raised {what}", hint
     except RAISED as error:
         shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
-        return f"'{name}.{method}' raised {told(error)} for {shapes}", mend_of(error, "mend it")
+        return f"'{name}.{method}' raised {describe_error(error)} for {shapes}", hint_of(
+            error, "mend it"
+        )
 
 
-def _traced(method: Callable[..., Any], lane: Lane, *given: Any) -> Trace:
+def _traced(method: Callable[..., Any], lane: LaneParameters, *given: Any) -> Trace:
     """The trace of a method, whose last argument is the lane."""
     shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), lane)
     return trace(lambda lane, *given: method(*given, lane), shapes, *given)
@@ -194,8 +196,8 @@ def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> _Wrong | Non
     for what, before, after in pairs:
         if differs := _difference(before, after):
             found = f"'{name}.step' gives {what}"
-            mend = "keep shapes and types from step to step; begin counts with jnp.array(0)"
-            return f"{found} whose {differs}", mend
+            hint = "keep shapes and types from step to step; begin counts with jnp.array(0)"
+            return f"{found} whose {differs}", hint
     shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         found = f"'{name}.step' gives {_shown(loss)} as its loss"

@@ -25,7 +25,15 @@ from sweeper.programs.losses import Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.parts import OfParts
-from sweeper.programs.program import AnyArray, Batch, Hparams, Lane, Metrics, State, measured
+from sweeper.programs.program import (
+    AnyArray,
+    Batch,
+    Hparams,
+    LaneParameters,
+    Metrics,
+    State,
+    measured,
+)
 from sweeper.programs.schedules import hparams_of, schedule_steps
 from sweeper.trial import words
 
@@ -51,14 +59,16 @@ class Alternating(OfParts):
     traced: frozenset[str] = frozenset()
     phase: str | None = None
 
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
         hparams = settings.traced() | schedule_steps(settings, self.data)
         assert isinstance(settings.train, AlternatingTable)
         lengths = {k: v for k, v in settings.train.lengths.items() if k in self.traced}
-        return Lane.of(hparams, self.parts.traced(settings) | lengths, key, self.data.dtype)
+        return LaneParameters.of(
+            hparams, self.parts.traced(settings) | lengths, key, self.data.dtype
+        )
 
-    def begin(self, state: State, lane: Lane) -> State:
+    def begin(self, state: State, lane: LaneParameters) -> State:
         assert isinstance(state.model, Mapping)
         moments = {
             part: self._optimizer(part, lane, 0).init(vector)
@@ -67,14 +77,14 @@ class Alternating(OfParts):
         return begun(self.settings, state, moments, self.data.dtype)
 
     def step(
-        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+        self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
         if self.phase is not None:
             return self._step_in(self.phase, state, batch, lane)
         branches = [partial(self._step_in, name) for name in self._train.by_phase]
         return lax.switch(self._phase_at(epoch, lane), branches, state, batch, lane)
 
-    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+    def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         models: Vectors = measured(state)  # type: ignore[assignment]
         outputs = in_blocks(lambda x: self.parts.outputs(models, x, lane.traced), data.x)
         losses = self._losses(outputs, data.y)
@@ -95,7 +105,9 @@ class Alternating(OfParts):
         """The program of one phase alone."""
         return replace(self, phase=name)
 
-    def _step_in(self, name: str, state: State, batch: Batch, lane: Lane) -> tuple[State, Metrics]:
+    def _step_in(
+        self, name: str, state: State, batch: Batch, lane: LaneParameters
+    ) -> tuple[State, Metrics]:
         """One update in the phase `name`; every loss is measured, whichever is minimised."""
         phase = self._train.by_phase[name]
         assert isinstance(state.model, Mapping)
@@ -141,7 +153,7 @@ class Alternating(OfParts):
             return outputs[loss.of], y
         return outputs[loss.of], lax.stop_gradient(outputs[loss.against])
 
-    def _phase_at(self, epoch: Int[Array, ""], lane: Lane) -> Int[Array, ""]:
+    def _phase_at(self, epoch: Int[Array, ""], lane: LaneParameters) -> Int[Array, ""]:
         """The index of an epoch's phase; `AlternatingTable.phase_at` is the same for one trial."""
         train, names = self._train, list(self._train.by_phase)
 
@@ -167,7 +179,7 @@ class Alternating(OfParts):
     def _optimizer(
         self,
         part: str,
-        lane: Lane,
+        lane: LaneParameters,
         step: Any,
         phase: PhaseTable | None = None,
         name: str = "",

@@ -21,9 +21,17 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from sweeper.config import Settings
-from sweeper.config.settings import Judge
+from sweeper.config.settings import MetricRule
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.program import AnyArray, Kept, Lane, Patience, State, in_training, measured
+from sweeper.programs.program import (
+    AnyArray,
+    BestWeights,
+    LaneParameters,
+    Patience,
+    State,
+    in_training,
+    measured,
+)
 from sweeper.scheduler.cost import MEASURED_ROWS
 
 
@@ -41,7 +49,9 @@ def begun(settings: Settings, state: State, optimizer: PyTree[Array], dtype: str
     return begun if settings.keeps is None else replace(begun, kept=_kept(settings, begun, worst))
 
 
-def stepped(state: State, model: PyTree[Array], optimizer: PyTree[Array], lane: Lane) -> State:
+def stepped(
+    state: State, model: PyTree[Array], optimizer: PyTree[Array], lane: LaneParameters
+) -> State:
     """`state` after an update that gave `model` and `optimizer`."""
     average = state.average
     if average is not None:
@@ -55,7 +65,7 @@ def remembered(
     metrics: Sequence[str],
     state: State,
     row: Float[Array, " metrics"],
-    lane: Lane,
+    lane: LaneParameters,
 ) -> State:
     """`state` after an epoch that measured `row`, which has the order of `metrics`."""
     kept, patience = state.kept, state.patience
@@ -77,19 +87,19 @@ def remembered(
     return replace(state, kept=kept, patience=patience)
 
 
-def has_ended(state: State, lane: Lane) -> Bool[Array, ""]:
+def has_ended(state: State, lane: LaneParameters) -> Bool[Array, ""]:
     """Whether the lane ends after this epoch; asked where it may."""
     assert state.patience is not None, "asked where lanes may end early"
     return jnp.asarray(state.patience.waited >= lane.hparams["train.early_stop.patience"])
 
 
-def _kept(settings: Settings, state: State, score: Float[Array, ""]) -> Kept:
+def _kept(settings: Settings, state: State, score: Float[Array, ""]) -> BestWeights:
     """What is kept of `state` after an epoch that is the best so far."""
     training = in_training(state) if settings.saves else None
-    return Kept(jax.tree.map(jnp.asarray, measured(state)), score, training)
+    return BestWeights(jax.tree.map(jnp.asarray, measured(state)), score, training)
 
 
-def _score(row: Float[Array, " metrics"], metrics: Sequence[str], judge: Judge) -> Array:
+def _score(row: Float[Array, " metrics"], metrics: Sequence[str], judge: MetricRule) -> Array:
     """What an epoch is worth, of which more is better."""
     value = row[metrics.index(judge.metric)]
     return value if judge.maximize else -value
@@ -131,10 +141,10 @@ class Tabled(ABC):
     def ends_early(self) -> bool:
         return self.settings.stops is not None
 
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: LaneParameters) -> State:
         return remembered(self.settings, self.metrics, state, row, lane)
 
-    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
+    def has_ended(self, state: State, lane: LaneParameters) -> Bool[Array, ""]:
         return has_ended(state, lane)
 
 

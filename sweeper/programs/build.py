@@ -21,7 +21,7 @@ from sweeper.models.network import Network
 from sweeper.models.part_networks import PartNetworks
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.alternating import Alternating
-from sweeper.programs.continued import Continued, Start, spec_of
+from sweeper.programs.continued import Continued, SavedStart, spec_of
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.generator_critic import OBJECTIVES
@@ -41,7 +41,7 @@ class Programs:
     Those of classes begin their trials from `start`, where it is given.
     """
 
-    def __init__(self, data: DataSpec, start: Start | None = None) -> None:
+    def __init__(self, data: DataSpec, start: SavedStart | None = None) -> None:
         self._data = data
         self._start = start
         self._known: dict[str, Program] = {}

@@ -30,7 +30,7 @@ _Tree = TypeVar("_Tree", bound=PyTree)
 Tensors = Mapping[str, NDArray[Any]]
 
 # of the leaves that do not fit so many are told
-_MOST_TOLD = 3
+_MAX_TOLD = 3
 
 
 class CheckpointError(Exception):
@@ -86,9 +86,9 @@ def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
     unfit += [f"there is no use for leaf {name}" for name in own if name not in wanted]
     told = [problem for problem in unfit if problem]
     if told:
-        more = len(told) - _MOST_TOLD
+        more = len(told) - _MAX_TOLD
         further = [f"{more} more"] if more > 0 else []
-        raise CheckpointError("; ".join([*told[:_MOST_TOLD], *further]))
+        raise CheckpointError("; ".join([*told[:_MAX_TOLD], *further]))
     return jax.tree.unflatten(jax.tree.structure(like), [tensors[name] for name in wanted])
 
 

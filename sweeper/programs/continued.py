@@ -25,7 +25,7 @@ from sweeper.config.user_program import OwnProgramTable
 from sweeper.errors import Problem, SetupError, counted
 from sweeper.programs.data_spec import DataSpec, blank_of
 from sweeper.programs.optax_state import parameters_of
-from sweeper.programs.program import Lane, Program, State
+from sweeper.programs.program import LaneParameters, Program, State
 from sweeper.programs.saved_file import MODEL, OPTIMIZER, TRAINED, SavedFile, read_saved
 
 # optimizers that are one under two names
@@ -33,7 +33,7 @@ _SAME = {"adamw": "adam"}
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class SavedStart:
     """A saved model that trials start from, and the settings of the trial that it was."""
 
     file: SavedFile
@@ -47,14 +47,14 @@ class Start:
         return self.file.record["has_optimizer"] and is_same and len({*is_averaged}) == 1
 
 
-def read_start(path: Path, base_dir: Path) -> Start:
+def read_start(path: Path, base_dir: Path) -> SavedStart:
     """The saved model at `path`, which was checked before, with its functions in `base_dir`.
 
     Raises:
         SweeperError: it is damaged, or what it says of itself cannot be read.
     """
     file = read_saved(path, trusted=True)
-    return Start(file, settings_of(file, base_dir))
+    return SavedStart(file, settings_of(file, base_dir))
 
 
 def settings_of(file: SavedFile, base_dir: Path) -> Settings:
@@ -97,8 +97,8 @@ def check_sizes(file: SavedFile, study: StudyConfig) -> None:
 
 def alone(file: SavedFile) -> SetupError:
     """That a file of a run directory says nothing of its trial."""
-    mend = "name what `python -m sweeper export` wrote of it"
-    return SetupError(Problem(file.name, "", "the weights of a run directory alone", mend))
+    hint = "name what `python -m sweeper export` wrote of it"
+    return SetupError(Problem(file.name, "", "the weights of a run directory alone", hint))
 
 
 def spec_of(file: SavedFile) -> DataSpec:
@@ -131,7 +131,7 @@ class Continued:
     """
 
     def __init__(
-        self, program: Program, own: Program, saved: Program, start: Start, settings: Settings
+        self, program: Program, own: Program, saved: Program, start: SavedStart, settings: Settings
     ) -> None:
         self._program = program
         self._own = own
@@ -164,7 +164,7 @@ class Continued:
         continued = Continued(program, self._own, self._saved, self._start, self._settings)
         return cast(Program, continued)
 
-    def begin(self, state: State, lane: Lane) -> State:
+    def begin(self, state: State, lane: LaneParameters) -> State:
         """`state` at step 0 with what is made inside the compiled program."""
         begun = self._program.begin(state, lane)
         if not self._has_moments:
@@ -179,7 +179,7 @@ class Continued:
         return _as_saved((parameters_of(self._saved.model(blank)), moments), self._start)
 
 
-def check_leaves(program: Program, start: Start) -> None:
+def check_leaves(program: Program, start: SavedStart) -> None:
     """Refuse a saved model whose arrays are not those that `program` trains.
 
     Raises:
@@ -189,7 +189,7 @@ def check_leaves(program: Program, start: Start) -> None:
     start.file.tree(MODEL, _as_saved(like, start))
 
 
-def _as_saved(tree: Any, start: Start) -> Any:
+def _as_saved(tree: Any, start: SavedStart) -> Any:
     """`tree` in the precision of the saved model, which JAX, as it is set here, may not hold."""
     dtype = np.dtype(spec_of(start.file).dtype)
 

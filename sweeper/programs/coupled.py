@@ -37,7 +37,7 @@ from sweeper.programs.generator_critic import (
 )
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.parts import OfParts
-from sweeper.programs.program import Batch, Lane, Metrics, State, measured
+from sweeper.programs.program import Batch, LaneParameters, Metrics, State, measured
 from sweeper.programs.schedules import hparams_of, schedule_steps
 from sweeper.trial import words
 
@@ -108,14 +108,14 @@ class Coupled(OfParts):
     computes both ways and chooses: about as if `critic_steps` were 1.
     """
 
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         own = words(self.data.seed, "latent", number, replicate)[:2]
         shared = words(self.data.seed, "latent of evaluation")[:2]
         hparams = settings.traced() | schedule_steps(settings, self.data)
         key = np.concatenate([own, shared])
-        return Lane.of(hparams, self.parts.traced(settings), key, self.data.dtype)
+        return LaneParameters.of(hparams, self.parts.traced(settings), key, self.data.dtype)
 
-    def begin(self, state: State, lane: Lane) -> State:
+    def begin(self, state: State, lane: LaneParameters) -> State:
         assert isinstance(state.model, Mapping)
         moments = {
             name: self._optimizer(name, lane, 0).init(vector)
@@ -124,7 +124,7 @@ class Coupled(OfParts):
         return begun(self.settings, state, moments, self.data.dtype)
 
     def step(
-        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+        self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
         key = jax.random.fold_in(_key(lane, _OF_LANE), state.step)
         is_due = (state.step + 1) % _count(lane, "train.critic_steps") == 0
@@ -139,7 +139,7 @@ class Coupled(OfParts):
             moved = without_leaks(self.settings, losses_of, state, moved, is_due)
         return moved, tuple(losses[name] for name in self._train.models)
 
-    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+    def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         models: Models = measured(state)  # type: ignore[assignment]
         key = _key(lane, _OF_STUDY)
         game = self._game(data, lane, key, in_training=False)
@@ -153,7 +153,7 @@ class Coupled(OfParts):
         return (*told, *(measure(*rows) for measure in self._measures))
 
     def _by_objective(
-        self, game: Game, state: State, lane: Lane, is_due: Bool[Array, ""]
+        self, game: Game, state: State, lane: LaneParameters, is_due: Bool[Array, ""]
     ) -> tuple[State, Losses]:
         models: Models = state.model  # type: ignore[assignment]
 
@@ -182,7 +182,7 @@ class Coupled(OfParts):
         self,
         state: State,
         batch: Batch,
-        lane: Lane,
+        lane: LaneParameters,
         key: PRNGKeyArray,
         is_due: Bool[Array, ""],
     ) -> tuple[State, Losses]:
@@ -208,13 +208,15 @@ class Coupled(OfParts):
             state = lax.cond(is_due, lambda s: move(s, *others), lambda s: s, state)
         return stepped(state, state.model, state.optimizer, lane), losses
 
-    def _losses(self, models: Models, batch: Batch, lane: Lane, key: PRNGKeyArray) -> Losses:
+    def _losses(
+        self, models: Models, batch: Batch, lane: LaneParameters, key: PRNGKeyArray
+    ) -> Losses:
         """What the user's function gives."""
         given = self._function(self.parts.called(models, lane.traced), batch, key)
         return {name: jnp.asarray(given[name]) for name in self._train.models}
 
     def _game(
-        self, batch: Batch, lane: Lane, key: PRNGKeyArray, *, in_training: bool
+        self, batch: Batch, lane: LaneParameters, key: PRNGKeyArray, *, in_training: bool
     ) -> Game | None:
         """A game over a batch; None where the objective is a function of the user's."""
         objective = OBJECTIVES.get(self._train.objective)
@@ -223,7 +225,7 @@ class Coupled(OfParts):
         real = jnp.asarray(batch.x)
         return Game(objective, self.parts, self._latent_size, real, lane, key, in_training)
 
-    def _moved(self, state: State, gradients: Mapping[str, Array], lane: Lane) -> State:
+    def _moved(self, state: State, gradients: Mapping[str, Array], lane: LaneParameters) -> State:
         """`state` with the models of `gradients` moved, each by its own optimizer."""
         model: dict[str, Any] = dict(state.model)  # type: ignore[arg-type]
         moments: dict[str, Any] = dict(state.optimizer)
@@ -239,7 +241,9 @@ class Coupled(OfParts):
         scale, mean = (jnp.asarray(by, x.dtype) for by in (self.data.x_scale, self.data.x_mean))
         return x * scale + mean
 
-    def _optimizer(self, name: str, lane: Lane, step: Any) -> optax.GradientTransformation:
+    def _optimizer(
+        self, name: str, lane: LaneParameters, step: Any
+    ) -> optax.GradientTransformation:
         own = hparams_of(name, lane.hparams, self.settings)
         told, its = traced_of(name, lane.traced), self.settings.of_part(name)
         return optimizer_of(its, own, told, self.parts.by_name[name], step)
@@ -265,11 +269,11 @@ class Coupled(OfParts):
         return [measure_of(name, self.data) for name in self._train.metrics]
 
 
-def _key(lane: Lane, place: slice) -> PRNGKeyArray:
+def _key(lane: LaneParameters, place: slice) -> PRNGKeyArray:
     return key_of(jnp.asarray(lane.key)[place])
 
 
-def _count(lane: Lane, key: str) -> Int[Array, ""]:
+def _count(lane: LaneParameters, key: str) -> Int[Array, ""]:
     return jnp.asarray(lane.hparams[key]).astype(jnp.int32)
 
 

@@ -26,7 +26,7 @@ from sweeper.config.coupled import COVERED, CRITIC, GENERATOR, WASSERSTEIN
 from sweeper.config.defaults import GRADIENT_PENALTY
 from sweeper.models.part_networks import PartNetworks
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.program import Lane
+from sweeper.programs.program import LaneParameters
 from sweeper.trial import generator
 
 Scores = Float[Array, "batch one"]
@@ -104,7 +104,7 @@ class Game:
     parts: PartNetworks
     latent_size: int
     real: Rows
-    lane: Lane
+    lane: LaneParameters
     key: PRNGKeyArray
     in_training: bool = True
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import PartsTable, PythonTable
-from sweeper.config.refusals import shown
+from sweeper.config.refusals import format_value
 from sweeper.config.search import SearchEntry, ends
 from sweeper.config.table import field_of
 from sweeper.config.user_code import RAISED
@@ -16,14 +16,14 @@ from sweeper.models.user_network import UserNetwork
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
 
-_MOST_VALUES = 4
+_MAX_VALUES = 4
 
 
 def idle_arguments(config: StudyConfig, programs: Programs) -> Iterator[str]:
     """What to say of searched arguments that make no difference to the model."""
     for key, entry in config.search.items():
         if not entry.when and _is_argument(config, key) and _is_idle(config, programs, key):
-            values = listed([shown(value) for value in _tried(entry)])
+            values = listed([format_value(value) for value in _tried(entry)])
             yield (
                 f"search.{key} changes nothing: the function builds the same model for {values}; "
                 "use the argument, or remove the entry"
@@ -66,5 +66,5 @@ def _networks(
 def _tried(entry: SearchEntry) -> tuple[Scalar, ...]:
     values = entry.values() or ends(entry)
     return (
-        values if len(values) <= _MOST_VALUES else (values[0], values[len(values) // 2], values[-1])
+        values if len(values) <= _MAX_VALUES else (values[0], values[len(values) // 2], values[-1])
     )

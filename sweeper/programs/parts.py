@@ -25,7 +25,7 @@ from sweeper.models.part_networks import PartNetworks
 from sweeper.programs.base import Tabled
 from sweeper.programs.data_spec import DataSpec, blank_of
 from sweeper.programs.optax_state import Leaves, lane_state, plain_optimizer, plain_state
-from sweeper.programs.program import AnyArray, Lane, OfUse, State, whole
+from sweeper.programs.program import AnyArray, LaneParameters, OfUse, State, whole
 from sweeper.programs.schedules import hparams_of, schedule_steps
 from sweeper.trial import generator
 
@@ -99,7 +99,10 @@ def with_opt_states(
 
 
 def shapes(
-    parts: PartNetworks, begin: Callable[[State, Lane], State], lane: Lane, dtype: str
+    parts: PartNetworks,
+    begin: Callable[[State, LaneParameters], State],
+    lane: LaneParameters,
+    dtype: str,
 ) -> State:
     """Shapes and dtypes of the state that `begin` makes of the vectors of all parts."""
 
@@ -172,10 +175,10 @@ class OfParts(Tabled):
     parts: PartNetworks
 
     @abstractmethod
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane: ...
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters: ...
 
     @abstractmethod
-    def begin(self, state: State, lane: Lane) -> State: ...
+    def begin(self, state: State, lane: LaneParameters) -> State: ...
 
     def abstract(self) -> State:
         return self._abstract

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
 from sweeper.config import Settings
-from sweeper.models.layer_loop import Room
+from sweeper.models.layer_loop import Workspace
 
 AnyArray = Array | np.ndarray
 Hparams = Mapping[str, Float[AnyArray, ""]]
@@ -22,7 +22,7 @@ Parameters = PyTree[Float[AnyArray, " parameters"]]
 """A vector of parameters, or one for each part of a model."""
 
 
-class Kept(eqx.Module):
+class BestWeights(eqx.Module):
     """The parameters after the best epoch so far, and its `score`, of which more is better.
 
     Where optimizer states are saved, `training` is the whole state of the lane after that epoch.
@@ -52,9 +52,9 @@ class State(eqx.Module):
     optimizer: PyTree[Array]
     step: Int[Array, ""]
     average: Parameters | None = None
-    kept: Kept | None = None
+    kept: BestWeights | None = None
     patience: Patience | None = None
-    room: Room | None = None
+    room: Workspace | None = None
 
 
 def measured(state: State) -> Parameters:
@@ -107,7 +107,7 @@ class Batch(eqx.Module):
     shift: Float[AnyArray, " features"] | None = None
 
 
-class Lane(eqx.Module):
+class LaneParameters(eqx.Module):
     """What differs between lanes of one program and does not change while they train.
 
     `numbers` are the traced hyperparameters and `sizes` what of the structure the program is told
@@ -127,7 +127,7 @@ class Lane(eqx.Module):
         traced: Mapping[str, int],
         key: UInt32[AnyArray, " words"],
         dtype: str,
-    ) -> Lane:
+    ) -> LaneParameters:
         """A lane of these values, in NumPy arrays: few arrays compile faster than many numbers."""
         return cls(
             numbers=np.array(list(hparams.values()), dtype),
@@ -198,7 +198,7 @@ class Program(Layout, Protocol):
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State: ...
 
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane: ...
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters: ...
 
     def padded(self, state: State, settings: Settings) -> State: ...
 
@@ -230,7 +230,7 @@ class Program(Layout, Protocol):
         """
         ...
 
-    def begin(self, state: State, lane: Lane) -> State:
+    def begin(self, state: State, lane: LaneParameters) -> State:
         """`state` at step 0 with what is made inside the compiled program: optimizer states."""
         ...
 
@@ -239,12 +239,12 @@ class Program(Layout, Protocol):
         ...
 
     def step(
-        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+        self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
         """One update, and what was measured on the batch before it; epochs count from 0 here."""
         ...
 
-    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+    def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         """What the model scores on `data`, without dropout."""
         ...
 
@@ -267,10 +267,10 @@ class Program(Layout, Protocol):
         """Whether a lane may end before its last epoch."""
         ...
 
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: Lane) -> State:
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: LaneParameters) -> State:
         """`state` after an epoch that measured `row`: what was best of it is kept."""
         ...
 
-    def has_ended(self, state: State, lane: Lane) -> Bool[Array, ""]:
+    def has_ended(self, state: State, lane: LaneParameters) -> Bool[Array, ""]:
         """Whether the lane ends after this epoch; asked where it may."""
         ...

@@ -27,7 +27,7 @@ from sweeper.rundir import read_json
 # where the record of a kept model says it; what `export` writes has all of that in plain words
 WHOSE = "whose"
 # by which a file of Equinox may be larger than what the optimizer trains
-_MOST_MORE_BYTES = 700_000_000
+_MAX_MORE_BYTES = 700_000_000
 
 
 def whose(row: Mapping[str, Any], member: int, data_digest: str | None) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _holds(model: Path, tensors: list[NDArray[np.generic]]) -> bool:
     missing = Counter(map(_bits, tensors))
     try:
         size = model.stat().st_size
-        if size > sum(leaf.nbytes for leaf in tensors) + _MOST_MORE_BYTES:
+        if size > sum(leaf.nbytes for leaf in tensors) + _MAX_MORE_BYTES:
             return False
         with model.open("rb") as file:
             while file.tell() < size:

@@ -48,8 +48,8 @@ FORMAT = 1
 # in the directory that `export` writes
 MODEL_FILE = "model.safetensors"
 _HEADER, _DIGEST = "sweeper", "digest"
-_MOST_BYTES, _MOST_HEADER_BYTES = 700_000_000, 32_000_000  # reading takes three times as much
-_MOST_LETTERS = 300
+_MAX_BYTES, _MAX_HEADER_BYTES = 700_000_000, 32_000_000  # reading takes three times as much
+_MAX_LETTERS = 300
 # what reading a header raises that does not say what it should
 _UNFIT = (
     ArithmeticError,
@@ -92,8 +92,8 @@ class SavedFile:
             return fitted(self.tensors, like, under)
         except CheckpointError as error:
             by = f" (written by {self.other_versions})" if self.other_versions else ""
-            mend = "use the versions and the code that it was written with"
-            raise SetupError(Problem(self.name, "", f"{error}{by}", mend)) from error
+            hint = "use the versions and the code that it was written with"
+            raise SetupError(Problem(self.name, "", f"{error}{by}", hint)) from error
 
 
 def content_of(
@@ -130,12 +130,12 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
         tensors, metadata = unpacked(path.read_bytes())
     except (OSError, CheckpointError) as error:
         told = error.strerror if isinstance(error, OSError) else f"no saved model: {error}"
-        mend = "name a directory that `python -m sweeper export` wrote"
-        raise SetupError(Problem(str(path), "", str(told), mend)) from None
+        hint = "name a directory that `python -m sweeper export` wrote"
+        raise SetupError(Problem(str(path), "", str(told), hint)) from None
     text = metadata.get(_HEADER)
     if text is None:
-        mend = "name a directory that `python -m sweeper export` wrote"
-        raise SetupError(Problem(str(path), "", "no saved model of sweeper", mend))
+        hint = "name a directory that `python -m sweeper export` wrote"
+        raise SetupError(Problem(str(path), "", "no saved model of sweeper", hint))
     digest = _digest(text.encode())
     if digest != metadata.get(_DIGEST):
         raise SetupError(Problem(str(path), "", "its header is damaged", _WRITE_AGAIN))
@@ -143,8 +143,8 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
         record = json.loads(text)
         if record["format"] != FORMAT:
             found = f"of format {record['format']}, this program reads {FORMAT}"
-            mend = "use the version of sweeper that wrote it"
-            raise SetupError(Problem(str(path), "", found, mend))
+            hint = "use the version of sweeper that wrote it"
+            raise SetupError(Problem(str(path), "", found, hint))
         damaged = [*_damaged(tensors, record["leaves"])]
     if damaged:
         raise SetupError([Problem(str(path), leaf, what, _WRITE_AGAIN) for leaf, what in damaged])
@@ -162,21 +162,21 @@ def as_written(name: str) -> Iterator[None]:
         yield
     except _UNFIT as error:
         found = f"what its header says cannot be used ({type(error).__name__}: {error})"
-        raise SetupError(Problem(name, "", found[:_MOST_LETTERS], _WRITE_AGAIN)) from error
+        raise SetupError(Problem(name, "", found[:_MAX_LETTERS], _WRITE_AGAIN)) from error
 
 
 def _model_in(directory: Path) -> Path:
     path = directory / MODEL_FILE
     if path.is_symlink():
-        mend = "put the file itself there, or name it"
-        raise SetupError(Problem(str(path), "", "a link, which is not followed", mend))
+        hint = "put the file itself there, or name it"
+        raise SetupError(Problem(str(path), "", "a link, which is not followed", hint))
     return path
 
 
 def _weights_alone(path: Path) -> Problem:
     saved = path.with_suffix(".safetensors")
-    mend = f"name {saved}" if saved.is_file() else "name a directory that `export` wrote"
-    return Problem(str(path), "", "in Equinox's own format, which has only the weights", mend)
+    hint = f"name {saved}" if saved.is_file() else "name a directory that `export` wrote"
+    return Problem(str(path), "", "in Equinox's own format, which has only the weights", hint)
 
 
 def _check_size(path: Path) -> None:
@@ -186,7 +186,7 @@ def _check_size(path: Path) -> None:
         raise CheckpointError("not a regular file")
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(8), "little")
-    if there.st_size > _MOST_BYTES or (header_bytes > _MOST_HEADER_BYTES <= there.st_size):
+    if there.st_size > _MAX_BYTES or (header_bytes > _MAX_HEADER_BYTES <= there.st_size):
         found = f"{there.st_size:,} bytes, of which a header of {header_bytes:,}: so large a file "
         raise SetupError(Problem(str(path), "", f"{found}is read only if it is trusted", TRUST))
 

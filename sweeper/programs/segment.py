@@ -17,7 +17,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, Program, State, restored
+from sweeper.programs.program import (
+    AnyArray,
+    Batch,
+    LaneParameters,
+    Metrics,
+    Program,
+    State,
+    restored,
+)
 
 
 class Folds(eqx.Module):
@@ -34,7 +42,7 @@ class Folds(eqx.Module):
     sizes: tuple[int, ...] = eqx.field(static=True)
 
 
-class Parts(eqx.Module):
+class DeviceData(eqx.Module):
     """The data of a study, the same for all lanes; `order[i]` is that of member `i` of a trial.
 
     Where there are `folds`, `val` is empty, and the members of a trial are the folds of its first
@@ -72,7 +80,7 @@ class Lanes(eqx.Module):
     """
 
     state: State
-    lane: Lane
+    lane: LaneParameters
     member: Int[AnyArray, " lane"]
     start: Int[AnyArray, " lane"]
     stop: Int[AnyArray, " lane"]
@@ -95,7 +103,7 @@ class Segment(eqx.Module):
 
 def segment(
     program: Program, lane_loop: Literal["map", "vmap"]
-) -> Callable[[Lanes, Parts], Segment]:
+) -> Callable[[Lanes, DeviceData], Segment]:
     """The function to be compiled for a class: it trains every lane of a bucket.
 
     `map` trains one lane after the other in the same compiled loop: an empty lane costs nothing
@@ -106,7 +114,7 @@ def segment(
     if lane_loop == "vmap" and program.has_clock:
         return lambda lanes, parts: train_together(program, lanes, parts)
 
-    def lanes(lanes: Lanes, parts: Parts) -> Segment:
+    def lanes(lanes: Lanes, parts: DeviceData) -> Segment:
         def one(lane: Lanes) -> Segment:
             return train_lane(program, lane, parts)
 
@@ -115,7 +123,7 @@ def segment(
     return lanes
 
 
-def train_lane(program: Program, lane: Lanes, parts: Parts) -> Segment:
+def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
     """One lane, unstacked, from its start to its stop."""
     dtype = parts.train.x.dtype
     order = _at(jnp.asarray(parts.order), lane.member)
@@ -152,7 +160,7 @@ def _at(array: Array, index: Int[AnyArray, ""]) -> Array:
     return lax.dynamic_index_in_dim(array, index, keepdims=False, allow_negative_indices=False)
 
 
-def train_together(program: Program, lanes: Lanes, parts: Parts) -> Segment:
+def train_together(program: Program, lanes: Lanes, parts: DeviceData) -> Segment:
     """All lanes side by side, in one epoch at a time.
 
     What a step does in an epoch is thereby the same for all of them, and a branch by the epoch is
@@ -194,7 +202,7 @@ def _train_epoch(
     program: Program,
     state: State,
     lane: Lanes,
-    parts: Parts,
+    parts: DeviceData,
     order: Int[Array, "steps batch"],
     epoch: Int[Array, ""],
 ) -> tuple[State, tuple[Array, ...]]:
@@ -207,7 +215,7 @@ def _train_epoch(
     return replace(state, room=None), tuple(jnp.mean(values) for values in measured)
 
 
-def _validate(program: Program, state: State, lane: Lanes, parts: Parts) -> Metrics:
+def _validate(program: Program, state: State, lane: Lanes, parts: DeviceData) -> Metrics:
     """The scores on the validation part, or on the rows of the lane's own fold."""
     folds = parts.folds
     if folds is None:
@@ -230,7 +238,9 @@ def _begun(program: Program, lane: Lanes) -> State:
     return jax.tree.map(lambda new, old: jnp.where(is_new, new, old), begun, lane.state)
 
 
-def _test(program: Program, state: State, lane: Lanes, parts: Parts) -> Float[Array, " metrics"]:
+def _test(
+    program: Program, state: State, lane: Lanes, parts: DeviceData
+) -> Float[Array, " metrics"]:
     """The scores on the test part; an empty lane has none to compute."""
     dtype = parts.train.x.dtype
     if not program.test_metrics:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from sweeper.config import Settings
 from sweeper.models.keys import key_of
-from sweeper.models.layer_loop import Given, Room
+from sweeper.models.layer_loop import Activations, Workspace
 from sweeper.models.network import Network
 from sweeper.programs.base import Tabled, begun, in_blocks, stepped
 from sweeper.programs.data_spec import blank_of
@@ -28,7 +28,7 @@ from sweeper.programs.program import (
     AnyArray,
     Batch,
     Hparams,
-    Lane,
+    LaneParameters,
     Metrics,
     OfUse,
     State,
@@ -53,9 +53,11 @@ class Supervised(Tabled):
         rng = generator(self.data.seed, "weights", number, replicate)
         return replace(self._blank, model=self.network.initial(settings, rng))
 
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
-        return Lane.of(self._hparams(settings), self.network.traced(settings), key, self.data.dtype)
+        return LaneParameters.of(
+            self._hparams(settings), self.network.traced(settings), key, self.data.dtype
+        )
 
     def exact_abstract(self, settings: Settings) -> State:
         size = (self.network.own_parameters(settings),)
@@ -97,7 +99,7 @@ class Supervised(Tabled):
         moments = lane_state(saved, settings, self.network, state.optimizer, opt_state)
         return replace(state, optimizer=moments)
 
-    def begin(self, state: State, lane: Lane) -> State:
+    def begin(self, state: State, lane: LaneParameters) -> State:
         moments = self._optimizer(lane, 0).init(state.model)
         return begun(self.settings, state, moments, self.data.dtype)
 
@@ -106,14 +108,14 @@ class Supervised(Tabled):
         return replace(state, room=self.network.room(self.settings.train.batch_size))
 
     def step(
-        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+        self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
         keys = None
         if self.network.needs_keys:
             key = jax.random.fold_in(key_of(lane.key), state.step)
             keys = jax.random.split(key, len(batch.x))
 
-        def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Given | None]]:
+        def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Activations | None]]:
             dropout = lane.hparams.get("model.dropout", 0.0)
             outputs, given = self.network.outputs_over(
                 state.room, parameters, batch.x, lane.traced, keys, dropout
@@ -126,10 +128,10 @@ class Supervised(Tabled):
         told = self._criterion.told(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
         model, moments = updated(*made, gradients, state.optimizer, state.model, after=told)
-        room = None if given is None else Room(gradients, given)
+        room = None if given is None else Workspace(gradients, given)
         return replace(stepped(state, model, moments, lane), room=room), (told,)
 
-    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+    def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         outputs = in_blocks(lambda x: self.network.outputs(measured(state), x, lane.traced), data.x)
         # labels are smoothed in training alone: losses of trials that differ in it are compared
         hparams = _some(lane, HUBER_DELTA)
@@ -137,7 +139,7 @@ class Supervised(Tabled):
         loss = self._criterion.told(value, outputs, data.y, hparams)
         return (loss, *(metric(outputs, data.y) for metric in self._metrics))
 
-    def _optimizer(self, lane: Lane, step: Any) -> Any:
+    def _optimizer(self, lane: LaneParameters, step: Any) -> Any:
         return optimizer_of(self.settings, lane.hparams, lane.traced, self.network, step)
 
     def _hparams(self, settings: Settings) -> dict[str, float]:
@@ -164,7 +166,7 @@ class Supervised(Tabled):
     @cached_property
     def _abstract(self) -> State:
         numbers, told = self._hparams(self.settings), self.network.traced(self.settings)
-        lane = Lane.of(numbers, told, np.zeros(2, np.uint32), self.data.dtype)
+        lane = LaneParameters.of(numbers, told, np.zeros(2, np.uint32), self.data.dtype)
 
         def fresh(model: Array) -> State:
             return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
@@ -173,6 +175,6 @@ class Supervised(Tabled):
         return eqx.filter_eval_shape(fresh, vector)
 
 
-def _some(lane: Lane, *keys: str) -> Hparams:
+def _some(lane: LaneParameters, *keys: str) -> Hparams:
     """Those of the hyperparameters `keys` that are compiled in."""
     return {key: lane.hparams[key] for key in keys if key in lane.names}

@@ -25,7 +25,7 @@ from jaxtyping import Array, Int, PyTree
 
 from sweeper.config import Settings
 from sweeper.programs.program import AnyArray, OfUse, Program, State, whole
-from sweeper.programs.segment import Lanes, Parts, Segment, train_lane
+from sweeper.programs.segment import DeviceData, Lanes, Segment, train_lane
 
 Vectors = Mapping[str, AnyArray]
 """One vector for each dtype, by its name."""
@@ -159,7 +159,7 @@ class Switch:
         return self.branches[self.branch_of(settings)]
 
 
-def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, Parts], Segment]:
+def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, DeviceData], Segment]:
     """The function to be compiled for a class of several structures, over the devices of `mesh`.
 
     Each device trains its even share of the lanes one after the other, and takes for each the
@@ -167,7 +167,7 @@ def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, Parts], Segm
     XLA runs one branch alone.
     """
 
-    def trained(which: int, lane: Lanes, parts: Parts) -> Segment:
+    def trained(which: int, lane: Lanes, parts: DeviceData) -> Segment:
         packed: Any = lane  # its state is `Vectors`, its lane a `BranchLane`
         own = replace(
             lane,
@@ -179,7 +179,7 @@ def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, Parts], Segm
 
     branches = [partial(trained, which) for which in range(len(program.branches))]
 
-    def on_device(lanes: Lanes, parts: Parts) -> Segment:
+    def on_device(lanes: Lanes, parts: DeviceData) -> Segment:
         packed: Any = lanes
 
         def one(at: tuple[Int[Array, ""], Lanes]) -> Segment:

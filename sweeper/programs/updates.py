@@ -22,7 +22,7 @@ from sweeper.config import Settings
 from sweeper.models.decay_masks import Places
 from sweeper.models.network import Network, Stretch
 from sweeper.programs.optimizers import clipping_of, moving_of, optimizer_of
-from sweeper.programs.program import Lane
+from sweeper.programs.program import LaneParameters
 from sweeper.programs.schedules import Number
 
 Vector = Float[Array, " parameters"]
@@ -34,7 +34,7 @@ _CHUNK = 1024
 
 def updated(
     settings: Settings,
-    lane: Lane,
+    lane: LaneParameters,
     network: Network,
     step: Number,
     gradients: Any,

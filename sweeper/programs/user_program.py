@@ -23,7 +23,16 @@ from sweeper.models.network import Network
 from sweeper.programs.base import Tabled, begun, stepped
 from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import Leaves, parameters_of, plain_optimizer
-from sweeper.programs.program import AnyArray, Batch, Lane, Metrics, OfUse, State, measured, whole
+from sweeper.programs.program import (
+    AnyArray,
+    Batch,
+    LaneParameters,
+    Metrics,
+    OfUse,
+    State,
+    measured,
+    whole,
+)
 from sweeper.programs.schedules import schedule_steps
 from sweeper.trial import generator, words
 
@@ -101,9 +110,9 @@ class Own(Tabled):
             model=(*self._leaves.of(self.network.initial(settings, rng)),),
         )
 
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> Lane:
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         key = words(self.data.seed, "program", number, replicate)
-        return Lane.of(self._hparams(settings), {}, key, self.data.dtype)
+        return LaneParameters.of(self._hparams(settings), {}, key, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
         return self._abstract
@@ -135,30 +144,30 @@ class Own(Tabled):
     ) -> State:
         return replace(state, optimizer=opt_state)
 
-    def begin(self, state: State, lane: Lane) -> State:
+    def begin(self, state: State, lane: LaneParameters) -> State:
         model, opt_state = self.begun_by_user(state, lane)
         arrays = (*map(jnp.asarray, jax.tree.leaves(parameters_of(model))),)
         state = replace(state, model=arrays)
         return begun(self.settings, state, _arrays(opt_state), self.data.dtype)
 
     def step(
-        self, state: State, batch: Batch, lane: Lane, epoch: Int[Array, ""]
+        self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
         model, opt_state, loss = self.stepped_by_user(state, batch, lane)
         arrays = (*jax.tree.leaves(parameters_of(model)),)
         return stepped(state, arrays, _arrays(opt_state), lane), (loss,)
 
-    def evaluate(self, state: State, data: Batch, lane: Lane) -> Metrics:
+    def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         given = self.evaluated_by_user(state, data, lane)
         dtype = data.x.dtype
         return tuple(jnp.asarray(given[name], dtype) for name in ("loss", *self._train.metrics))
 
-    def begun_by_user(self, state: State, lane: Lane) -> Any:
+    def begun_by_user(self, state: State, lane: LaneParameters) -> Any:
         """What the user's `init` gives."""
         model = self.model(state)
         return self._program(lane).init(model, self._optimizer(lane), _key(lane, _OF_INIT))
 
-    def stepped_by_user(self, state: State, batch: Batch, lane: Lane) -> Any:
+    def stepped_by_user(self, state: State, batch: Batch, lane: LaneParameters) -> Any:
         """What the user's `step` gives."""
         key = jax.random.fold_in(_key(lane, _OF_STEPS), state.step)
         begun = self._begun
@@ -166,7 +175,7 @@ class Own(Tabled):
         given = self.model(state), opt_state, batch, self._optimizer(lane), key
         return self._program(lane).step(*given)
 
-    def evaluated_by_user(self, state: State, data: Batch, lane: Lane) -> Any:
+    def evaluated_by_user(self, state: State, data: Batch, lane: LaneParameters) -> Any:
         """What the user's `evaluate` gives."""
         model = self.model(replace(state, model=measured(state)))
         return self._program(lane).evaluate(model, data)
@@ -181,13 +190,13 @@ class Own(Tabled):
         """What of the user's state is no array: each step is given the same."""
         return self._begun.constants
 
-    def _program(self, lane: Lane) -> UserProgram:
+    def _program(self, lane: LaneParameters) -> UserProgram:
         """The user's program with the numbers of a lane."""
         hparams, arguments = lane.hparams, self._train.arguments
         told = {key: hparams.get(f"train.{key}", own) for key, own in arguments.items()}
         return self._class(**{**self._of_data, **told})
 
-    def _optimizer(self, lane: Lane) -> optax.GradientTransformation:
+    def _optimizer(self, lane: LaneParameters) -> optax.GradientTransformation:
         return plain_optimizer(self.settings, lane.hparams, self.network)
 
     def _hparams(self, settings: Settings) -> dict[str, float]:
@@ -280,5 +289,5 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _key(lane: Lane, place: slice) -> PRNGKeyArray:
+def _key(lane: LaneParameters, place: slice) -> PRNGKeyArray:
     return key_of(jnp.asarray(lane.key)[place])

@@ -22,7 +22,7 @@ from sweeper.rundir import RunDir
 _APART = frozenset({"model_path"})
 
 
-class Difference(Enum):
+class TableDifference(Enum):
     """How a table is not what it should be."""
 
     MISSING = "it is not there"
@@ -32,25 +32,25 @@ class Difference(Enum):
     BEHIND = "it lacks rows that were committed last"
 
 
-def differences(published: Path, told: Path) -> Difference | None:
+def differences(published: Path, told: Path) -> TableDifference | None:
     """How the table in `published` differs from that in `told`; None where it does not.
 
     Both are a file, or a directory of parts. Rows may be in any order.
     """
     expected = _read(told)
     if not published.exists():
-        return Difference.MISSING if expected.num_rows else Difference.BEHIND
+        return TableDifference.MISSING if expected.num_rows else TableDifference.BEHIND
     try:
         check_published(published)
         found = _read(published)
     except (pa.ArrowException, OSError, ValueError, SetupError):
-        return Difference.UNREADABLE
+        return TableDifference.UNREADABLE
     if found.schema.names != expected.schema.names or found.schema.types != expected.schema.types:
-        return Difference.COLUMNS
+        return TableDifference.COLUMNS
     rows, every = _rows(found), _rows(expected)
     if not rows <= every or len(rows) < found.num_rows:
-        return Difference.ROWS
-    return Difference.BEHIND if len(rows) < len(every) else None
+        return TableDifference.ROWS
+    return TableDifference.BEHIND if len(rows) < len(every) else None
 
 
 def _read(path: Path) -> pa.Table:

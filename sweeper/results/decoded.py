@@ -18,7 +18,7 @@ from sweeper.errors import Problem, SetupError, size_text
 from sweeper.process import available_bytes
 
 # the most that commands and the page take for a file of results: 30 million rows of metrics
-MOST_AT_ONCE = 1 << 30
+MAX_AT_ONCE = 1 << 30
 _WIDTHS = {"BOOLEAN": 1, "INT32": 8, "INT64": 8, "INT96": 8, "FLOAT": 8, "DOUBLE": 8}
 _TEXT_BYTES = 16  # of a text, beside its letters
 _CODE_BYTES = 4
@@ -43,7 +43,7 @@ def check_light(path: Path, columns: Sequence[str] | None) -> None:
         SetupError: with both sizes.
         OSError, pa.ArrowException: it cannot be read at all.
     """
-    most = min(MOST_AT_ONCE, available_bytes() or MOST_AT_ONCE)
+    most = min(MAX_AT_ONCE, available_bytes() or MAX_AT_ONCE)
     _check(path, path.stat().st_size, most)
     said = _said(path)
     widths = [
@@ -57,8 +57,8 @@ def check_light(path: Path, columns: Sequence[str] | None) -> None:
 def _check(path: Path, needed: int, most: int) -> None:
     if needed > most:
         found = f"it takes {size_text(needed)} of memory, and at most {size_text(most)} may be"
-        mend = "if it is what you expect, read it with Polars or DuckDB, which do so in parts"
-        raise SetupError(Problem(str(path), "", found, mend))
+        hint = "if it is what you expect, read it with Polars or DuckDB, which do so in parts"
+        raise SetupError(Problem(str(path), "", found, hint))
 
 
 def decoded_bytes(paths: Iterable[Path], most: int) -> int:

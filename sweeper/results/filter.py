@@ -97,8 +97,8 @@ def column_named(option: str, name: str, columns: Iterable[str]) -> str:
     meant = dict.fromkeys(called.get(one, one) for one in near)
     told = [c for c in known if c in ("trial_number", "state", "value") or c != heading(c)]
     some = f"{', '.join([*dict.fromkeys([*told, *known])][:_NAMED])}, ...; --csv shows all"
-    mend = f"did you mean {' or '.join(meant)}?" if meant else f"there are {len(known)}: {some}"
-    raise StudyError(Problem("", option, f"no column '{name}'", mend))
+    hint = f"did you mean {' or '.join(meant)}?" if meant else f"there are {len(known)}: {some}"
+    raise StudyError(Problem("", option, f"no column '{name}'", hint))
 
 
 def heading(column: str) -> str:
@@ -106,9 +106,9 @@ def heading(column: str) -> str:
     return "trial" if column == "trial_number" else column.removeprefix("params_")
 
 
-def _unread(condition: str, found: str, mend: str = _GRAMMAR) -> StudyError:
+def _unread(condition: str, found: str, hint: str = _GRAMMAR) -> StudyError:
     told = condition if len(condition) <= _SHOWN else f"{condition[:_SHOWN]}..."
-    return StudyError(Problem("", "--where", f"{told!r} {found}", mend))
+    return StudyError(Problem("", "--where", f"{told!r} {found}", hint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ class _Reader:
             return self._moment(value)
         wanted = {"number": (int, float), "truth": bool, "text": str, "time": ()}[kind]
         if not isinstance(value, wanted) or (kind == "number" and isinstance(value, bool)):
-            mend = f"compare it with {_SAYS[kind]}"
-            raise _unread(self.condition, f"compares '{column}' with {value!r}", mend)
+            hint = f"compare it with {_SAYS[kind]}"
+            raise _unread(self.condition, f"compares '{column}' with {value!r}", hint)
         if column == "state" and value not in {*TrialState}:
             fix = f"states are {listed([repr(str(one)) for one in TrialState])}"
             raise _unread(self.condition, f"compares 'state' with {value!r}", fix)

@@ -198,7 +198,7 @@ def share_of_decay(share: float) -> str:
     return {0.0: "no", 1.0: "yes"}.get(share, f"x {share:g}")
 
 
-def foreseen(predicted_s: float) -> str:
+def format_prediction(predicted_s: float) -> str:
     """What the cost model foresaw, at the end of a sentence; nothing where it knows no model."""
     return f"; predicted {seconds(predicted_s)}" if predicted_s else ""
 

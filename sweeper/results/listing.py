@@ -23,7 +23,7 @@ _CURVE = ("trial_number", "epoch", "metric", "value")
 
 
 @dataclass(frozen=True, slots=True)
-class Trials:
+class TrialRows:
     """The rows of `trials.parquet` at one moment; `study` is what the file says of its study.
 
     `places` are those that are chosen, in their order.
@@ -74,7 +74,7 @@ class Trials:
         """
         return [*dict.fromkeys(column_named("--columns", name, self.names) for name in names)]
 
-    def where(self, condition: str) -> Trials:
+    def where(self, condition: str) -> TrialRows:
         """Those for which a condition is true.
 
         Raises:
@@ -83,7 +83,7 @@ class Trials:
         kept = rows_where(condition, _Columns(self.table))
         return replace(self, places=self.places[kept[self.places]])
 
-    def sorted_by(self, key: str) -> Trials:
+    def sorted_by(self, key: str) -> TrialRows:
         """Those by a column, objectives with the best first, others the least; `-KEY` turns it.
 
         What is null comes last; of equals the earlier trial first.
@@ -132,7 +132,7 @@ class Trials:
         return replace(self, places=np.array([places[n] for n in numbers], np.intp)).rows()
 
 
-def listed(run_dir: RunDir) -> Trials:
+def listed(run_dir: RunDir) -> TrialRows:
     """The trials of a run directory that have ended.
 
     Raises:
@@ -141,9 +141,9 @@ def listed(run_dir: RunDir) -> Trials:
     table = read_light(run_dir.trials)
     if table is None:
         found = f"no {run_dir.trials.name} there"
-        mend = "name the run directory of a study that was started, such as runs/digits"
-        raise SetupError(Problem(str(run_dir.root), "", found, mend))
-    return Trials(table, said_of_study(table), np.arange(len(table)))
+        hint = "name the run directory of a study that was started, such as runs/digits"
+        raise SetupError(Problem(str(run_dir.root), "", found, hint))
+    return TrialRows(table, said_of_study(table), np.arange(len(table)))
 
 
 def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:

@@ -92,15 +92,15 @@ def open_results(path: Path | str) -> Results:
     refuse_links(run_dir)
     if not run_dir.trials.is_file():
         found = f"no {run_dir.trials.name} there"
-        mend = "name the run directory of a study that was started, such as runs/digits"
-        raise SetupError(Problem(str(path), "", found, mend))
+        hint = "name the run directory of a study that was started, such as runs/digits"
+        raise SetupError(Problem(str(path), "", found, hint))
     with refusing_damage(run_dir.trials):
         study = study_metadata(parquet.read_schema(run_dir.trials))
     if study["schema_version"] > SCHEMA_VERSION:
         version, by = study["schema_version"], study["versions"]["sweeper"]
         found = f"its columns have version {version}, this sweeper reads up to {SCHEMA_VERSION}"
-        mend = f"read it with sweeper {by}, which wrote it, or later"
-        raise SetupError(Problem(str(run_dir.trials), "", found, mend))
+        hint = f"read it with sweeper {by}, which wrote it, or later"
+        raise SetupError(Problem(str(run_dir.trials), "", found, hint))
     return Results(run_dir, study)
 
 

@@ -32,7 +32,7 @@ from sweeper.rundir import replacing
 _SLOTS = 3
 _MAGIC = b"PAR1"
 _TRAILER = 8  # the length of the footer, and the magic
-_MOST_DEAD = 32  # times the new version, that a new start takes over from the one before it
+_MAX_DEAD = 32  # times the new version, that a new start takes over from the one before it
 
 Pieces = tuple[tuple[int, bytes], ...]
 
@@ -68,7 +68,7 @@ class TableFile:
 
     def _grow(self, data_bytes: int, footer_bytes: int) -> None:
         if not self._kept and self._target.exists():
-            self._take_over(_MOST_DEAD * (data_bytes + footer_bytes))
+            self._take_over(_MAX_DEAD * (data_bytes + footer_bytes))
         self._room, self._tail = 2 * data_bytes, 2 * footer_bytes
         self._first_slot = self._size
         self._size += _SLOTS * self._room + self._tail
@@ -114,5 +114,5 @@ def refusing_damage(path: Path) -> Generator[None]:
         if isinstance(error, OSError) and error.errno:
             raise
         root = path.parent.parent if path.match("metrics/part-*") else path.parent
-        mend = f"write it anew: python -m sweeper verify {quote(str(root))} --repair"
-        raise SetupError(Problem(str(path), "", "it cannot be read", mend)) from error
+        hint = f"write it anew: python -m sweeper verify {quote(str(root))} --repair"
+        raise SetupError(Problem(str(path), "", "it cannot be read", hint)) from error

@@ -58,8 +58,8 @@ def write_new(path: Path, text: str) -> None:
     try:
         _write(path, text, "x")
     except FileExistsError:
-        mend = "name another with -o, or remove it"
-        raise StudyError(Problem(str(path), "", "there is such a file already", mend)) from None
+        hint = "name another with -o, or remove it"
+        raise StudyError(Problem(str(path), "", "there is such a file already", hint)) from None
 
 
 def write_over(path: Path, text: str) -> None:
@@ -84,5 +84,5 @@ def _write(path: Path, text: str, mode: Literal["x", "w"]) -> None:
     except FileExistsError:
         raise
     except OSError as error:
-        mend = "name a file that can be written with -o"
-        raise SetupError(Problem(str(path), "", f"{error.strerror}", mend)) from error
+        hint = "name a file that can be written with -o"
+        raise SetupError(Problem(str(path), "", f"{error.strerror}", hint)) from error

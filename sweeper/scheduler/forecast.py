@@ -17,7 +17,7 @@ from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload
 from sweeper.scheduler.lattice import Cell, LatticeClass, lattice, place
 from sweeper.scheduler.parts_forecast import PartsFamily, parts_families
-from sweeper.scheduler.parts_lattice import PartsClass, Room
+from sweeper.scheduler.parts_lattice import PaddedSize, PartsClass
 from sweeper.scheduler.population import cells_of, chances, families_of, merged
 from sweeper.scheduler.signature import Structure, family_of
 from sweeper.scheduler.width_lattice import Prices, width_lattice
@@ -79,7 +79,7 @@ class Forecast:
 
         return family.classes[place(structure.width, structure.depth, family.classes, trial_s)]
 
-    def epoch_s(self, structure: Structure, room: Room, capacity: int) -> float | None:
+    def epoch_s(self, structure: Structure, room: PaddedSize, capacity: int) -> float | None:
         """Seconds that a trial trains for one epoch in a class with this room, or of its own size.
 
         Under `vmap` it shares with others what is done once for all lanes, `capacity` of them.
@@ -97,7 +97,7 @@ class Forecast:
         trial_s = self._trial_s(work, structure.width, structure.depth, room, capacity)
         return trial_s / work.epochs
 
-    def compile_s(self, structure: Structure, room: Room) -> float | None:
+    def compile_s(self, structure: Structure, room: PaddedSize) -> float | None:
         """Seconds to compile the class of such a trial, with nothing in the compile cache."""
         of_parts = self.parts.get(structure.family or "")
         if of_parts is not None and structure.sizes:
@@ -136,7 +136,7 @@ class Forecast:
         return Forecast(costs, *of_classes, values.get("devices", 1))
 
     def _trial_s(
-        self, workload: Workload, width: int, depth: int, room: Room, capacity: int
+        self, workload: Workload, width: int, depth: int, room: PaddedSize, capacity: int
     ) -> float:
         """Seconds of a trial of this size in a class with such room, or in one of its own."""
         how = workload, self.lane_loop, capacity
@@ -147,9 +147,9 @@ class Forecast:
         return lane_s + self.costs.carry_s(room.width or width, deepest, workload)
 
 
-def room_in(known: LatticeClass) -> Room:
+def room_in(known: LatticeClass) -> PaddedSize:
     """The room that a class of the lattice has."""
-    return Room(known.width, known.depth, run_widths=known.run_widths)
+    return PaddedSize(known.width, known.depth, run_widths=known.run_widths)
 
 
 def _family(

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sweeper.config import StudyConfig
-from sweeper.config.kinds import MOST_COUNT
+from sweeper.config.kinds import MAX_COUNT
 from sweeper.config.recorded import of_json
 from sweeper.scheduler.cost import CostModel
 from sweeper.scheduler.forecast import Family, Forecast, cells_by_family
 from sweeper.scheduler.lattice import holds
 from sweeper.scheduler.parts_forecast import PartsFamily
-from sweeper.scheduler.width_lattice import MOST_WIDTHS
+from sweeper.scheduler.width_lattice import MAX_WIDTHS
 from sweeper.trial import Scalar
 
 # of a class, also where fewer trials are live: a plan may be of a larger study
-_MOST_LANES = 4096
+_MAX_LANES = 4096
 
 
 def read_forecast(text: str) -> Forecast:
@@ -80,7 +80,7 @@ def _faults(
     if given.capacity < 1:
         yield f"capacity {given.capacity}, where a class has a lane at least"
     live = min(config.study.n_trials, config.schedule.parallel) * len(config.members)
-    most = max(made.capacity, live, _MOST_LANES)
+    most = max(made.capacity, live, _MAX_LANES)
     if given.capacity > most:
         yield f"capacity {given.capacity}, where {most} lanes are the most"
     if given.devices < 1:
@@ -111,8 +111,8 @@ def _of_family(given: Family, made: Family, shapes: Iterable[tuple[int, int]]) -
     yield from _too_large((known.width, known.depth) for known in given.classes)
     for known in given.classes:
         runs = known.run_widths
-        if len(runs) > MOST_WIDTHS:
-            yield f"a class runs at {len(runs)} widths, where {MOST_WIDTHS} are the most"
+        if len(runs) > MAX_WIDTHS:
+            yield f"a class runs at {len(runs)} widths, where {MAX_WIDTHS} are the most"
         if runs and (runs != tuple(sorted({*runs})) or runs[-1] != known.width or runs[0] < 1):
             yield f"the widths that a class runs at, {runs}, do not ascend to its own"
     for width, depth in sorted(shapes):
@@ -144,8 +144,8 @@ def _of_parts(given: PartsFamily, made: PartsFamily, config: StudyConfig) -> Ite
 
 def _too_large(sizes: Iterable[Iterable[int]]) -> Iterator[str]:
     largest = max((max(size) for size in sizes), default=0)
-    if largest > MOST_COUNT:
-        yield f"a class of width or depth {largest}, where {MOST_COUNT} is the most"
+    if largest > MAX_COUNT:
+        yield f"a class of width or depth {largest}, where {MAX_COUNT} is the most"
 
 
 def _names(sizes: Iterable[tuple[str, int, int]]) -> tuple[str, ...]:

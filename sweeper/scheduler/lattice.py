@@ -23,7 +23,7 @@ TrialSeconds = Callable[["LatticeClass", int, int], float]
 _VECTOR = 16  # units: of four bytes, the 64 that a processor takes at once, or two times the half
 # More widths than these are rounded up to the widest of this many groups, equal in number, before
 # they are cut into intervals: the search takes time with the square of the widths.
-_MOST_WIDTHS = 512
+_MAX_WIDTHS = 512
 # Of equally cheap lattices the one with fewer classes wins. Far above the rounding of sums, far
 # below what anybody waits for.
 TIE_S = 1e-6
@@ -148,7 +148,7 @@ def _span(values: Iterable[int]) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class CellGrid:
     """The cells by width (rows) and depth (columns), both ascending.
 
     A row spans the widths `lows[row]` to `tops[row]`. `trials[row]` and `shapes[row]` are sums
@@ -164,8 +164,8 @@ class Grid:
 
 
 def grid_of(
-    cells: Iterable[Cell], most: int = _MOST_WIDTHS, rounded: Callable[[int], int] = int
-) -> Grid:
+    cells: Iterable[Cell], most: int = _MAX_WIDTHS, rounded: Callable[[int], int] = int
+) -> CellGrid:
     """The cells as a grid of so many rows at most, with a row for each width as `rounded` up."""
     cells = list(cells)
     widths = sorted({rounded(cell.width) for cell in cells})
@@ -180,7 +180,7 @@ def grid_of(
         sums[:, row + 1, depths.index(cell.depth)] += cell.trials, 1
     trials, shapes = sums.cumsum(axis=1)
     lows = [min(cell.width for cell in row) for row in by_row]
-    return Grid(lows, [int(row[-1]) for row in rows], depths, by_row, trials, shapes)
+    return CellGrid(lows, [int(row[-1]) for row in rows], depths, by_row, trials, shapes)
 
 
 def _cut_shapes(cells: list[Cell], compile_s: CompileSeconds, lane_s: LaneSeconds) -> list[_Block]:
@@ -203,7 +203,7 @@ def _cut_shapes(cells: list[Cell], compile_s: CompileSeconds, lane_s: LaneSecond
 
 
 def _blocks(
-    grid: Grid, first: int, last: int, columns: Iterable[tuple[int, int]]
+    grid: CellGrid, first: int, last: int, columns: Iterable[tuple[int, int]]
 ) -> Iterable[_Block]:
     """The blocks with trials among the rows `first` to `last`, cut into `columns`."""
     cells = [cell for row in grid.cells[first : last + 1] for cell in row]
@@ -216,7 +216,7 @@ def _blocks(
 
 
 def _price_blocks(
-    grid: Grid, last: int, compile_s: CompileSeconds, lane_s: LaneSeconds
+    grid: CellGrid, last: int, compile_s: CompileSeconds, lane_s: LaneSeconds
 ) -> NDArray[np.float64]:
     """Seconds of each block whose widest row is `last`: [first row, first column, last column].
 

@@ -20,7 +20,7 @@ from sweeper.scheduler.signature import family_of, sizes_of
 from sweeper.trial import Scalar
 
 # a space of more structures than these is not looked through: each of its trials has its own sizes
-_MOST_STRUCTURES = 2048
+_MAX_STRUCTURES = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _structures(
     if any(config.search[key].when for key in keys):
         return
     entries = {key: chances(config.search[key]) for key in keys}
-    if math.prod(len(entry) for entry in entries.values()) > _MOST_STRUCTURES:
+    if math.prod(len(entry) for entry in entries.values()) > _MAX_STRUCTURES:
         return
     for values in product(*(entry.items() for entry in entries.values())):
         drawn = zip(entries, values, strict=True)

@@ -20,7 +20,7 @@ Sizes = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PaddedSize:
     """What a class is padded to; nothing where it is exact.
 
     `run_widths` are those that it runs lanes at, where there are several. Of a model of parts it is
@@ -37,14 +37,14 @@ class Room:
         return next((run for run in self.run_widths if width <= run), self.width or width)
 
     @staticmethod
-    def of_parts(sizes: Sizes) -> Room:
+    def of_parts(sizes: Sizes) -> PaddedSize:
         """Room for parts of these sizes."""
-        return Room(max(w for _, w, _ in sizes), max(d for *_, d in sizes), sizes)
+        return PaddedSize(max(w for _, w, _ in sizes), max(d for *_, d in sizes), sizes)
 
 
-EXACT = Room()
+EXACT = PaddedSize()
 # more sizes than these are taken together before they are cut, those next to each other
-_MOST_SIZES = 32
+_MAX_SIZES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def parts_lattice(
     if not cells:
         return ()
     ordered = sorted(cells, key=lambda cell: (lane_s(cell.sizes, cell.sizes), cell.sizes))
-    blocks = np.array_split(np.arange(len(ordered)), min(len(ordered), _MOST_SIZES))
+    blocks = np.array_split(np.arange(len(ordered)), min(len(ordered), _MAX_SIZES))
     n = len(blocks)
 
     def held(first: int, last: int) -> list[PartsCell]:
@@ -149,13 +149,13 @@ def _class_of(
     )
 
 
-def shown(sizes: Sizes) -> str:
+def format_sizes(sizes: Sizes) -> str:
     """The sizes as a class is recorded with them: `a=128x3,b=32x1`, width by depth."""
     return ",".join(f"{name}={width}x{depth}" for name, width, depth in sizes)
 
 
 def sizes_in(text: str) -> Sizes:
-    """The sizes that `shown` wrote."""
+    """The sizes that `format_sizes` wrote."""
     return tuple(
         (name, *map(int, size.split("x")))  # type: ignore[misc]
         for name, _, size in (part.partition("=") for part in text.split(",") if part)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.classes import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
 from sweeper.scheduler.forecast import room_in
-from sweeper.scheduler.parts_lattice import EXACT, PartsClass, Room, shown, sizes_in
+from sweeper.scheduler.parts_lattice import EXACT, PaddedSize, PartsClass, format_sizes, sizes_in
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
@@ -106,8 +106,8 @@ def _wanted(
     if policy.given is not None:
         given = policy.given
         sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes if given.sizes)
-        room = Room(given.width, given.depth, run_widths=given.run_widths)
-        room = Room.of_parts(sizes) if sizes else room
+        room = PaddedSize(given.width, given.depth, run_widths=given.run_widths)
+        room = PaddedSize.of_parts(sizes) if sizes else room
         return _program(structure, given.strategy, policy, room)
     best = policy.forecast.best_class(structure)
     if policy.strategy == "process":
@@ -122,7 +122,7 @@ def _wanted(
     if policy.strategy == "auto" and best.structures == 1:
         return _program(structure, "exact", policy)
     is_of_parts = isinstance(best, PartsClass)
-    room = Room.of_parts(best.sizes) if is_of_parts else room_in(best)
+    room = PaddedSize.of_parts(best.sizes) if is_of_parts else room_in(best)
     return _program(structure, "padded", policy, room)
 
 
@@ -130,7 +130,7 @@ def _program(
     structure: Structure,
     strategy: Strategy,
     policy: Policy,
-    room: Room = EXACT,
+    room: PaddedSize = EXACT,
 ) -> ProgramClass:
     settings = structure.program if room.width is None else (structure.family or "")
     return ProgramClass(
@@ -143,7 +143,7 @@ def _program(
         padded_width=room.width,
         padded_depth=room.depth,
         run_widths=room.run_widths,
-        padded_parts=shown(room.parts),
+        padded_parts=format_sizes(room.parts),
         predicted_compile_s=policy.forecast.compile_s(structure, room),
         cached_s=policy.forecast.costs.compile_cached_s,
     )
@@ -218,7 +218,7 @@ def _predicted(
     program = members[0].program
     epochs = [lane.epoch_to - lane.epoch_from for lane in lanes]
     parts = sizes_in(program.padded_parts)
-    room = Room(program.padded_width, program.padded_depth, parts, program.run_widths)
+    room = PaddedSize(program.padded_width, program.padded_depth, parts, program.run_widths)
     taken_s: list[float] = []
     useful_s = 0.0
     for member, count in zip(members, epochs, strict=True):

@@ -10,7 +10,7 @@ from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import Policy, Switching
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.population import one_of_each
-from sweeper.scheduler.switching import MOST_BRANCHES
+from sweeper.scheduler.switching import MAX_BRANCHES
 
 # rounds of a trial, and how many seconds of training a round is worth, in all threads together
 _ROUNDS = 4
@@ -51,7 +51,7 @@ def _switching(
         return None
     told = traced_structure(config, lane_loop)
     return Switching(
-        space=one_of_each(config, told, min(n_trials, MOST_BRANCHES)),
+        space=one_of_each(config, told, min(n_trials, MAX_BRANCHES)),
         lanes=min(n_trials, config.schedule.parallel) * len(config.members),
         devices=devices,
     )

@@ -15,7 +15,7 @@ from sweeper.scheduler.lattice import Cell
 from sweeper.trial import Scalar
 
 # a space of more families than these has hardly two trials in one, and is not worth a lattice
-_MOST_FAMILIES = 1024
+_MAX_FAMILIES = 1024
 
 
 def chances(entry: SearchEntry) -> dict[Scalar, float]:
@@ -42,7 +42,7 @@ def families_of(
     if "mlp" not in config.kinds:
         return
     entries = {key: chances(config.search[key]) for key in _telling(config, traced)}
-    if math.prod(len(entry) for entry in entries.values()) > _MOST_FAMILIES:
+    if math.prod(len(entry) for entry in entries.values()) > _MAX_FAMILIES:
         return
     # one of those that trials draw: the file's own value need not be among them
     told = {key: values[0] for key, values in traced.items()}
@@ -140,7 +140,7 @@ def one_of_each(
     structural = [key for key, splits in config.structural.items() if splits and key not in traced]
     telling = needed(structural, config.search)
     values = [config.search[key].values() or () for key in telling]
-    if not 0 < math.prod(map(len, values)) <= _MOST_FAMILIES:
+    if not 0 < math.prod(map(len, values)) <= _MAX_FAMILIES:
         return ()
     others = {key: any_value(entry) for key, entry in config.search.items()}
     found: dict[tuple[object, ...], Mapping[str, Scalar]] = {}

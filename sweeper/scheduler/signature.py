@@ -19,7 +19,7 @@ _HIDDEN = ("model.width", "model.activation", "model.layer_norm", "model.dropout
 # the programs that draw random numbers in their models alone
 _WITHOUT_DRAWS = ("supervised", "alternating")
 # trials whose structure is kept at hand: more than are in training at a time
-_MOST_KEPT = 65_536
+_MAX_KEPT = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Structures:
         values = spec.params.values()
         drawn = *spec.params, *values, *map(type, values)  # 1 is equal to True, but no such setting
         if drawn not in self._of_drawn:
-            if len(self._of_drawn) >= _MOST_KEPT:
+            if len(self._of_drawn) >= _MAX_KEPT:
                 self._of_drawn.clear()  # of trials that have ended, most of them
             self._of_drawn[drawn] = self._of(spec)
         return self._of_drawn[drawn]

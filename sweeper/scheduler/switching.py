@@ -17,7 +17,7 @@ from sweeper.scheduler.signature import Structure, StructureOf, canonical, may_d
 from sweeper.trial import Scalar, TrialSpec
 
 # compiling takes seconds a branch, one after the other: more structures are parted into classes
-MOST_BRANCHES = 16
+MAX_BRANCHES = 16
 
 _BATCH_SIZE = "train.batch_size"
 
@@ -116,7 +116,7 @@ def _branch(params: Mapping[str, Scalar], structure_of: StructureOf) -> Branch:
 def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
     """The branches of each new class: those that are alike, and no more than compile in time."""
     for alike in _alike(branches):
-        size = math.ceil(len(alike) / math.ceil(len(alike) / MOST_BRANCHES))
+        size = math.ceil(len(alike) / math.ceil(len(alike) / MAX_BRANCHES))
         for start in range(0, len(alike), size):
             yield alike[start : start + size]
 

@@ -19,10 +19,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.scheduler.lattice import TIE_S, Cell, Grid, LatticeClass, filled, grid_of
+from sweeper.scheduler.lattice import TIE_S, Cell, CellGrid, LatticeClass, filled, grid_of
 
 # more widths than these are rounded up: the search takes time with their cube
-MOST_WIDTHS = 192
+MAX_WIDTHS = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ def width_lattice(cells: Iterable[Cell], prices: Prices) -> tuple[LatticeClass, 
     wanted = [cell for cell in cells if cell.trials > 0]
     if not wanted:
         return ()
-    grid = grid_of(wanted, MOST_WIDTHS, filled)
+    grid = grid_of(wanted, MAX_WIDTHS, filled)
     depth = grid.depths[-1]
     return tuple(_class_of(grid, rows, depth, prices) for rows in _cut(grid, depth, prices))
 
 
 def _class_of(
-    grid: Grid, runs: Sequence[tuple[int, int]], depth: int, prices: Prices
+    grid: CellGrid, runs: Sequence[tuple[int, int]], depth: int, prices: Prices
 ) -> LatticeClass:
     first, last = runs[0][0], runs[-1][1]
     cells = [cell for row in grid.cells[first : last + 1] for cell in row]
@@ -88,7 +88,7 @@ def _class_of(
     )
 
 
-def _cut(grid: Grid, depth: int, prices: Prices) -> Iterator[list[tuple[int, int]]]:
+def _cut(grid: CellGrid, depth: int, prices: Prices) -> Iterator[list[tuple[int, int]]]:
     """The runs of each class of the best lattice, as the rows (first, last) of each, ascending.
 
     `open_s[last, top]` is what all rows up to `last` take at best where `last` ends a run of a
@@ -113,7 +113,7 @@ def _cut(grid: Grid, depth: int, prices: Prices) -> Iterator[list[tuple[int, int
     yield from reversed([*_classes(starts, open_s, closed_s)])
 
 
-def _run_s(grid: Grid, last: int, prices: Prices) -> NDArray[np.float64]:
+def _run_s(grid: CellGrid, last: int, prices: Prices) -> NDArray[np.float64]:
     """Seconds of training all rows from each first one up to `last` as wide as that."""
     lane_s = [prices.lane_s(grid.tops[last], own) for own in grid.depths]
     return (grid.trials[last + 1] - grid.trials[: last + 1]) @ np.array(lane_s)

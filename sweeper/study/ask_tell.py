@@ -12,7 +12,7 @@ import optuna
 from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
-from sweeper.study.grid import Grid
+from sweeper.study.grid import GridPoints
 from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_made_anew, pruner, sampler
 from sweeper.study.space import Space
@@ -58,7 +58,7 @@ class Study:
         self._storage = NotingStorage()
         # a trial that is run again keeps its number, which is not Optuna's then
         self._first = 0 if config.trial is None else config.trial.number
-        self._grid = Grid(config) if config.study.sampler.name == "grid" else None
+        self._grid = GridPoints(config) if config.study.sampler.name == "grid" else None
         seed = config.study.seed
         self._sampling = partial(guarded, config, "sampler")
         self._pruning = partial(guarded, config, "pruner")

@@ -15,7 +15,7 @@ from sweeper.study.options import given_options, n_proposals, rungs
 _MEDIAN = ("median", "percentile")
 _HALVING = ("asha", "hyperband")
 # 0.5 ** n is the least p-value of n differences; below the least threshold that a float can be
-_MOST_DIFFERENCES = 1100
+_MAX_DIFFERENCES = 1100
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
             after = listed([str(end) for end in ends])
             found = f"it acts after epoch {_some(able)}, and judges when rounds end, after {after}"
         return f"{found}; write schedule.round_epochs = {able[0]}"
-    beyond = range(epochs, epochs + 10 * _MOST_DIFFERENCES)
+    beyond = range(epochs, epochs + 10 * _MAX_DIFFERENCES)
     if any(is_function(name) for name, _ in _pruners(config)):
         return None
     first = next((one for one in beyond if all(acts(one) for acts in acting)), None)
@@ -116,7 +116,7 @@ def _acting(name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
         return lambda epoch: epoch >= given["patience"] + 2
     if name == "wilcoxon":
         least, below = max(2, given["n_startup_steps"]), given["p_threshold"]
-        return lambda epoch: epoch >= least and 0.5 ** min(epoch, _MOST_DIFFERENCES) < below
+        return lambda epoch: epoch >= least and 0.5 ** min(epoch, _MAX_DIFFERENCES) < below
     return lambda epoch: name != "none"
 
 

@@ -14,13 +14,13 @@ Matrix = Float[np.ndarray, "trial parameter"]
 Vector = Float[np.ndarray, " trial"]
 Leaves = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-MOST_TREES = 32
-_MOST_TRIALS = 300
+MAX_TREES = 32
+_MAX_TRIALS = 300
 _CELLS = 64  # an axis of the unit cube is looked at in so many places
 
 
 def main_effects(
-    places: Matrix, values: Vector, rng: np.random.Generator, n_trees: int = MOST_TREES
+    places: Matrix, values: Vector, rng: np.random.Generator, n_trees: int = MAX_TREES
 ) -> np.ndarray:
     """The share of the variance of `values` that each parameter explains by itself, from 0 to 1.
 
@@ -30,7 +30,7 @@ def main_effects(
     values = _without_outliers(values)
     shares = np.zeros((n_trees, places.shape[1]))
     for tree in range(n_trees):
-        drawn = rng.integers(len(values), size=min(len(values), _MOST_TRIALS))
+        drawn = rng.integers(len(values), size=min(len(values), _MAX_TRIALS))
         shares[tree] = _shares(_leaves(places[drawn], values[drawn]))
     return shares.mean(axis=0)
 

@@ -13,7 +13,7 @@ from sweeper.config.conditions import in_order
 from sweeper.trial import Scalar, generator
 
 
-class Grid:
+class GridPoints:
     """The points of a study's space; trial `number` is the `number`-th of them."""
 
     def __init__(self, config: StudyConfig) -> None:

@@ -17,7 +17,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig
-from sweeper.study.forest import MOST_TREES, main_effects, rank_correlation
+from sweeper.study.forest import MAX_TREES, main_effects, rank_correlation
 from sweeper.study.optuna_export import blank_study, distributions_of, frozen_trials
 from sweeper.trial import generator
 
@@ -95,7 +95,7 @@ class Importance:
         """Of each parameter among the trials that have it, next to what all of these have."""
         has = np.isfinite(places)
         patterns = [column.tobytes() for column in has.T]
-        n_trees = max(_LEAST_TREES, MOST_TREES // len({*patterns}))
+        n_trees = max(_LEAST_TREES, MAX_TREES // len({*patterns}))
         known: dict[bytes, dict[int, float]] = {}
         for pattern, rows in zip(patterns, has.T, strict=True):
             if pattern not in known and rows.sum() >= LEAST_TRIALS:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.config.refusals import MISSING, shown, unknown_name
+from sweeper.config.refusals import MISSING, format_value, unknown_name
 from sweeper.config.study import PRUNERS
 from sweeper.errors import Problem, StudyError
 from sweeper.study.grid import n_combinations, n_points
@@ -47,7 +47,7 @@ class Option:
         if self.kind is bool:
             return "true or false"
         if self.kind is str:
-            return f"one of {', '.join(map(shown, self.choices))}"
+            return f"one of {', '.join(map(format_value, self.choices))}"
         noun = "a whole number" if self.kind is int else "a number"
         if self.least is None:
             return noun
@@ -56,7 +56,7 @@ class Option:
         )
 
 
-_MOST_HELD = 1_000_000  # of what a sampler holds in memory for each trial
+_MAX_HELD = 1_000_000  # of what a sampler holds in memory for each trial
 _COUNT = Option(int, 0)
 _ONE = Option(int, 1)
 _SHARE = Option(float, 0, 1)
@@ -72,7 +72,7 @@ _MEDIAN = {
 OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "tpe": {
         "n_startup_trials": _COUNT,
-        "n_ei_candidates": Option(int, 1, _MOST_HELD),
+        "n_ei_candidates": Option(int, 1, _MAX_HELD),
         "multivariate": _FLAG,
         "group": _FLAG,
         "constant_liar": _FLAG,
@@ -83,7 +83,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "gp": {"n_startup_trials": _COUNT, "deterministic_objective": _FLAG},
     "cmaes": {
         "n_startup_trials": _COUNT,
-        "popsize": Option(int, 4, _MOST_HELD),  # of fewer it divides by zero
+        "popsize": Option(int, 4, _MAX_HELD),  # of fewer it divides by zero
         "consider_pruned_trials": _FLAG,
         "use_separable_cma": _FLAG,
         "with_margin": _FLAG,
@@ -241,10 +241,10 @@ def _option_problems(
         if name == "patient" and key == "wrapped":
             yield from _wrapped_problems(config, f"{table}.wrapped", value, python)
         elif key not in known:
-            mend = f"it takes {', '.join(known)}" if known else "it takes none"
-            yield config.problem(f"{table}.{key}", f"{name!r} has no such option", mend)
-        elif mend := known[key].fault(value):
-            yield config.problem(f"{table}.{key}", f"{value!r} does not fit", mend)
+            hint = f"it takes {', '.join(known)}" if known else "it takes none"
+            yield config.problem(f"{table}.{key}", f"{name!r} has no such option", hint)
+        elif hint := known[key].fault(value):
+            yield config.problem(f"{table}.{key}", f"{value!r} does not fit", hint)
     for key in (key for key, option in known.items() if option.required and key not in options):
         yield config.problem(f"{table}.{key}", MISSING, f"write {key} = ...")
     chosen = [key for key in EXCLUSIVE.get(name, ()) if options.get(key) is True]
@@ -261,14 +261,16 @@ def _wrapped_problems(
     config: StudyConfig, key: str, wrapped: object, python: bool
 ) -> Iterator[Problem]:
     if not isinstance(wrapped, dict) or "name" not in wrapped:
-        found = "no name" if isinstance(wrapped, dict) else f"{shown(wrapped)} is not a table"
+        found = (
+            "no name" if isinstance(wrapped, dict) else f"{format_value(wrapped)} is not a table"
+        )
         yield config.problem(key, found, 'write e.g. { name = "median" }')
         return
     name = wrapped["name"]
     if not isinstance(name, str) or not (name in PRUNERS or is_function(name)):
         options = f'{", ".join(PRUNERS)}, or "module:Class"'
         fault = unknown_name("study.pruner.name", name, options)
-        yield config.problem(f"{key}.name", fault.found, fault.mend)
+        yield config.problem(f"{key}.name", fault.found, fault.hint)
         return
     options = {option: value for option, value in wrapped.items() if option != "name"}
     yield from _option_problems(config, key, name, options, python)

@@ -160,7 +160,7 @@ def write_study(
     """
     name = name or config.study.name
     try:
-        storage = opened(url)
+        storage = open_storage(url)
         study = blank_study(config, storage, name)
         try:
             write_trials(storage, study._study_id, trials)
@@ -168,16 +168,16 @@ def write_study(
             storage.delete_study(study._study_id)
             raise
     except DuplicatedStudyError:
-        mend = "give this one another name with --name, or write to another file"
-        raise StudyError(Problem(url, "", f"it has a study '{name}' already", mend)) from None
+        hint = "give this one another name with --name, or write to another file"
+        raise StudyError(Problem(url, "", f"it has a study '{name}' already", hint)) from None
     except (StorageInternalError, SQLAlchemyError, ImportError, ValueError) as error:
         told = str(error).partition("\n")[0]
-        mend = "write a URL that Optuna takes, such as sqlite:///study.db"
-        raise SetupError(Problem(url, "", f"cannot be written: {told}", mend)) from error
+        hint = "write a URL that Optuna takes, such as sqlite:///study.db"
+        raise SetupError(Problem(url, "", f"cannot be written: {told}", hint)) from error
     return name
 
 
-def opened(url: str) -> RDBStorage:
+def open_storage(url: str) -> RDBStorage:
     """The database at `url`, whose connections are closed after each use."""
     return RDBStorage(url, engine_kwargs={"poolclass": pool.NullPool})
 

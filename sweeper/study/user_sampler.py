@@ -15,8 +15,8 @@ from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.config.user_code import RAISED, LoadError, load_class, told
-from sweeper.config.user_keywords import keywords_of, unfit_keywords
+from sweeper.config.user_code import RAISED, LoadError, describe_error, load_class
+from sweeper.config.user_keywords import check_keywords, keywords_of
 from sweeper.errors import Problem, SweeperError
 from sweeper.trial import Memory
 
@@ -50,7 +50,7 @@ def guarded(config: StudyConfig, table: Literal["sampler", "pruner"]) -> Iterato
     except RAISED as error:
         if not any(key.startswith(f"study.{table}.") for key in config.functions.values()):
             raise
-        raise _failed(config, table, f"raised {told(error)}") from error
+        raise _failed(config, table, f"raised {describe_error(error)}") from error
 
 
 def check_proposal(
@@ -103,8 +103,8 @@ def _own_table(config: StudyConfig) -> Literal["sampler", "pruner"]:
 
 def _failed(config: StudyConfig, table: Literal["sampler", "pruner"], found: str) -> SweeperError:
     name = getattr(config.study, table).name
-    mend = "mend it; the same command goes on from the last round"
-    return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", mend))
+    hint = "mend it; the same command goes on from the last round"
+    return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", hint))
 
 
 def own_problems(
@@ -115,18 +115,18 @@ def own_problems(
     try:
         found = load_class(name, config.base_dir)
     except LoadError as error:
-        yield config.problem(key, error.found, error.mend)
+        yield config.problem(key, error.found, error.hint)
         return
     base = f"optuna's {wanted.__name__}"
     if not (inspect.isclass(found) and issubclass(found, wanted)):
         yield config.problem(key, f"'{name}' is no class of {base}", f"derive it from {base}")
         return
     apart = () if "seed" in options else ("seed",)  # it is given the study's
-    problems = [*unfit_keywords(config, table, name, found, options, apart)]
+    problems = [*check_keywords(config, table, name, found, options, apart)]
     yield from problems
     if not problems:
         try:
             found(**{**seeded(config, found), **options})
         except RAISED as error:
-            mend = "write other options, or mend it"
-            yield config.problem(key, f"'{name}' raised {told(error)}", mend)
+            hint = "write other options, or mend it"
+            yield config.problem(key, f"'{name}' raised {describe_error(error)}", hint)

@@ -31,7 +31,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SweepContext:
     """Study, ledger, executor, files and policy of a sweep.
 
     `boundary` is what its session marks rows with, if anything. `ahead_after` is how many trials

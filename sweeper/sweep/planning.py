@@ -31,7 +31,7 @@ from sweeper.trial import Scalar, TrialSpec
 _LIKELY = 3.0
 
 
-def foreseen(
+def make_forecast(
     config: StudyConfig,
     data: Dataset,
     recorded: Forecast | None,
@@ -70,8 +70,8 @@ def read_plan(path: Path) -> Forecast:
         return read_forecast(read_small(path))
     except (OSError, ValueError) as error:
         found = f"no plan that can be read ({error})"
-        mend = "write it with `python -m sweeper plan STUDY --json > plan.json`"
-        raise StudyError(Problem(str(path), "", found, mend)) from error
+        hint = "write it with `python -m sweeper plan STUDY --json > plan.json`"
+        raise StudyError(Problem(str(path), "", found, hint)) from error
 
 
 def costs_of(config: StudyConfig) -> CostModel:
@@ -89,8 +89,8 @@ def costs_of(config: StudyConfig) -> CostModel:
         return CostModel.from_dict(read_json(path)["model"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         found = f"{path.name} holds no cost model ({error})"
-        mend = "write it with `python -m sweeper calibrate`"
-        raise StudyError(config.problem("execution.costs", found, mend)) from error
+        hint = "write it with `python -m sweeper calibrate`"
+        raise StudyError(config.problem("execution.costs", found, hint)) from error
 
 
 def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> Structures:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.config.settings import Judge
+from sweeper.config.settings import MetricRule
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, StudyTable
 from sweeper.executors.executor import LaneResult, Outcome, Work
 from sweeper.ledger import BucketRecord
@@ -151,7 +151,7 @@ def trial_row(
     metrics: Sequence[str],
     test_metrics: Sequence[str],
     study: StudyTable,
-    keeps: Judge | None,
+    keeps: MetricRule | None,
     run_id: str,
     boundary: str | None,
     finished_at: float,
@@ -234,7 +234,7 @@ def _spread(values: Sequence[float]) -> float | None:
 
 
 def values_of(
-    trial: Running, metrics: Sequence[str], metric: str, keeps: Judge | None
+    trial: Running, metrics: Sequence[str], metric: str, keeps: MetricRule | None
 ) -> list[float]:
     """A metric of each member after its last epoch, or after its best where that is kept.
 

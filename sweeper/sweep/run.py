@@ -26,11 +26,11 @@ from sweeper.scheduler.policy import policy_of
 from sweeper.study.doubts import doubts
 from sweeper.study.options import n_proposals, rungs
 from sweeper.sweep.importances import Importances
-from sweeper.sweep.parts import Parts
+from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.planning import structures
 from sweeper.sweep.progress import Doing, Standing
 from sweeper.sweep.session.backup import Backups
-from sweeper.sweep.session.crashes import MOST
+from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.reconcile import Change, xla_threads
 from sweeper.sweep.session.session import Session
 from sweeper.sweep.store import Published, RunStore
@@ -161,8 +161,8 @@ def _died(config: StudyConfig, number: int, deaths: int) -> str:
         return (
             f"{died}; with execution.workers = 1 a trial that brings its process down fails alone"
         )
-    if deaths < MOST:
-        return f"{died}; it is begun anew here, and once it was left {MOST} times in workers"
+    if deaths < MAX:
+        return f"{died}; it is begun anew here, and once it was left {MAX} times in workers"
     return f"{died}: it goes to workers, where a trial that brings its process down fails alone"
 
 
@@ -172,13 +172,13 @@ def _parts(
     session: Session,
     executor: Executor,
     timeline: Timeline,
-) -> Parts:
+) -> SweepContext:
     spec = data_spec(config, data)
     programs = Programs(spec)
     program = programs.exact(config.filled({}))
     store = RunStore(session.run_dir, config, programs, data.digest)
     store.note_preparation(data, spec)
-    return Parts(
+    return SweepContext(
         config=config,
         ledger=session.ledger,
         executor=executor,

@@ -51,8 +51,8 @@ class RunStore:
             file = LaneFile(path, digest)
             states = [file.lane(spec.number, like, member) for member in self._members]
         except CheckpointError as error:
-            mend = "let model.function build the same network whenever it is called"
-            raise SetupError(Problem(str(path), "", str(error), mend)) from error
+            hint = "let model.function build the same network whenever it is called"
+            raise SetupError(Problem(str(path), "", str(error), hint)) from error
         for member, state in zip(self._members, states, strict=True):
             model = self.run_dir.model(spec.number, member)
             with replacing(model, self.run_dir.staging) as staged:

@@ -22,10 +22,10 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import most_failures, n_proposals
-from sweeper.sweep.parts import Parts
+from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.resume import judged, reports, restore
 from sweeper.sweep.rows import Verdict, bucket_record, excesses, trial_row, values_of
-from sweeper.sweep.session.crashes import MOST
+from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.state import Running, SweepState
 from sweeper.trial import Reason, TrialSpec, TrialState
 
@@ -33,7 +33,7 @@ from sweeper.trial import Reason, TrialSpec, TrialState
 class Sweep:
     """A study in training, round by round; a round is committed when `close` returns."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SweepContext) -> None:
         self._parts = parts
         self._started = parts.clock()
         with fault_points(Step.RESTORE):
@@ -72,7 +72,7 @@ class Sweep:
         if plan is None:
             self._deaths = 0
             return self._plan_next(self.state.rounds + 1)
-        return plan.in_workers() if self._deaths >= MOST else plan
+        return plan.in_workers() if self._deaths >= MAX else plan
 
     def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
         """What each bucket of the open round came to, in the plan's order.

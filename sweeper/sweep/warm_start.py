@@ -16,7 +16,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import (
-    Start,
+    SavedStart,
     check_leaves,
     optimizers_of,
     settings_of,
@@ -39,7 +39,7 @@ def started_from(
     *,
     fresh: bool,
     trust_code: bool = False,
-) -> Start | None:
+) -> SavedStart | None:
     """The saved model that trials start from: the given one, or that of a study to go on with.
 
     Raises:
@@ -58,7 +58,7 @@ def started_from(
     file = read_saved(path, trusted=trust_code)
     trusted = trust_code or (goes_on and is_own_start(run_dir, file.digest))
     with as_written(file.name):
-        start = Start(file, settings_of(file, _place_of_code(config, file, trusted)))
+        start = SavedStart(file, settings_of(file, _place_of_code(config, file, trusted)))
     problems = [*_other_structures(config, start)]
     if problems:
         raise StudyError(problems)
@@ -74,7 +74,7 @@ def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
     return config.base_dir if place == NOWHERE else place
 
 
-def check_fits(config: StudyConfig, start: Start, data: Dataset) -> None:
+def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
     """Refuse data with other features or targets than those that the model was trained on.
 
     Raises:
@@ -96,7 +96,7 @@ def check_fits(config: StudyConfig, start: Start, data: Dataset) -> None:
     check_leaves(Programs(data_spec(config, data)).exact(config.filled({})), start)
 
 
-def told(config: StudyConfig, start: Start) -> Iterator[str]:
+def describe_start(config: StudyConfig, start: SavedStart) -> Iterator[str]:
     """What of the saved model trials do not take over."""
     fresh = "start with its weights and a fresh optimizer"
     if not start.file.record["has_optimizer"]:
@@ -121,7 +121,7 @@ def _named(settings: Settings) -> str:
     return f"{names} with train.ema" if settings.has("train.ema") else names
 
 
-def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
+def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Problem]:
     """Each setting of the model in which some trial differs from the saved one."""
     own = _of_model(config.filled({}).structure())
     its = _of_model(start.settings.structure())
@@ -132,16 +132,16 @@ def _other_structures(config: StudyConfig, start: Start) -> Iterator[Problem]:
         if entry is None:
             if own.get(key) != saved:
                 found = f"{own.get(key)!r}, and the model in {name} has {saved!r}"
-                mend = f"write {setting} = {toml_value(saved)}" if key in its else "remove it"
-                yield config.problem(key, found, mend)
+                hint = f"write {setting} = {toml_value(saved)}" if key in its else "remove it"
+                yield config.problem(key, found, hint)
             continue
         values = config.drawn_values(key)
         others = ["others"] if values is None else [toml_value(v) for v in values if v != saved]
         if others:
             shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
             found = f"trials with {setting} {shown} cannot start from {name}, which has {saved!r}"
-            mend = f"remove it, and write {setting} = {toml_value(saved)} in [{table}]"
-            yield config.problem(f"search.{key}", found, mend)
+            hint = f"remove it, and write {setting} = {toml_value(saved)} in [{table}]"
+            yield config.problem(f"search.{key}", found, hint)
 
 
 def _of_model(structure: dict[str, Any]) -> dict[str, Any]:

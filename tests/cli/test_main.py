@@ -118,9 +118,9 @@ def test_a_refusal_is_its_message_and_its_exit_code(
 def test_status_of_a_study_file_names_its_run_directory(command: CommandLine) -> None:
     command.write()
     done = command("status", "study.toml")
-    mend = "name the run directory of the study: runs/wine"
+    hint = "name the run directory of the study: runs/wine"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"study.toml: a file, not a run directory; {mend}\n"
+    assert done.stderr == f"study.toml: a file, not a run directory; {hint}\n"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_file_in_place_of_a_run_directory_is_refused_with_the_one_it_belongs_t
     Path(name).write_bytes(content)
     with pytest.raises(StudyError) as refused:
         refuse_a_file(Path(name))
-    assert refused.value.problems[0].mend == f"name the run directory of the study{meant}"
+    assert refused.value.problems[0].hint == f"name the run directory of the study{meant}"
 
 
 def test_the_view_is_shown_before_what_is_slow_to_import(command: CommandLine) -> None:

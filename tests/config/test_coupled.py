@@ -28,7 +28,7 @@ def problem(*replaced: tuple[str, str]) -> tuple[str, str, str]:
     with pytest.raises(StudyError) as refusal:
         read(*replaced)
     (found,) = refusal.value.problems
-    return found.key, found.found, found.mend
+    return found.key, found.found, found.hint
 
 
 def test_every_loss_is_reported_and_what_generated_rows_are_worth() -> None:
@@ -195,7 +195,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_fit_is_refused_with_its_mend(case: str) -> None:
+def test_what_does_not_fit_is_refused_with_its_hint(case: str) -> None:
     replaced, expected = REFUSED[case]
     assert problem(*replaced) == expected
 

@@ -83,7 +83,7 @@ def test_what_some_trials_have_no_use_for_is_refused(text: str, expected: tuple[
         parse(text, Path("study.toml"))
     (problem,) = refusal.value.problems
     assert (problem.key, problem.found) == expected
-    assert problem.mend
+    assert problem.hint
     *_, name = problem.key.removeprefix("search.").split(".")
     line = text.splitlines()[int(problem.where.partition(":")[2]) - 1]
     assert name in line or problem.found.startswith("missing")

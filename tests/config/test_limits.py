@@ -52,7 +52,7 @@ def test_what_is_too_large_is_refused(
     (problem,) = refused(old, new)
     assert (problem.where, problem.key) == (f"study.toml:{line}", key)
     assert problem.found == found
-    assert problem.mend.startswith("write ")
+    assert problem.hint.startswith("write ")
 
 
 def test_numbers_whose_distance_is_none_are_no_range() -> None:
@@ -84,7 +84,7 @@ _ARGUMENT = 'search.model.cap={type="categorical",choices=[1.0,inf]}'
 
 
 @pytest.mark.parametrize(
-    ("override", "key", "found", "mend"),
+    ("override", "key", "found", "hint"),
     [
         (_ARGUMENT, "search.model.cap.choices", "inf is not a finite number", _FINITE),
         (
@@ -121,14 +121,14 @@ _ARGUMENT = 'search.model.cap={type="categorical",choices=[1.0,inf]}'
     ],
 )
 def test_a_value_that_cannot_be_recorded_is_refused(
-    override: str, key: str, found: str, mend: str
+    override: str, key: str, found: str, hint: str
 ) -> None:
     text = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', f"{_PYTHON}\ncap = 1.0")
     text = text.replace("model.depth", "model.rows")
     with pytest.raises(StudyError) as refusal:
         parse(text, Path("study.toml"), [override])
     (problem,) = refusal.value.problems
-    assert (problem.where, problem.key, problem.found, problem.mend) == ("--set", key, found, mend)
+    assert (problem.where, problem.key, problem.found, problem.hint) == ("--set", key, found, hint)
 
 
 def test_the_setting_of_a_value_that_cannot_be_recorded_is_refused_once(refused: Refused) -> None:
@@ -221,7 +221,7 @@ def test_what_is_no_study_file_is_refused_and_not_waited_for(
         load(tmp_path / "study.toml")
     (problem,) = refusal.value.problems
     assert problem.found.startswith(found)
-    assert problem.mend == "name a readable TOML file in UTF-8"
+    assert problem.hint == "name a readable TOML file in UTF-8"
 
 
 @pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "/dev/stdin", "x" * 300, "a\x00b"])

@@ -384,8 +384,8 @@ def between(first: str, last: str) -> str:
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_does_not_fit_together_is_refused(what: str) -> None:
-    replaced, (line, key, found, mend) = BROKEN[what]
-    assert refused(*replaced) == (Problem(f"study.toml:{line}", key, found, mend),)
+    replaced, (line, key, found, hint) = BROKEN[what]
+    assert refused(*replaced) == (Problem(f"study.toml:{line}", key, found, hint),)
 
 
 def test_parts_that_feed_each_other_are_refused() -> None:
@@ -456,4 +456,4 @@ def test_a_class_that_pads_nothing_has_no_room_for_parts() -> None:
         parse(text, Path("study.toml"))
 
     (problem,) = refusal.value.problems
-    assert (problem.key, problem.mend) == ("trial.class.sizes", "remove it")
+    assert (problem.key, problem.hint) == ("trial.class.sizes", "remove it")

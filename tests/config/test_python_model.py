@@ -116,4 +116,4 @@ def test_a_kind_that_there_is_not_cannot_be_drawn() -> None:
 
     (problem,) = refusal.value.problems
     assert problem.key == "search.model.kind.choices"
-    assert (problem.found, problem.mend) == ("no kind 'cnn'", "write one of mlp, python")
+    assert (problem.found, problem.hint) == ("no kind 'cnn'", "write one of mlp, python")

@@ -546,17 +546,17 @@ BROKEN_SEARCH = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_problem_has_its_line_its_key_and_its_mend(name: str, refused: Refused) -> None:
-    (old, new), (line, key, found, mend) = BROKEN[name]
-    assert refused(old, new) == (Problem(f"study.toml:{line}", key, found, mend),)
+def test_a_problem_has_its_line_its_key_and_its_hint(name: str, refused: Refused) -> None:
+    (old, new), (line, key, found, hint) = BROKEN[name]
+    assert refused(old, new) == (Problem(f"study.toml:{line}", key, found, hint),)
 
 
 @pytest.mark.parametrize("name", BROKEN_SEARCH)
 def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) -> None:
-    entry, (key, found, mend) = BROKEN_SEARCH[name]
+    entry, (key, found, hint) = BROKEN_SEARCH[name]
     (problem,) = refused("model.depth = { type", f"{entry}\nmodel.depth = {{ type")
     line = 31 if name.startswith("column of another entry") else 29
-    assert problem == Problem(f"study.toml:{line}", f"search.{key}", found, mend)
+    assert problem == Problem(f"study.toml:{line}", f"search.{key}", found, hint)
 
 
 @pytest.mark.parametrize(
@@ -588,19 +588,19 @@ def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) 
         ),
     ],
 )
-def test_mends_of_loss_and_metric_do_not_contradict(
+def test_hints_of_loss_and_metric_do_not_contradict(
     loss: str, reported: str, metric: str, expected: dict[str, str], refused: Refused
 ) -> None:
     told = refused(
         "", "", f"train.loss={loss}", f"train.metrics=['{reported}']", f"study.metric={metric}"
     )
-    assert {problem.key: problem.mend for problem in told} == expected
+    assert {problem.key: problem.hint for problem in told} == expected
 
 
 def test_a_schedule_needs_a_rate(refused: Refused) -> None:
     optimizer = "optimizer={name='mine:make',schedule={name='cosine'}}"
     (problem,) = refused("", "", "search={}", optimizer)
-    assert (problem.key, problem.mend) == ("optimizer.lr", "write lr = ...")
+    assert (problem.key, problem.hint) == ("optimizer.lr", "write lr = ...")
 
 
 @pytest.mark.parametrize(
@@ -622,7 +622,7 @@ def test_what_no_searched_optimizer_can_use_is_refused(
 def test_a_searched_optimizer_is_one_of_this_package(refused: Refused) -> None:
     choices = "['adam', 'mine:make']"
     (problem,) = refused("", "", f"search.optimizer.name={{type='categorical',choices={choices}}}")
-    assert problem.mend == "write one of adam, adamw, rmsprop, lion, sgd, adafactor"
+    assert problem.hint == "write one of adam, adamw, rmsprop, lion, sgd, adafactor"
 
 
 def test_a_grid_needs_an_end(refused: Refused) -> None:
@@ -710,7 +710,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "mend"),
+    ("line", "hint"),
     [
         ('optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = True }', "write true"),
         ("stratify = False  # not", "write false"),
@@ -719,8 +719,8 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         ('name = "x = True" y', "write key = value, text in quotes"),
     ],
 )
-def test_a_value_of_python_is_answered_with_that_of_toml(line: str, mend: str) -> None:
+def test_a_value_of_python_is_answered_with_that_of_toml(line: str, hint: str) -> None:
     with pytest.raises(StudyError) as caught:
         parse(f"version = 1\n{line}\n", Path("study.toml"))
     (problem,) = caught.value.problems
-    assert (problem.where, problem.mend) == ("study.toml:2", mend)
+    assert (problem.where, problem.hint) == ("study.toml:2", hint)

@@ -206,12 +206,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_problem_has_its_line_its_key_and_its_mend(name: str, refused: Refused) -> None:
+def test_a_problem_has_its_line_its_key_and_its_hint(name: str, refused: Refused) -> None:
     (old, new), told = BROKEN[name]
-    line, key, found, mend = told
+    line, key, found, hint = told
     (problem,) = refused(old, new)
     assert (problem.where, problem.key, problem.found) == (f"study.toml:{line}", key, found)
-    assert mend in (None, problem.mend)
+    assert hint in (None, problem.hint)
 
 
 def test_settings_that_are_the_same_as_each_other_have_no_values(refused: Refused) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from sweeper.config.user_code import LoadError, load_function, told, told_in_full
+from sweeper.config.user_code import LoadError, describe_error, load_function, told_in_full
 
 OWN = """\
 import json
@@ -46,7 +46,7 @@ def said(function: str, directory: Path) -> str:
     with pytest.raises(Exception) as raised:
         load_function(f"told_of:{function}", directory)()
     error = raised.value
-    return told(error.with_traceback(error.__traceback__.tb_next))  # type: ignore[union-attr]
+    return describe_error(error.with_traceback(error.__traceback__.tb_next))  # type: ignore[union-attr]
 
 
 def test_the_place_is_the_last_line_of_the_users(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_a_quoted_traceback_is_told_by_its_last_error() -> None:
         '  File "/venv/lib/python3.11/site-packages/jax/_src/callback.py", line 71, in there\n'
         "rows.Missing: no row\n  3 in it"
     )
-    assert told(RuntimeError(quoted)) == "rows.Missing: no row 3 in it (rows.py, line 5)"
+    assert describe_error(RuntimeError(quoted)) == "rows.Missing: no row 3 in it (rows.py, line 5)"
     cut = "it told: Traceback (most recent call last):"
-    assert told(RuntimeError(cut)) == f"RuntimeError: {cut}"
+    assert describe_error(RuntimeError(cut)) == f"RuntimeError: {cut}"
 
 
 def test_an_error_that_cannot_be_written_is_told_all_the_same(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_error_that_cannot_be_written_is_told_all_the_same(tmp_path: Path) ->
 
 
 def test_a_long_text_without_sentences_is_cut_between_words() -> None:
-    words = told(ValueError("word " * 100))
+    words = describe_error(ValueError("word " * 100))
     assert words.endswith("word word ...")
     assert len(words) < 230
 
@@ -100,7 +100,7 @@ def test_what_is_not_of_the_users_has_no_place() -> None:
         jnp.dot(1, "no")
     error = raised.value
     own = error.__traceback__.tb_next  # type: ignore[union-attr]
-    assert "line" not in told(error.with_traceback(own))
+    assert "line" not in describe_error(error.with_traceback(own))
 
 
 def test_a_function_of_another_main_is_not_called_missing(tmp_path: Path) -> None:

@@ -52,4 +52,4 @@ def test_what_does_not_fit_is_refused(
     problems = refused(LOSS, new, *overrides)
     assert [problem.key for problem in problems] == [key]
     assert found in problems[0].found
-    assert problems[0].mend
+    assert problems[0].hint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.rundir import RunDir
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_large_results"
@@ -22,6 +22,6 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 
 
 @pytest.fixture
-def study(run_dir: RunDir) -> Study:
+def study(run_dir: RunDir) -> PublishedStudy:
     """The same, read."""
-    return Study(run_dir)
+    return PublishedStudy(run_dir)

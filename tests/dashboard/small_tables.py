@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.spans import Spans
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results.columns import BUCKETS, CIRCUMSTANCES, INT64, OUTCOME, SPANS, STRING, TIME
 from sweeper.results.tables import rows_table
 from sweeper.results.timeline import Span
@@ -25,7 +25,7 @@ def trials_of(
     search: Mapping[str, Any] = SEARCH,
     metric: str | Sequence[str] = "val_loss",
     direction: str | Sequence[str] = "minimize",
-) -> Trials:
+) -> PublishedTrials:
     """Trials with these columns; number and state are filled in."""
     filled = [
         {
@@ -44,7 +44,7 @@ def trials_of(
         for number, row in enumerate(rows)
     ]
     said = {"metric": metric, "direction": direction, "search": search, "columns": {}}
-    return Trials(_table(filled), said)
+    return PublishedTrials(_table(filled), said)
 
 
 def spans_of(sessions: Sequence[Sequence[Span]]) -> Spans:

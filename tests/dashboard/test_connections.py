@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from sweeper.dashboard.connections import MOST_CONNECTIONS, BoundedProtocol, BoundedServer
+from sweeper.dashboard.connections import MAX_CONNECTIONS, BoundedProtocol, BoundedServer
 from sweeper.dashboard.server import listen
 
 HALF = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
@@ -82,7 +82,7 @@ def is_open(client: socket.socket) -> bool:
 def test_of_too_many_connections_those_that_wait_longest_end(port: int) -> None:
     with ExitStack() as stack:
         clients = list[socket.socket]()
-        for _ in range(3 * MOST_CONNECTIONS):
+        for _ in range(3 * MAX_CONNECTIONS):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             client.sendall(HALF)
             clients.append(client)
@@ -91,7 +91,7 @@ def test_of_too_many_connections_those_that_wait_longest_end(port: int) -> None:
         assert time.monotonic() - began < 1
         time.sleep(0.1)
         still = [is_open(client) for client in clients]
-        assert 0 < sum(still) <= MOST_CONNECTIONS
+        assert 0 < sum(still) <= MAX_CONNECTIONS
         assert still == sorted(still)  # the last ones
 
 

@@ -88,7 +88,7 @@ def test_between_two_starts_of_the_program_no_place_is_idle() -> None:
     assert ("left out", "14:56, in which the program did not run") in told.facts()
 
 
-def test_findings_name_what_is_unusual_and_its_mend() -> None:
+def test_findings_name_what_is_unusual_and_its_hint() -> None:
     slow = buckets_of(
         [
             {"compile_s": 9.0, "train_s": 4.0, "waste_fraction": 0.5, "finished_at": 113.0},

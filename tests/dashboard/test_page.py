@@ -13,8 +13,8 @@ from pyarrow import parquet
 from sweeper.dashboard.blocks import rows
 from sweeper.dashboard.html import view_html
 from sweeper.dashboard.packing import as_json
-from sweeper.dashboard.page import COMPARISON, VIEWS, Known, Page
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.page import COMPARISON, VIEWS, Page, PageState
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from tests.dashboard.small_tables import buckets_of, trials_of
@@ -24,10 +24,10 @@ NAMES = [*(view.name for view in VIEWS), COMPARISON[0]]
 HARM = "<script>alert('1')</script> \"quoted\" \u2028{a|b} & more"
 
 
-def known_of(payload: dict) -> Known:
+def known_of(payload: dict) -> PageState:
     """What a page knows that was told `payload`."""
     through = (payload["tables"][name]["through"] for name in ("trials", "buckets", "spans"))
-    return Known(*through, [view["digest"] for view in payload["views"]])
+    return PageState(*through, [view["digest"] for view in payload["views"]])
 
 
 def only_status(directory: Path) -> RunDir:
@@ -38,7 +38,7 @@ def only_status(directory: Path) -> RunDir:
     return run_dir
 
 
-def test_all_views_come_in_their_order(study: Study) -> None:
+def test_all_views_come_in_their_order(study: PublishedStudy) -> None:
     payload = Page([study]).payload(0)
     assert [view["name"] for view in payload["views"]] == NAMES
     assert all(view["html"] for view in payload["views"])
@@ -46,7 +46,7 @@ def test_all_views_come_in_their_order(study: Study) -> None:
     assert json.loads(as_json(payload))["state"] == "finished"
 
 
-def test_a_page_that_knows_all_is_told_next_to_nothing(study: Study) -> None:
+def test_a_page_that_knows_all_is_told_next_to_nothing(study: PublishedStudy) -> None:
     page = Page([study])
     again = page.payload(0, known_of(page.payload(0)))
     assert all(set(view) == {"name", "digest"} for view in again["views"])
@@ -60,7 +60,7 @@ def test_new_rows_come_without_the_old_ones(run_dir: RunDir, tmp_path: Path) -> 
     whole = parquet.read_table(copy.trials)
     before = whole.filter(pa.compute.less_equal(whole["last_round"], 5))
     parquet.write_table(before, copy.trials)
-    page = Page([Study(copy)])
+    page = Page([PublishedStudy(copy)])
     first = page.payload(0)
     parquet.write_table(whole, copy.trials)
     second = page.payload(0, known_of(first))
@@ -74,7 +74,7 @@ def test_new_rows_come_without_the_old_ones(run_dir: RunDir, tmp_path: Path) -> 
 
 
 def test_a_study_of_which_nothing_is_published_shows(tmp_path: Path) -> None:
-    payload = Page([Study(only_status(tmp_path))]).payload(0)
+    payload = Page([PublishedStudy(only_status(tmp_path))]).payload(0)
     html = {view["name"]: view["html"] for view in payload["views"]}
     assert "No trial has ended yet." in html["trials"]
     assert "No trial has ended yet." in html["execution"]
@@ -88,13 +88,15 @@ def test_a_study_without_buckets_shows(run_dir: RunDir, tmp_path: Path) -> None:
     write_status(bare, read_status(run_dir))
     parquet.write_table(parquet.read_table(run_dir.trials).slice(0, 0), bare.trials)
     parquet.write_table(parquet.read_table(run_dir.buckets).slice(0, 0), bare.buckets)
-    views = {view["name"]: view["html"] for view in Page([Study(bare)]).payload(0)["views"]}
+    views = {
+        view["name"]: view["html"] for view in Page([PublishedStudy(bare)]).payload(0)["views"]
+    }
     assert "No bucket is published yet." in views["execution"]
     assert "No trial has ended yet." in views["slices"]
 
 
-def test_several_studies_stand_side_by_side(study: Study, tmp_path: Path) -> None:
-    other = Study(only_status(tmp_path))
+def test_several_studies_stand_side_by_side(study: PublishedStudy, tmp_path: Path) -> None:
+    other = PublishedStudy(only_status(tmp_path))
     page = Page([study, other])
     view = page.payload(1)["views"][-1]
     comparison = view["html"]
@@ -123,7 +125,7 @@ def test_text_of_users_is_text(tmp_path: Path) -> None:
     row = {"state": "FAIL", "reason": "error", "value": None, "params_lr": HARM}
     trials = trials_of([{**row, "error_type": HARM, "error_message": f"first\n{HARM}\nlast"}], {})
     for view in VIEWS:
-        study = Study(only_status(tmp_path))
+        study = PublishedStudy(only_status(tmp_path))
         study.trials = trials
         html, charts = view_html(view.name, view.blocks(study))
         assert "<script" not in html.lower(), view.name
@@ -137,7 +139,7 @@ def test_the_names_that_users_give_are_text(tmp_path: Path) -> None:
     told = replace(STATUS, study=HARM, metric=HARM, best=best, running=running, host="elsewhere")
     run_dir = only_status(tmp_path)
     write_status(run_dir, told)
-    study = Study(run_dir)
+    study = PublishedStudy(run_dir)
     study.trials = trials_of([{f"params_{HARM}": 1.0, "value": 1.0}], {HARM: {}}, HARM)
     study.buckets = buckets_of([{"class_id": HARM, "class_name": HARM, "place": HARM}])
     page = Page([study, study])

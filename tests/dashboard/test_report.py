@@ -15,7 +15,7 @@ import numpy as np
 from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.page import VIEWS, Page
 from sweeper.dashboard.report import report
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.learning import KEPT, kept_note
 from sweeper.rundir import RunDir
 from tests.command_line import CommandLine
@@ -28,7 +28,7 @@ def held(html: str) -> dict[str, Any]:
     return json.loads(gzip.decompress(base64.b64decode(found[1])))
 
 
-def test_a_report_loads_nothing(study: Study) -> None:
+def test_a_report_loads_nothing(study: PublishedStudy) -> None:
     html = report(Page([study], is_report=True))
     outside = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", html, flags=re.DOTALL)
     assert set(re.findall(r'(?:src|href)="([^"]*)"', outside)) == {
@@ -39,7 +39,7 @@ def test_a_report_loads_nothing(study: Study) -> None:
     }
 
 
-def test_only_the_scripts_of_the_page_may_run(study: Study) -> None:
+def test_only_the_scripts_of_the_page_may_run(study: PublishedStudy) -> None:
     html = report(Page([study], is_report=True))
     policy = re.search(r'Security-Policy" content="([^"]*)"', html)
     assert policy is not None
@@ -51,7 +51,7 @@ def test_only_the_scripts_of_the_page_may_run(study: Study) -> None:
     assert policy[1].startswith("default-src 'none'; script-src 'sha256-")
 
 
-def test_a_report_holds_what_the_page_would_ask_for(study: Study) -> None:
+def test_a_report_holds_what_the_page_would_ask_for(study: PublishedStudy) -> None:
     record = held(report(Page([study], is_report=True)))
     assert record["studies"][0]["tables"]["trials"]["n"] == 120
     assert len(record["curves"][0]) == 120

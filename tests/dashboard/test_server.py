@@ -10,12 +10,12 @@ from starlette.testclient import TestClient
 from sweeper.dashboard.files import STATIC
 from sweeper.dashboard.page import Page
 from sweeper.dashboard.server import address_of, app_of, is_own_name, listen
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import SetupError
 
 
 @pytest.fixture
-def client(study: Study) -> TestClient:
+def client(study: PublishedStudy) -> TestClient:
     """A browser that looks at the page."""
     return TestClient(app_of(Page([study])), base_url="http://127.0.0.1:8321")
 
@@ -117,9 +117,9 @@ def test_curves_come_by_trial(client: TestClient) -> None:
     assert client.get("/studies/0/curves/99999").json() == []
 
 
-def test_a_run_directory_that_went_away_is_told(study: Study, tmp_path: Path) -> None:
+def test_a_run_directory_that_went_away_is_told(study: PublishedStudy, tmp_path: Path) -> None:
     (tmp_path / "status.json").write_bytes(study.run_dir.status.read_bytes())
-    moved = Study(type(study.run_dir)(tmp_path))
+    moved = PublishedStudy(type(study.run_dir)(tmp_path))
     client = TestClient(app_of(Page([moved])), base_url="http://localhost")
     assert client.get("/studies/0").status_code == 200
     (tmp_path / "status.json").unlink()
@@ -170,7 +170,7 @@ def test_another_name_is_refused(client: TestClient) -> None:
         assert client.get(path, headers={"host": "evil.example"}).status_code == 400
 
 
-def test_a_port_that_is_taken_is_refused_with_its_mend() -> None:
+def test_a_port_that_is_taken_is_refused_with_its_hint() -> None:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         assert address_of(listening) == f"http://127.0.0.1:{port}/"

@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.dashboard.blocks import Block, chart, line
 from sweeper.dashboard.packing import as_json
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.failures import failures_view
 from sweeper.dashboard.views.history import best_so_far, better_half, history_view
 from sweeper.dashboard.views.importance import by_importance, importance_view
@@ -69,7 +69,7 @@ def test_equal_values_have_a_narrow_axis() -> None:
             assert ends == (0.99, 1.01)
 
 
-def lr_at(*values: float) -> Trials:
+def lr_at(*values: float) -> PublishedTrials:
     """Twenty poor trials in the middle, then good ones at these rates."""
     poor = [{"value": 9.0 + i, "params_lr": 1e-3} for i in range(20)]
     return trials_of(
@@ -183,7 +183,7 @@ def test_importance_of_few_trials_is_warned_of(n_trials: int, is_few: bool) -> N
     assert ["rest on 29 complete trials" in text for text in told] == [True] * is_few
 
 
-OF_TRIALS: list[Callable[[Trials], list[Block]]] = [
+OF_TRIALS: list[Callable[[PublishedTrials], list[Block]]] = [
     history_view,
     failures_view,
     pareto_view,
@@ -202,7 +202,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("view", OF_TRIALS)
 @pytest.mark.parametrize("rows", ODD.values(), ids=ODD)
-def test_odd_studies_show(view: Callable[[Trials], list[Block]], rows: list[Any]) -> None:
+def test_odd_studies_show(view: Callable[[PublishedTrials], list[Block]], rows: list[Any]) -> None:
     assert as_json(view(trials_of(rows)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.data.dataset import Column, Dataset
+from sweeper.data.dataset import Dataset, TableColumn
 
 DATASET = Dataset(
     x_train=np.array([[1.0, 2.0], [3.0, 4.0]], np.float32),
@@ -20,7 +20,10 @@ DATASET = Dataset(
     feature_names=("größe", "weight"),
     class_names=("no", "yes"),
 )
-COLUMNS = (Column("größe", "feature", "number", None, 2), Column("y", "target", "category", 2, 0))
+COLUMNS = (
+    TableColumn("größe", "feature", "number", None, 2),
+    TableColumn("y", "target", "category", 2, 0),
+)
 
 
 def test_a_dataset_comes_back_from_its_file_bit_for_bit(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sweeper.data.columns import cells, plain
 from sweeper.data.identity import (
     MISSING_WORDS,
     UNKNOWN,
-    Known,
+    KnownValues,
     NotNumbersError,
     floats,
     in_order,
@@ -106,7 +106,7 @@ def known_of(column: Any) -> list[Any]:
     return in_order(frame["code"].dropna().unique().tolist())
 
 
-def places(known: Known, column: Any) -> list[int]:
+def places(known: KnownValues, column: Any) -> list[int]:
     return known.places(values_of(cells(column) if hasattr(column, "iloc") else column))[0].tolist()
 
 
@@ -116,7 +116,7 @@ def places(known: Known, column: Any) -> list[int]:
 def test_a_value_has_one_place_in_any_type(kind: str, trained: str) -> None:
     values, forms = KINDS[kind]
     column = forms[trained](values)
-    known = Known(known_of(column.to_numpy() if isinstance(column, pl.Series) else column))
+    known = KnownValues(known_of(column.to_numpy() if isinstance(column, pl.Series) else column))
     expected = [sorted(set(values)).index(value) for value in values]
     others = [form for form in forms if not is_of_other_words(kind, trained, form)]
 
@@ -169,19 +169,19 @@ def is_of_other_words(kind: str, trained: str, given: str) -> bool:
     ],
 )
 def test_text_is_compared_as_it_is_written(known: list[Any], new: Any, place: int | None) -> None:
-    assert Known(known, words=MISSING_WORDS).place(new) == place
+    assert KnownValues(known, words=MISSING_WORDS).place(new) == place
 
 
 def test_studies_of_edition_1_read_text_as_numbers() -> None:
-    assert Known([1234, 5678], lenient=True).place("01234") == 0
+    assert KnownValues([1234, 5678], lenient=True).place("01234") == 0
 
 
 def test_a_missing_value_is_the_fill_or_a_category_of_its_own() -> None:
     column = ["a", None, "NA"]
     for known, expected in (
-        (Known(["a", None]), [0, 1, UNKNOWN]),
-        (Known(["a", None], words=["NA"]), [0, 1, 1]),
-        (Known(["a", "b"], "b", ["NA"]), [0, 1, 1]),
+        (KnownValues(["a", None]), [0, 1, UNKNOWN]),
+        (KnownValues(["a", None], words=["NA"]), [0, 1, 1]),
+        (KnownValues(["a", "b"], "b", ["NA"]), [0, 1, 1]),
     ):
         assert known.places(column)[0].tolist() == expected
 

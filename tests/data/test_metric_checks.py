@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweeper.config import StudyConfig, parse
-from sweeper.data.dataset import Column, Dataset
+from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.lint import data_doubts
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import DataError
@@ -25,7 +25,7 @@ def classes(train: list[int], val: list[int], test: list[int], *names: str) -> D
 
 
 def numbers(train: Any, val: Any, test: Any, *names: str) -> Dataset:
-    columns = tuple(Column(name, "target", "number", None, 0) for name in names)
+    columns = tuple(TableColumn(name, "target", "number", None, 0) for name in names)
     return rows(
         train, val, test, np.float32, columns=columns, y_mean=(2.0,) * 2, y_scale=(3.0,) * 2
     )

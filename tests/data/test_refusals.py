@@ -100,13 +100,13 @@ def test_what_is_written_otherwise_than_said_is_refused(make_study, tmp_path: Pa
     rows = tmp_path / "rows.csv"
 
     rows.write_bytes("a;kind\n1,5;schön\n2,5;2\n".encode("latin-1"))
-    mend = 'write separator = ";", decimal = "," and encoding = "latin-1"'
+    hint = 'write separator = ";", decimal = "," and encoding = "latin-1"'
     found = "has columns that seem to be separated by ';'"
-    assert refusal(make_study(CSV)) == [f"{where} {found}; {mend}"]
+    assert refusal(make_study(CSV)) == [f"{where} {found}; {hint}"]
     found = "is not ASCII (byte 0xf6 in line 2)"
-    mend = 'write decimal = "," and encoding = "latin-1"'
+    hint = 'write decimal = "," and encoding = "latin-1"'
     assert refusal(make_study(CSV + 'separator = ";"\nencoding = "ascii"\n')) == [
-        f"{where} {found}; {mend}"
+        f"{where} {found}; {hint}"
     ]
 
     rows.write_text(GOOD, encoding="utf-8")
@@ -120,7 +120,7 @@ def test_what_is_written_otherwise_than_said_is_refused(make_study, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("path", "mend"),
+    ("path", "hint"),
     [
         ("row.csv", "did you mean 'rows.csv'?"),
         ("../here/../row.csv", "did you mean '../here/../rows.csv'?"),
@@ -129,7 +129,7 @@ def test_what_is_written_otherwise_than_said_is_refused(make_study, tmp_path: Pa
     ],
 )
 def test_a_missing_file_is_refused(
-    make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, mend: str
+    make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, hint: str
 ) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
@@ -137,7 +137,7 @@ def test_a_missing_file_is_refused(
     config = make_study(CSV.replace("rows.csv", path), GOOD)
 
     assert refusal(config) == [
-        f"study.toml:11: data.path: no file '{path}' in {tmp_path} or {folder}; {mend}"
+        f"study.toml:11: data.path: no file '{path}' in {tmp_path} or {folder}; {hint}"
     ]
 
 

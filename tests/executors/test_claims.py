@@ -127,7 +127,7 @@ def test_a_worker_a_gpu_shares_the_memory_of_one() -> None:
 
 @pytest.mark.usefixtures("_four_gpus")
 @pytest.mark.parametrize(
-    ("chosen", "told", "mend"),
+    ("chosen", "told", "hint"),
     [
         (
             {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.7"},
@@ -138,7 +138,7 @@ def test_a_worker_a_gpu_shares_the_memory_of_one() -> None:
     ],
 )
 def test_shares_that_are_more_than_a_gpu_are_refused(
-    chosen: dict[str, str], told: str, mend: str, monkeypatch: pytest.MonkeyPatch
+    chosen: dict[str, str], told: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in chosen.items():
         monkeypatch.setenv(variable, value)
@@ -148,7 +148,7 @@ def test_shares_that_are_more_than_a_gpu_are_refused(
         check_shares(config, 0.7)
     assert str(refused.value) == (
         f"study.toml: execution.memory_fraction: 2 workers of 0.20 each, beside {told}, are more "
-        f"than the 0.9 of a GPU that can be shared; {mend}, or write a smaller memory_fraction or "
+        f"than the 0.9 of a GPU that can be shared; {hint}, or write a smaller memory_fraction or "
         "fewer workers"
     )
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.executors.executor import Work
-from sweeper.executors.placement import Loads
+from sweeper.executors.placement import DeviceQueues
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 
 
@@ -33,7 +33,7 @@ def work(number: int, predicted_s: float | None, of: ProgramClass) -> Work:
 )
 def test_sixteen_buckets_a_device_are_spread_within_a_tenth(case: tuple[int, list[float]]) -> None:
     devices, seconds = case
-    loads, taken, compiled = Loads(devices), [0.0] * devices, program("a", 0.0)
+    loads, taken, compiled = DeviceQueues(devices), [0.0] * devices, program("a", 0.0)
     for number, spent in enumerate(sorted(seconds, reverse=True)):
         taken[loads.place(work(number, spent, compiled))] += spent
 
@@ -41,14 +41,14 @@ def test_sixteen_buckets_a_device_are_spread_within_a_tenth(case: tuple[int, lis
 
 
 def test_buckets_of_unknown_cost_go_round() -> None:
-    loads, compiled = Loads(3), program("a", 0.0)
+    loads, compiled = DeviceQueues(3), program("a", 0.0)
 
     placed = [loads.place(work(number, None, compiled)) for number in range(6)]
     assert placed == [0, 1, 2, 0, 1, 2]
 
 
 def test_classes_that_take_longer_to_compile_than_to_train_stay_where_they_are() -> None:
-    loads, classes = Loads(2), [program(name, 1.0) for name in "ab"]
+    loads, classes = DeviceQueues(2), [program(name, 1.0) for name in "ab"]
     works = [work(number, 0.1, classes[number % 2]) for number in range(12)]
 
     assert [loads.place(one) for one in works] == [0, 1] * 6
@@ -56,7 +56,7 @@ def test_classes_that_take_longer_to_compile_than_to_train_stay_where_they_are()
 
 def test_a_class_goes_where_it_is_loaded_from_the_cache() -> None:
     compiled = program("a", 100.0, 0.1)
-    alone, shared = Loads(2), Loads(2, is_shared=True)
+    alone, shared = DeviceQueues(2), DeviceQueues(2, is_shared=True)
 
     assert alone.place_class(compiled) == 0
     alone.compiled(compiled, 0)
@@ -66,7 +66,7 @@ def test_a_class_goes_where_it_is_loaded_from_the_cache() -> None:
 
 
 def test_what_is_done_weighs_no_more() -> None:
-    loads, compiled = Loads(2), program("a", 5.0)
+    loads, compiled = DeviceQueues(2), program("a", 5.0)
     first = work(0, 5.0, compiled)
     assert loads.place(first) == 0
     loads.compiled(compiled, 0)

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sweeper.executors.placement import Turns, turns_on
+from sweeper.executors.placement import DeviceLock, turns_on
 
 WAIT_S = 10.0
 
 
 def test_turns_run_beside_each_other() -> None:
-    turns, both = Turns(), threading.Barrier(2)
+    turns, both = DeviceLock(), threading.Barrier(2)
 
     def run() -> None:
         with turns.turn(alone=False):
@@ -25,7 +25,7 @@ def test_turns_run_beside_each_other() -> None:
 
 
 def test_a_turn_alone_has_nothing_beside_it() -> None:
-    turns, lock = Turns(), threading.Lock()
+    turns, lock = DeviceLock(), threading.Lock()
     running: list[bool] = []
 
     def run(alone: bool) -> None:
@@ -43,7 +43,7 @@ def test_a_turn_alone_has_nothing_beside_it() -> None:
 
 
 def test_a_turn_that_fails_lets_the_next_begin() -> None:
-    turns = Turns()
+    turns = DeviceLock()
     for alone in (True, False, True):
         with pytest.raises(ZeroDivisionError), turns.turn(alone=alone):
             1 / 0  # noqa: B018

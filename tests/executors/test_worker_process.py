@@ -23,7 +23,7 @@ import pytest
 from sweeper.errors import SetupError
 from sweeper.executors import worker_process
 from sweeper.executors.worker import write_to
-from sweeper.executors.worker_process import MOST_BYTES, GoneError, OverdueError, WorkerProcess
+from sweeper.executors.worker_process import MAX_BYTES, GoneError, OverdueError, WorkerProcess
 from sweeper.process import die_with
 from tests.processes import ROOT, is_alive
 
@@ -165,7 +165,7 @@ def test_a_worker_does_what_it_is_asked_until_it_is_ended(
     assert not process.is_alive
     logs = sorted((tmp_path / "logs").iterdir())
     assert [path.name for path in logs] == ["worker-0.before.log", "worker-0.log"]
-    assert sum(path.stat().st_size for path in logs) < 3 * MOST_BYTES
+    assert sum(path.stat().st_size for path in logs) < 3 * MAX_BYTES
 
 
 @pytest.mark.parametrize(

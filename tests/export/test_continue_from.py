@@ -129,7 +129,7 @@ def test_verify_tells_of_a_damaged_copy_of_it(directory: Path, continued: RunDir
         (damage,) = verify(continued).damage
         assert damage.file == continued.started_from.name
         assert damage.found.startswith(found)
-        assert str(directory / "saved" / MODEL_FILE) in damage.mend
+        assert str(directory / "saved" / MODEL_FILE) in damage.hint
         continued.started_from.write_bytes(whole)
 
 

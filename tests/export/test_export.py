@@ -360,10 +360,10 @@ def test_weights_in_equinoxs_format_are_refused_with_the_saved_model_to_name(
 ) -> None:
     path, saved = tmp_path / "trial-000000.eqx", tmp_path / "trial-000000.safetensors"
     path.write_bytes(b"\x93NUMPY\x01\x00")
-    for mend in ("name a directory that `export` wrote", f"name {saved}"):
+    for hint in ("name a directory that `export` wrote", f"name {saved}"):
         with pytest.raises(SetupError, match="in Equinox's own format") as refusal:
             sweeper.load(path)
-        assert refusal.value.problems[0].mend == mend
+        assert refusal.value.problems[0].hint == hint
         saved.touch()
 
 

@@ -117,7 +117,7 @@ def check(tmp_path: Path) -> Check:
             check_functions(config, 3)
         except StudyError as error:
             return [
-                (p.key, p.found.replace("own_functions:", "own:"), p.mend) for p in error.problems
+                (p.key, p.found.replace("own_functions:", "own:"), p.hint) for p in error.problems
             ]
         return []
 
@@ -145,7 +145,7 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
 
 
 @pytest.mark.parametrize(
-    ("overrides", "key", "found", "mend"),
+    ("overrides", "key", "found", "hint"),
     [
         (
             of("own:fin"),
@@ -261,6 +261,6 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
     ],
 )
 def test_what_cannot_be_compiled_is_refused(
-    overrides: tuple[str, ...], key: str, found: str, mend: str, check: Check
+    overrides: tuple[str, ...], key: str, found: str, hint: str, check: Check
 ) -> None:
-    assert check(*overrides) == [(key, found, mend)]
+    assert check(*overrides) == [(key, found, hint)]

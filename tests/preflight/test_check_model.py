@@ -352,7 +352,7 @@ def test_what_cannot_be_trained_is_refused(case: str, check: Check, tmp_path: Pa
 
     (problem,) = refusal.value.problems
     assert str(problem).startswith(said.format(dir=tmp_path))
-    assert problem.mend
+    assert problem.hint
 
 
 def test_a_refusal_names_the_line(check: Check, tmp_path: Path) -> None:

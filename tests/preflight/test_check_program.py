@@ -125,7 +125,7 @@ def broken(program: str, *overrides: str) -> dict[str, str]:
     config = check_program.study_of(program, overrides)
     found = [*check_program.findings(config, knows_metrics=False)]
     assert len(found) == 8
-    return {finding.promise: finding.mend for finding in found if finding.found is not None}
+    return {finding.promise: finding.hint for finding in found if finding.found is not None}
 
 
 def test_draws_that_are_not_by_the_key(module: str) -> None:
@@ -227,7 +227,7 @@ def test_the_command_ends_with_1_where_a_promise_is_broken(
 
 
 def test_a_promise_in_words() -> None:
-    assert str(check_program.Finding("it is kept")) == "kept    it is kept"
-    assert str(check_program.Finding("it is kept", "it is not", "mend it")) == (
+    assert str(check_program.ProgramFinding("it is kept")) == "kept    it is kept"
+    assert str(check_program.ProgramFinding("it is kept", "it is not", "mend it")) == (
         "BROKEN  it is not; mend it"
     )

@@ -14,23 +14,23 @@ from sweeper.process import Limits
 from tests.command_line import CommandLine
 
 
-def test_a_fit_machine_has_nothing_to_mend(command: CommandLine) -> None:
+def test_a_fit_machine_has_nothing_to_hint(command: CommandLine) -> None:
     done = command("doctor", "--json")
     found = {one["about"]: one for one in json.loads(done.stdout)["findings"]}
-    assert (done.returncode, [o for o in found.values() if o["mend"]]) == (0, [])
+    assert (done.returncode, [o for o in found.values() if o["hint"]]) == (0, [])
     assert {"python", "packages", "cores", "memory", "run directory", "compile cache"} <= {*found}
     assert "jax " in found["packages"]["found"]
     assert "lanes compiled and run in" in found["vmap"]["found"]
 
 
-def test_what_is_wrong_is_told_with_its_mend(
+def test_what_is_wrong_is_told_with_its_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path / "file" / "cache"))
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5")
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", ".5")
-    wrong = {one.about: one.mend for one in diagnose(tmp_path / "runs") if one.mend}
+    wrong = {one.about: one.hint for one in diagnose(tmp_path / "runs") if one.hint}
     assert wrong == {
         "environment": "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
         "compile cache": "let SWEEPER_CACHE_DIR name a directory that you may write to",

@@ -19,7 +19,7 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
-from sweeper.scheduler.parts_lattice import Sizes, shown
+from sweeper.scheduler.parts_lattice import Sizes, format_sizes
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
 from tests.small_studies import DIGITS, bent
@@ -102,7 +102,7 @@ class Bench:
             padded_width=width,
             padded_depth=depth,
             run_widths=run_widths,
-            padded_parts=shown(sizes),
+            padded_parts=format_sizes(sizes),
             branches=tuple(branches.values()) if switched else (),
         )
         digests = {} if after is None else after.digests

@@ -26,7 +26,7 @@ from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.generator_critic import directions, measure_of
-from sweeper.programs.program import Batch, Lane, State, only_model
+from sweeper.programs.program import Batch, LaneParameters, State, only_model
 from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import Net, compiled_hastily, linears_of
@@ -348,7 +348,7 @@ def test_trials_go_on_from_a_saved_game_as_in_plain_equinox(coupled: Make) -> No
     np.testing.assert_allclose(outcome.lanes[0].curve.values[:, :4], losses, rtol=1e-8)
 
 
-def begun(study: Bench) -> tuple[Coupled, State, Lane, Batch]:
+def begun(study: Bench) -> tuple[Coupled, State, LaneParameters, Batch]:
     """The program at its first step."""
     program, settings = program_of(study, TRIAL), study.config.filled(TRIAL.params)
     lane = program.lane(TRIAL.number, settings)
@@ -364,7 +364,7 @@ def bits(state: State, name: str) -> list[bytes]:
     ]
 
 
-def every(steps: int, lane: Lane) -> Lane:
+def every(steps: int, lane: LaneParameters) -> LaneParameters:
     """`lane` with so many steps of the critic for one of the generator."""
     numbers = lane.numbers.copy()
     numbers[lane.names.index("train.critic_steps")] = steps

@@ -18,7 +18,7 @@ from sweeper.models.decay import DEFAULT, Decay
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.program import Lane
+from sweeper.programs.program import LaneParameters
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.test_padded import segment
@@ -78,7 +78,7 @@ def test_each_lane_shrinks_by_its_own_and_only_what_the_rules_name(name: str, ca
     before = np.random.default_rng(0).normal(size=net.n_parameters)
     coefficients = [0.0, 0.1, 0.5]
     lanes = [
-        Lane.of(
+        LaneParameters.of(
             {**settings.traced(), "optimizer.weight_decay": coefficient},
             {},
             np.zeros(2, np.uint32),
@@ -87,7 +87,7 @@ def test_each_lane_shrinks_by_its_own_and_only_what_the_rules_name(name: str, ca
         for coefficient in coefficients
     ]
 
-    def step(lane: Lane) -> Any:
+    def step(lane: LaneParameters) -> Any:
         optimizer = optimizer_of(settings, lane.hparams, lane.traced, net, 0)
         parameters = jnp.asarray(before)
         updates, _ = optimizer.update(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sweeper.executors.lanes import Start, stack
+from sweeper.executors.lanes import TrialStart, stack
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.programs.program import State
@@ -63,7 +63,7 @@ def segment(
     if nudge is not None:
         rng = np.random.default_rng(nudge)
         states = [State(_nudged(s.model, rng), s.optimizer, s.step) for s in states]
-    lanes = stack(work, [Start((state,), 0) for state in states], settings, program)
+    lanes = stack(work, [TrialStart((state,), 0) for state in states], settings, program)
     parts = study.trainer.classes.parts(settings[0].train.batch_size, program)
     compiled = study.trainer.classes.compiled(work.program, specs[0].params)
     found: Segment = jax.device_get(compiled.run(lanes, parts))

@@ -19,7 +19,7 @@ from sweeper.executors.executor import Outcome
 from sweeper.executors.trainer import Trainer
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile, write_lanes
-from sweeper.programs.continued import Start
+from sweeper.programs.continued import SavedStart
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.optax_state import has_schedule, parameters_of
 from sweeper.programs.program import State, at_its_best
@@ -60,13 +60,13 @@ def state_after(bench: Bench, outcome: Outcome, trial: TrialSpec) -> State:
     return file.lane(trial.number, program.exact_abstract(settings))
 
 
-def saved(bench: Bench, trial: TrialSpec, state: State) -> tuple[Start, PlainState]:
+def saved(bench: Bench, trial: TrialSpec, state: State) -> tuple[SavedStart, PlainState]:
     """What a file would hold of the state, and plain objects from it."""
     settings, data = bench.config.filled(trial.params), data_spec(bench.config, bench.data)
     program = Programs(data).exact(settings)
     record = {"has_optimizer": True, "data": {"spec": asdict(data)}, "versions": {}}
     file = SavedFile("saved", record, tensors_of(program, settings, at_its_best(state)), "")
-    return Start(file, settings), plain_state_of(file, program, settings)
+    return SavedStart(file, settings), plain_state_of(file, program, settings)
 
 
 @compiled_hastily()

@@ -18,7 +18,7 @@ from sweeper.config import Settings, parse
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.program import Lane
+from sweeper.programs.program import LaneParameters
 from sweeper.programs.updates import updated
 from tests.programs.conftest import STUDY
 
@@ -48,14 +48,16 @@ def compiled(network: MlpNetwork, optimizer: str) -> Callable[..., Any]:
     """One update, for lanes of every depth and width, as in a class."""
     settings = settings_of(optimizer)
 
-    def update(lane: Lane, step: int, gradients: Array, moments: PyTree, vector: Array) -> PyTree:
+    def update(
+        lane: LaneParameters, step: int, gradients: Array, moments: PyTree, vector: Array
+    ) -> PyTree:
         made = settings, lane, network, step
         return updated(*made, gradients, moments, vector, after=jnp.sum(gradients))
 
     return jax.jit(update)
 
 
-def trained(network: MlpNetwork, optimizer: str, lane: Lane) -> tuple[Array, PyTree]:
+def trained(network: MlpNetwork, optimizer: str, lane: LaneParameters) -> tuple[Array, PyTree]:
     """The parameters and the moments of a lane after a few updates by made-up gradients."""
     rng = np.random.default_rng(3)
 
@@ -84,7 +86,7 @@ def test_chunks_give_what_the_whole_vector_gives(case: str, shape: MlpShape, dep
     numbers = settings_of(OPTIMIZERS[case]).traced() | {"optimizer.schedule.steps": 10.0}
     told = {"width": shape.width - 3, "depth": depth}
     with jax.enable_x64(True):
-        lane = Lane.of(numbers, told, np.zeros(2, np.uint32), "float64")
+        lane = LaneParameters.of(numbers, told, np.zeros(2, np.uint32), "float64")
         whole = MlpNetwork(shape, ("relu",), False, padded=True, dtype="float64")
         chunked = replace(whole, looped=True)
         assert whole.stretches(lane.traced) is None and chunked.stretches(lane.traced) is not None
@@ -104,7 +106,9 @@ def test_a_large_network_of_its_own_is_updated_as_a_small_one(name: str) -> None
     """In chunks, unless its optimizer looks at whole arrays."""
     optimizer = f"name='{name}'"
     with jax.enable_x64(True):
-        lane = Lane.of(settings_of(optimizer).traced(), {}, np.zeros(2, np.uint32), "float64")
+        lane = LaneParameters.of(
+            settings_of(optimizer).traced(), {}, np.zeros(2, np.uint32), "float64"
+        )
         shape = MlpShape(30, 7, 400, 2, layer_norm=True)
         whole = MlpNetwork(shape, ("relu",), False, padded=False, dtype="float64")
         chunked = replace(whole, looped=True)
@@ -122,7 +126,7 @@ def test_a_loss_that_is_not_finite_leaves_no_parameter_as_it_was() -> None:
     """The loop begins after the loss, and at its first chunk whatever the loss is."""
     settings = parse(STUDY, Path("study.toml"), ["optimizer.lr=0.01"]).filled({})
     with jax.enable_x64(True):
-        lane = Lane.of(
+        lane = LaneParameters.of(
             settings.traced(), {"width": 24, "depth": 2}, np.zeros(2, np.uint32), "float64"
         )
         network = MlpNetwork(LARGE, ("relu",), False, padded=True, dtype="float64", looped=True)

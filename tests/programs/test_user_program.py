@@ -462,7 +462,7 @@ class Picky(Base):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "key", "found", "mend"),
+    ("overrides", "key", "found", "hint"),
     [
         (["Teache"], "program", "no class 'Teache' in the module", "did you mean"),
         (["Teacher", "train.pul=1.0"], "pul", "takes no 'pul'", "did you mean 'train.pull'?"),
@@ -510,7 +510,7 @@ class Picky(Base):
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_what_cannot_be_compiled_is_refused(
-    overrides: list[str], key: str, found: str, mend: str, tmp_path: Path, bench: Any
+    overrides: list[str], key: str, found: str, hint: str, tmp_path: Path, bench: Any
 ) -> None:
     name, *others = overrides
     data = bench().data
@@ -524,7 +524,7 @@ def test_what_cannot_be_compiled_is_refused(
     (problem,) = refused.value.problems
     assert problem.key in (f"train.{key}", f"search.train.{key}")
     assert found in problem.found
-    assert mend in problem.mend
+    assert hint in problem.hint
 
 
 @pytest.mark.parametrize("switched", [False, True])

@@ -13,7 +13,7 @@ from sweeper.data import parquet
 from sweeper.data.parquet import UnfitParquetError, parquet_table
 from sweeper.errors import SetupError
 from sweeper.results import decoded
-from sweeper.results.compare import Difference, differences
+from sweeper.results.compare import TableDifference, differences
 from sweeper.results.decoded import check_published, decoded_bytes
 from sweeper.results.light import read_light, readable
 
@@ -81,7 +81,7 @@ def test_published_tables_are_refused(
         with pytest.raises(SetupError, match="and at most 50 MiB may be"):
             check_published(path)
     few = written(numbers.parent / "few", {"x": [1.5]})
-    assert differences(numbers, few) is Difference.UNREADABLE
+    assert differences(numbers, few) is TableDifference.UNREADABLE
 
 
 def test_what_commands_and_the_page_read_is_refused(

@@ -46,7 +46,7 @@ def test_no_other_status_is_doubted(run_dir: RunDir, status: Status) -> None:
     assert read_status(run_dir) == status
 
 
-def test_a_directory_without_status_is_refused_with_the_mend(run_dir: RunDir) -> None:
+def test_a_directory_without_status_is_refused_with_the_hint(run_dir: RunDir) -> None:
     with pytest.raises(SetupError, match="no study has been run here; start one with"):
         read_status(run_dir)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweeper
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.ledger import Ledger
 from sweeper.results.read import Results
 from sweeper.results.status import read_status
@@ -193,7 +193,7 @@ def test_training_lies_within_its_bucket(resumed: Results) -> None:
 
 
 def test_the_page_shows_the_time_of_all_sessions(resumed: Results) -> None:
-    buckets = Study(resumed.run_dir).buckets
+    buckets = PublishedStudy(resumed.run_dir).buckets
     assert buckets is not None
     recorded = buckets.recorded
     assert recorded is not None

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sweeper.scheduler.parts_lattice import (
     PartsCell,
     Sizes,
+    format_sizes,
     parts_lattice,
     room_of,
-    shown,
     sizes_in,
 )
 
@@ -71,6 +71,6 @@ def test_no_cut_of_the_order_is_cheaper(found: list[PartsCell]) -> None:
 
 def test_sizes_are_written_as_they_are_read() -> None:
     sizes: Sizes = (("a", 128, 3), ("head_2", 32, 1))
-    assert shown(sizes) == "a=128x3,head_2=32x1"
-    assert sizes_in(shown(sizes)) == sizes
+    assert format_sizes(sizes) == "a=128x3,head_2=32x1"
+    assert sizes_in(format_sizes(sizes)) == sizes
     assert sizes_in("") == ()

@@ -18,7 +18,7 @@ from sweeper.scheduler.forecast import Forecast
 from sweeper.scheduler.plan import plan
 from sweeper.scheduler.population import one_of_each
 from sweeper.scheduler.signature import Structure, canonical, may_draw
-from sweeper.scheduler.switching import MOST_BRANCHES, branch_settings, longest_s, spread
+from sweeper.scheduler.switching import MAX_BRANCHES, branch_settings, longest_s, spread
 from sweeper.trial import TrialSpec
 from tests.config.conftest import VALID
 
@@ -133,7 +133,7 @@ def test_what_a_program_compiles_in_tells_whether_it_may_draw(
 
 
 def test_more_structures_than_compile_in_time_are_parted_evenly() -> None:
-    found = plan(live(*range(1, 2 * MOST_BRANCHES + 2)), (), structure_of, POLICY)
+    found = plan(live(*range(1, 2 * MAX_BRANCHES + 2)), (), structure_of, POLICY)
 
     assert [len(program.branches) for program in found.classes] == [11, 11, 11]
 
@@ -156,7 +156,7 @@ def test_a_space_of_few_structures_has_a_trial_of_each(
     config = parse(text, Path("study.toml"), [f"search.{search}"])
     told = {"model.activation": ("relu", "tanh")}
 
-    found = one_of_each(config, told, min(n_trials, MOST_BRANCHES))
+    found = one_of_each(config, told, min(n_trials, MAX_BRANCHES))
 
     assert len(found) == expected
     structures = {tuple(config.filled(params).structure().items()) for params in found}

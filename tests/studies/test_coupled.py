@@ -76,7 +76,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("objective", "found", "mend"),
+    ("objective", "found", "hint"),
     [
         (
             "own:half",
@@ -102,7 +102,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     ],
 )
 def test_an_objective_that_cannot_be_compiled_is_refused(
-    objective: str, found: str, mend: str, tmp_path: Path, targets: Dataset
+    objective: str, found: str, hint: str, tmp_path: Path, targets: Dataset
 ) -> None:
     write_rows(tmp_path)
     config = study_in(tmp_path, COUPLED, *PUPIL, f"train.objective={objective}")
@@ -111,7 +111,7 @@ def test_an_objective_that_cannot_be_compiled_is_refused(
         check_coupled(config, targets)
 
     (problem,) = refusal.value.problems
-    assert (problem.key, problem.found, problem.mend) == ("train.objective", found, mend)
+    assert (problem.key, problem.found, problem.hint) == ("train.objective", found, hint)
 
 
 def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) -> None:

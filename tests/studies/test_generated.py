@@ -81,7 +81,7 @@ def refuse_all(path: Path, breakage: Breakage, count: int) -> None:
         problems = refusal.value.problems
         assert {(one.where, one.key) for one in problems} <= broken.places(), broken.text
         assert problems
-        assert all(one.found and one.mend for one in problems)
+        assert all(one.found and one.hint for one in problems)
         if broken.in_schema:
             assert list(faults(raw, SCHEMA))
         refused += 1

@@ -69,7 +69,7 @@ def check_words(error: SweeperError) -> None:
         assert problem.where.startswith("study.toml")
         assert problem.key
         assert problem.found
-        assert problem.mend
+        assert problem.hint
         assert str(problem).isprintable()
         assert len(str(problem)) < 2_000
 
@@ -159,8 +159,8 @@ def test_of_many_columns_a_refusal_names_few(here: Path) -> None:
     with pytest.raises(DataError) as refusal:
         prepare(load(here / "study.toml"))
     (problem,) = refusal.value.problems
-    assert problem.mend.startswith("its columns are c0, c1, c2, ")
-    assert problem.mend.endswith(", c19 and 81 more")
+    assert problem.hint.startswith("its columns are c0, c1, c2, ")
+    assert problem.hint.endswith(", c19 and 81 more")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_fields_that_no_comma_parts_are_refused(here: Path, separator: str, show
         prepare(load(here / "study.toml"))
     (problem,) = refusal.value.problems
     assert problem.found == f"rows.csv has columns that seem to be separated by '{shown}'"
-    assert problem.mend == f'write separator = "{shown}"'
+    assert problem.hint == f'write separator = "{shown}"'
 
 
 def test_columns_of_one_name_are_refused(here: Path) -> None:
@@ -205,7 +205,7 @@ def test_numbers_too_far_apart_to_be_scaled_are_refused(
     (problem,) = refusal.value.problems
     what = "values too large for float64 once they are filled and scaled"
     assert problem.found == f"column '{column}' of rows.parquet: {what}"
-    assert problem.mend == 'write smaller numbers, or scale = "none"'
+    assert problem.hint == 'write smaller numbers, or scale = "none"'
 
 
 def test_what_fills_gaps_may_be_too_large(here: Path) -> None:

@@ -14,7 +14,7 @@ from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import curves_of_all
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_export import export_optuna, opened, with_gaps
+from sweeper.study.optuna_export import export_optuna, open_storage, with_gaps
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
@@ -39,7 +39,7 @@ def test_every_trial_is_there_with_all_that_optuna_knows(run_dir: RunDir, tmp_pa
     url = f"sqlite:///{tmp_path / 'study.db'}"
     assert export_optuna(run_dir, url, None) == ("wine", 8)
 
-    study = optuna.load_study(study_name="wine", storage=opened(url))
+    study = optuna.load_study(study_name="wine", storage=open_storage(url))
     trials = sweeper.open_results(run_dir.root).trials()
     curves = curves_of_all(run_dir, "val_loss")
     assert study.directions == [optuna.study.StudyDirection.MINIMIZE]
@@ -85,7 +85,7 @@ def test_of_several_objectives_every_value_is_there_and_the_front_is_the_same(
     url = f"sqlite:///{tmp_path / 'study.db'}"
     export_optuna(results.run_dir, url, None)
 
-    study = optuna.load_study(study_name="wine", storage=opened(url))
+    study = optuna.load_study(study_name="wine", storage=open_storage(url))
     rows = results.trials()
     assert study.directions == [optuna.study.StudyDirection.MINIMIZE] * 2
     assert study.metric_names == ["val_loss", "n_parameters"]
@@ -105,7 +105,7 @@ def test_a_study_of_that_name_or_a_url_that_is_none_is_refused(
     with pytest.raises(StudyError, match="it has a study 'wine' already; give this one another"):
         export_optuna(run_dir, url, None)
     assert export_optuna(run_dir, url, "other") == ("other", 8)
-    assert len(optuna.load_study(study_name="other", storage=opened(url)).trials) == 8
+    assert len(optuna.load_study(study_name="other", storage=open_storage(url)).trials) == 8
     for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
         with pytest.raises(SetupError, match="write a URL that Optuna takes"):
             export_optuna(run_dir, wrong, None)

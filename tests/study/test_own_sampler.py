@@ -99,7 +99,7 @@ def test_what_they_raise_ends_the_study_with_its_line(
     table = "pruner" if hook == "PRUNE" else "sampler"
     assert (refusal.value.exit_code, problem.key) == (1, f"study.{table}.name")
     assert problem.found.startswith(f"'own:{table.title()}' {found}")
-    assert problem.mend == "mend it; the same command goes on from the last round"
+    assert problem.hint == "mend it; the same command goes on from the last round"
     status = read_status(RunDir(config.run_dir))
     assert status.state == "failed"
     assert status.round > 0

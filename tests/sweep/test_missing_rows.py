@@ -64,7 +64,7 @@ def test_a_ledger_that_lacks_rows_is_refused(
     (damage,) = verify(study.run_dir).damage
     assert damage.file == "ledger.db"
     assert REMOVED[what] in damage.found
-    assert "--restore-ledger" in damage.mend
+    assert "--restore-ledger" in damage.hint
     with pytest.raises(DamagedLedgerError, match=REMOVED[what]):
         study.run()
     restore_ledger(study.run_dir)

@@ -78,8 +78,8 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
     if trial is None and directory is not None and (directory == BEST or directory.isdecimal()):
         directory, trial = None, directory
     if trial is not None and trial != BEST and not trial.isdecimal():
-        mend = f"write one, or {BEST}"
-        raise StudyError(Problem("", "TRIAL", f"'{trial}' is no number of a trial", mend))
+        hint = f"write one, or {BEST}"
+        raise StudyError(Problem("", "TRIAL", f"'{trial}' is no number of a trial", hint))
     number = None if trial in (None, BEST) else int(str(trial))
     return run_asked(directory), number
 
@@ -95,8 +95,8 @@ def refuse_a_file(path: Path) -> None:
     """Raise a StudyError where the run directory that was named is a file."""
     if path.is_file():
         meant = _run_dir_of(path)
-        mend = "name the run directory of the study" + (f": {meant}" if meant else "")
-        raise StudyError(Problem(str(path), "", "a file, not a run directory", mend))
+        hint = "name the run directory of the study" + (f": {meant}" if meant else "")
+        raise StudyError(Problem(str(path), "", "a file, not a run directory", hint))
 
 
 def _run_dir_of(path: Path) -> Path | None:

@@ -98,8 +98,8 @@ def show(
     if row is None:
         numbers = known.rows(["trial_number"])
         there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
-        mend = f"name one that is there: {there or 'none yet'}"
-        raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", mend))
+        hint = f"name one that is there: {there or 'none yet'}"
+        raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", hint))
     drawn, buckets = curves(run_dir, row["trial_number"]), buckets_of(run_dir, row["trial_number"])
     if as_json:
         print_json({**row, "curves": drawn, "buckets": buckets})

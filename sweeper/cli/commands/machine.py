@@ -25,15 +25,15 @@ def doctor(
 
     Ends with 1 where something is wrong, and tells the mend.
     """
-    from sweeper.preflight.doctor import Finding, diagnose
+    from sweeper.preflight.doctor import MachineFinding, diagnose
 
-    found: list[Finding] = []
+    found: list[MachineFinding] = []
     for finding in diagnose(directory):
         found.append(finding)
         if not as_json:
-            mark, mend = ("!", f"; {finding.mend}") if finding.mend else (" ", "")
-            print_shown(f"{mark} {finding.about}: {finding.found}{mend}")
-    wrong = sum(bool(finding.mend) for finding in found)
+            mark, hint = ("!", f"; {finding.hint}") if finding.hint else (" ", "")
+            print_shown(f"{mark} {finding.about}: {finding.found}{hint}")
+    wrong = sum(bool(finding.hint) for finding in found)
     if as_json:
         print_json({"findings": [asdict(finding) for finding in found]})
     else:

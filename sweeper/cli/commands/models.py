@@ -106,9 +106,9 @@ def check_program(
         config = None if study is None else loaded(study, given)
     except StudyError as error:
         raise _of_program(error, program) from None
-    from sweeper.preflight.check_program import Finding, findings, premise, study_of, unfit
+    from sweeper.preflight.check_program import ProgramFinding, findings, premise, study_of, unfit
 
-    found: list[Finding] = []
+    found: list[ProgramFinding] = []
     try:
         if config is None:
             config = study_of(program, overrides or ())

@@ -65,6 +65,6 @@ def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
     for directory in chosen:
         refuse_a_file(directory)
     from sweeper.dashboard.page import Page
-    from sweeper.dashboard.study import Study
+    from sweeper.dashboard.study import PublishedStudy
 
-    return Page([Study(RunDir(directory)) for directory in chosen], is_report)
+    return Page([PublishedStudy(RunDir(directory)) for directory in chosen], is_report)

@@ -124,8 +124,8 @@ def refit(
     """
     run_dir, number = trial_asked(directory, trial)
     if output.exists():
-        mend = "name another with --to, or remove it"
-        raise StudyError(Problem(str(output), "", "there is such a directory already", mend))
+        hint = "name another with --to, or remove it"
+        raise StudyError(Problem(str(output), "", "there is such a directory already", hint))
     from sweeper.export import export
     from sweeper.export.refit import refit_study
     from sweeper.export.reproduce import refuse_another

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # of the training part, so that an epoch has some steps; and what a study file has at most
 _STEPS, _LARGEST_BATCH = 8, 64
-_MOST_REASONS = 20
+_MAX_REASONS = 20
 
 
 class Template(StrEnum):
@@ -59,7 +59,7 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
     lines = text.splitlines(keepends=True)
     path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
     between = lines[path:drop]
-    return "".join([*lines[:path], *others, *between, *reasons[:_MOST_REASONS], *lines[drop:]])
+    return "".join([*lines[:path], *others, *between, *reasons[:_MAX_REASONS], *lines[drop:]])
 
 
 def _comment(text: str) -> str:

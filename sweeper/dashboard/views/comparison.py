@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
 from sweeper.dashboard.packing import rounded
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.history import best_so_far, better_half
 from sweeper.results import formatting
 
@@ -16,7 +16,7 @@ _TONES = 6  # colours of lines that can be told apart; further ones repeat with 
 _DASHES = ("solid", "dashed", "dotted")
 
 
-def comparison_view(studies: Sequence[Study]) -> list[Block]:
+def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
     """A row a study, and the best so far of those that share an objective."""
     if len(studies) == 1:
         return [note("One study is shown. Name several run directories to see them side by side.")]
@@ -36,7 +36,7 @@ def comparison_view(studies: Sequence[Study]) -> list[Block]:
     return [rows("studies", headings, records), *_charts(names, studies)]
 
 
-def unique_names(studies: Sequence[Study]) -> list[str]:
+def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:
     """The names of studies; with their run directory where two are called the same."""
     names = [study.status.study for study in studies]
     return [
@@ -45,7 +45,7 @@ def unique_names(studies: Sequence[Study]) -> list[str]:
     ]
 
 
-def _record(name: str, study: Study) -> list[Any]:
+def _record(name: str, study: PublishedStudy) -> list[Any]:
     status = study.status
     best = status.best
     return [
@@ -60,9 +60,9 @@ def _record(name: str, study: Study) -> list[Any]:
     ]
 
 
-def _charts(names: Sequence[str], studies: Sequence[Study]) -> list[Block]:
+def _charts(names: Sequence[str], studies: Sequence[PublishedStudy]) -> list[Block]:
     """The best so far, of each objective that studies have as their first."""
-    groups: dict[str, list[tuple[str, Study]]] = {}
+    groups: dict[str, list[tuple[str, PublishedStudy]]] = {}
     for name, study in zip(names, studies, strict=True):
         if study.trials is not None and len(study.trials):
             groups.setdefault(study.trials.metrics[0], []).append((name, study))
@@ -78,7 +78,7 @@ def _charts(names: Sequence[str], studies: Sequence[Study]) -> list[Block]:
     return [choice("best so far of", alternatives)] if alternatives else []
 
 
-def _better_half(members: Sequence[tuple[str, Study]]) -> dict[str, Any]:
+def _better_half(members: Sequence[tuple[str, PublishedStudy]]) -> dict[str, Any]:
     """The ends of an axis that shows the better half of the trials of each study."""
     halves = [better_half(study.trials, 0) for _, study in members if study.trials]
     told = [half for half in halves if half]
@@ -88,7 +88,7 @@ def _better_half(members: Sequence[tuple[str, Study]]) -> dict[str, Any]:
 
 
 def _chart(
-    metric: str, by: str, members: Sequence[tuple[str, Study]], is_near: bool = False
+    metric: str, by: str, members: Sequence[tuple[str, PublishedStudy]], is_near: bool = False
 ) -> Block:
     column, unit = _BY[by]
     series = [

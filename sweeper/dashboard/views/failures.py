@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.dashboard.blocks import Block, details_cell, note, rows, trials_cell
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results import formatting
 
 _MESSAGES = 50
@@ -16,7 +16,7 @@ _TRIALS = 12
 _LETTERS = 4000
 
 
-def failures_view(trials: Trials) -> list[Block]:
+def failures_view(trials: PublishedTrials) -> list[Block]:
     """A table of reasons, and one of messages."""
     reasons, codes = trials.texts("reason")
     if not (codes >= 0).any():
@@ -37,7 +37,7 @@ def failures_view(trials: Trials) -> list[Block]:
     return [rows("why trials ended early", headings, records), *_messages(trials)]
 
 
-def _messages(trials: Trials) -> list[Block]:
+def _messages(trials: PublishedTrials) -> list[Block]:
     """What the errors said, those that were met most often first."""
     messages, codes = trials.texts("error_message")
     if not (codes >= 0).any():

@@ -17,7 +17,7 @@ from sweeper.dashboard.blocks import (
     ring,
     upright,
 )
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.scales import AT_THE_EDGE, by_state, ends_if_equal, wants_log
 
 _BY = {
@@ -26,7 +26,7 @@ _BY = {
 }
 
 
-def history_view(trials: Trials) -> list[Block]:
+def history_view(trials: PublishedTrials) -> list[Block]:
     """A chart by number and one by time, of each objective."""
     if not np.isfinite(trials.numbers("value")).any():
         return [note("No trial has a value yet.")]
@@ -43,7 +43,7 @@ def history_view(trials: Trials) -> list[Block]:
     return [*notes, choice("show", alternatives)]
 
 
-def better_half(trials: Trials, index: int) -> dict[str, Any]:
+def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
     """The ends of an axis that leaves the worse half of the complete trials out."""
     values = trials.numbers(trials.objectives[index])
     told = values[trials.are("COMPLETE") & np.isfinite(values)]
@@ -57,7 +57,7 @@ def better_half(trials: Trials, index: int) -> dict[str, Any]:
     return {"min": low, "max": high}
 
 
-def best_so_far(trials: Trials, index: int, by: str) -> list[tuple[float, float]]:
+def best_so_far(trials: PublishedTrials, index: int, by: str) -> list[tuple[float, float]]:
     """Where the best value of an objective got better, and the last place that is known."""
     at, values = trials.numbers(by), trials.numbers(trials.objectives[index])
     told = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values) & np.isfinite(at))
@@ -72,7 +72,7 @@ def best_so_far(trials: Trials, index: int, by: str) -> list[tuple[float, float]
     return found if found[-1] == last else [*found, last]
 
 
-def _chart(trials: Trials, index: int, by: str, is_near: bool) -> Block:
+def _chart(trials: PublishedTrials, index: int, by: str, is_near: bool) -> Block:
     column, unit = _BY[by]
     objective, metric = trials.objectives[index], trials.metrics[index]
     best = best_so_far(trials, index, column)

@@ -16,7 +16,7 @@ KEPT = (
     f"This report holds the curves of {KEPT_CURVES} trials, the best in front, at {KEPT_EPOCHS} "
     "epochs of each at most; `sweeper dashboard` shows those of all."
 )
-_MOST_SELECTED = ["trial 1000"] * 6  # what the page may draw, too
+_MAX_SELECTED = ["trial 1000"] * 6  # what the page may draw, too
 
 
 def learning_view(curves: Curves, first: str) -> list[Block]:
@@ -94,4 +94,4 @@ def _chart(curves: Curves, key: Key) -> Block:
         f"{_name(key)} by epoch: 80 % of the trials lie between {low[-1]} and {high[-1]} "
         f"after epoch {epochs[-1]}, half of them below {middle[-1]}"
     )
-    return chart(label, option, more_keys=_MOST_SELECTED, curves=[metric, phase])
+    return chart(label, option, more_keys=_MAX_SELECTED, curves=[metric, phase])

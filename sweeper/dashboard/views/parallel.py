@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeper.dashboard.blocks import Block, Option, chart, note
 from sweeper.dashboard.packing import rounded
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.scales import (
     AT_THE_EDGE,
     choices_of,
@@ -21,17 +21,17 @@ from sweeper.dashboard.views.scales import (
 from sweeper.results import formatting
 
 BEST = 300
-_MOST_AXES = 12
+_MAX_AXES = 12
 _AXIS = 96
-_MOST_DIVERGED = 100
+_MAX_DIVERGED = 100
 
 
-def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
+def parallel_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Block]:
     """The best trials; `parameters` are their columns, the most important first."""
     best = trials.best(BEST)
     if not len(best) and not trials.diverged.any():
         return [note("No trial is complete yet.")]
-    shown = list(parameters[:_MOST_AXES])
+    shown = list(parameters[:_MAX_AXES])
     columns = [*shown, *trials.objectives]
     axes = [_axis(trials, name, place) for place, name in enumerate(columns)]
     numbers = trials.numbers("trial_number")[best].astype(int).tolist()
@@ -63,7 +63,7 @@ def parallel_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     return [note(said), chart(label, option, 400, width=_AXIS * len(axes))]
 
 
-def _colors(trials: Trials, value: np.ndarray) -> Option:
+def _colors(trials: PublishedTrials, value: np.ndarray) -> Option:
     """The scale of the first objective; a few bad trials would leave all others one color."""
     is_maximized, metric = trials.directions[0] == "maximize", trials.metrics[0]
     least, most = np.quantile(value, (0.1, 1) if is_maximized else (0, 0.9)).tolist()
@@ -101,12 +101,12 @@ def _lines(name: str, columns: Sequence[str], numbers: Sequence[int], **more: An
     }
 
 
-def _diverged_lines(trials: Trials, columns: Sequence[str]) -> list[Option]:
+def _diverged_lines(trials: PublishedTrials, columns: Sequence[str]) -> list[Option]:
     """Lines of trials that diverged, at most so many, which end at the worst edge."""
     places = np.flatnonzero(trials.diverged)
     if not len(places):
         return []
-    shown = places[:: -(-len(places) // _MOST_DIVERGED)]
+    shown = places[:: -(-len(places) // _MAX_DIVERGED)]
     numbers = trials.numbers("trial_number")[shown].astype(int).tolist()
     worst = {
         name: worst_edge(trials, index, log=wants_log(trials.numbers(name)))
@@ -122,7 +122,7 @@ def _diverged_lines(trials: Trials, columns: Sequence[str]) -> list[Option]:
     return [_lines(name, columns, numbers, edges=edges, tone=formatting.DIVERGED, lineStyle=look)]
 
 
-def _axis(trials: Trials, name: str, place: int) -> Option:
+def _axis(trials: PublishedTrials, name: str, place: int) -> Option:
     title = trials.title(name)
     shown: Option = {
         "dim": place,

@@ -22,7 +22,7 @@ from sweeper.dashboard.blocks import (
     upright,
 )
 from sweeper.dashboard.packing import rounded
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.scales import wants_log
 from sweeper.results import formatting
 from sweeper.results.ranking import pareto_front
@@ -30,7 +30,7 @@ from sweeper.results.ranking import pareto_front
 _SHOWN = 100
 
 
-def pareto_view(trials: Trials) -> list[Block]:
+def pareto_view(trials: PublishedTrials) -> list[Block]:
     """The front among all complete trials, of each pair of objectives; nothing of one."""
     if len(trials.objectives) == 1:
         return [note(f"The study has one objective, {trials.metrics[0]}: see the history.")]
@@ -44,7 +44,7 @@ def pareto_view(trials: Trials) -> list[Block]:
     return [choice("objectives", pairs), _table(trials, front)]
 
 
-def front_of(trials: Trials) -> list[int]:
+def front_of(trials: PublishedTrials) -> list[int]:
     """The places of the trials that none other beats, by the first objective."""
     values = np.stack([trials.numbers(name) for name in trials.objectives], axis=1)
     places = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values).all(axis=1))
@@ -62,7 +62,7 @@ def front_of(trials: Trials) -> list[int]:
     return [row["trial_number"] for row in pareto_front(candidates, trials.directions)]
 
 
-def _chart(trials: Trials, a: int, b: int, front: Sequence[int]) -> Block:
+def _chart(trials: PublishedTrials, a: int, b: int, front: Sequence[int]) -> Block:
     columns = (trials.objectives[a], trials.objectives[b])
     numbers = trials.numbers("trial_number")[list(front)].astype(int).tolist()
     wants = [wants_log(trials.numbers(column)) for column in columns]
@@ -97,7 +97,7 @@ def _chart(trials: Trials, a: int, b: int, front: Sequence[int]) -> Block:
     return chart(label, option, 400)
 
 
-def _table(trials: Trials, front: Sequence[int]) -> Block:
+def _table(trials: PublishedTrials, front: Sequence[int]) -> Block:
     shown = list(front[:_SHOWN])
     columns = [rounded(trials.numbers(name)[shown]) for name in trials.objectives]
     records: list[list[Any]] = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from sweeper.dashboard.buckets import Buckets
 
-_MOST = 120
+_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Rounds:
     waste: np.ndarray
 
 
-def by_rounds(buckets: Buckets, most: int = _MOST) -> Rounds:
+def by_rounds(buckets: Buckets, most: int = _MAX) -> Rounds:
     """At most so many groups of neighbouring rounds."""
     numbers = buckets.numbers("round").astype(int)
     first, last = int(numbers.min()), int(numbers.max())

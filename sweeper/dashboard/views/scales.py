@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.dashboard.blocks import Option, points, size_of_points
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results import formatting
 
 _SPREAD = 50.0  # from the 10 % to the 90 % quantile; on an even axis most would lie in one line
@@ -53,7 +53,7 @@ def steps(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"minInterval": 1} if entry.get("type") == "int" and not entry.get("log") else {}
 
 
-def choices_of(trials: Trials, name: str) -> list[str] | None:
+def choices_of(trials: PublishedTrials, name: str) -> list[str] | None:
     """The texts of a parameter that has no order; None of one of numbers."""
     entry = trials.parameters[name]
     if trials.is_text(name):
@@ -70,7 +70,7 @@ AT_THE_EDGE = "Diverged trials have no value: they are drawn at the worst edge."
 
 
 def by_state(
-    trials: Trials,
+    trials: PublishedTrials,
     columns: Sequence[str],
     index: int = 0,
     *,
@@ -106,7 +106,11 @@ def by_state(
 
 
 def worst_edge(
-    trials: Trials, index: int, *, log: bool = False, ends: Mapping[str, float] | None = None
+    trials: PublishedTrials,
+    index: int,
+    *,
+    log: bool = False,
+    ends: Mapping[str, float] | None = None,
 ) -> float:
     """A value of an objective a little worse than all that trials have, or the given end."""
     is_maximized = trials.directions[index] == "maximize"

@@ -19,7 +19,7 @@ from sweeper.dashboard.blocks import (
     ring,
     upright,
 )
-from sweeper.dashboard.trials import Trials
+from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.scales import (
     AT_THE_EDGE,
     by_state,
@@ -37,7 +37,7 @@ _LEAST_BEST = 5
 _NEAR = 0.05  # of the range, as it is drawn
 
 
-def slices_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
+def slices_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Block]:
     """A small chart a parameter of the first objective, page by page where they are many."""
     if not parameters:
         return [note("The study searches no parameter.")]
@@ -54,7 +54,7 @@ def slices_view(trials: Trials, parameters: Sequence[str]) -> list[Block]:
     ]
 
 
-def bound_hint(trials: Trials, name: str) -> str | None:
+def bound_hint(trials: PublishedTrials, name: str) -> str | None:
     """What to do where most of the best trials sit at an end of the range of a parameter."""
     entry = trials.parameters[name]
     low, high = entry.get("low"), entry.get("high")
@@ -97,12 +97,12 @@ def _share_of_end(entry: Mapping[str, Any]) -> float:
     return max(_NEAR, entry.get("step", 1) / (entry["high"] - entry["low"] + 1))
 
 
-def _page_name(trials: Trials, page: Sequence[str]) -> str:
+def _page_name(trials: PublishedTrials, page: Sequence[str]) -> str:
     first, last = trials.title(page[0]), trials.title(page[-1])
     return first if len(page) == 1 else f"{first} to {last}"
 
 
-def _chart(trials: Trials, name: str) -> Block:
+def _chart(trials: PublishedTrials, name: str) -> Block:
     title, entry = trials.title(name), trials.parameters[name]
     metric = trials.metrics[0]
     texts = choices_of(trials, name)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from sweeper.dashboard.blocks import Block, facts, note, rows, trials_cell
-from sweeper.dashboard.study import Study
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.results import formatting
 from sweeper.results.status import Status, ended_by
 
@@ -15,7 +15,7 @@ _RUNNING_SHOWN = 16
 _TRIALS_SHOWN = 12
 
 
-def status_view(study: Study) -> list[Block]:
+def status_view(study: PublishedStudy) -> list[Block]:
     """Trials by outcome, rate, time left, the best and since when, what runs now, last commit."""
     status = study.status
     blocks: list[Block] = [_states(status), facts(_facts(study))]
@@ -33,7 +33,7 @@ def _states(status: Status) -> Block:
     return {"kind": "shares", "label": "trials by outcome", "shares": shares}
 
 
-def _facts(study: Study) -> list[tuple[str, str]]:
+def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
     status = study.status
     found = [
         ("state", f"{status.state}, round {status.round}"),
@@ -70,7 +70,7 @@ def _progress(status: Status) -> str:
     return formatting.progress(status if status.state == "running" else replace(status, eta_s=None))
 
 
-def _best_since(study: Study) -> str | None:
+def _best_since(study: PublishedStudy) -> str | None:
     """When the best trial ended, and how many have ended since."""
     trials, best = study.trials, study.status.best
     if trials is None or best is None:

@@ -31,7 +31,7 @@ _SPENT = [
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlaceSummary:
     """What a thread or worker did on its device; `busy` is its share of the time in training."""
 
     name: str
@@ -124,18 +124,20 @@ class Totals:
         return formatting.time_spent(self.spent_s, starts)
 
 
-def busy(buckets: Buckets) -> list[Place]:
+def busy(buckets: Buckets) -> list[PlaceSummary]:
     """What each thread and worker did."""
     names, places = buckets.places
     span = float(np.diff(buckets.windows, axis=1).sum())
-    found: list[Place] = []
+    found: list[PlaceSummary] = []
     for code, name in enumerate(names):
         mine = places == code
         used = _covered(*buckets.used(code))
         train_s = float(np.nansum(buckets.numbers("train_s")[mine]))
         compile_s = float(np.nansum(buckets.numbers("compile_s")[mine]))
         share = used / span if span > 0 else 1.0
-        found.append(Place(name, int(mine.sum()), train_s, compile_s, max(0.0, span - used), share))
+        found.append(
+            PlaceSummary(name, int(mine.sum()), train_s, compile_s, max(0.0, span - used), share)
+        )
     return found
 
 
@@ -297,7 +299,7 @@ def _foreseen(predicted_s: float, took_s: float, whole_s: float) -> str:
 
     Where that is not the whole, both are told.
     """
-    told = formatting.foreseen(predicted_s)
+    told = formatting.format_prediction(predicted_s)
     if not (predicted_s > 0 and took_s > 0):
         return told
     part = "" if took_s > 0.99 * whole_s else f" for what took {formatting.seconds(took_s)}"

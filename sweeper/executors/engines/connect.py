@@ -18,7 +18,7 @@ from uuid import uuid4
 from sweeper.config import StudyConfig
 from sweeper.config.execution import EngineTable
 from sweeper.errors import Problem, SetupError
-from sweeper.executors.engines.engine import AddressError, Engine, Member
+from sweeper.executors.engines.engine import AddressError, ClusterWorker, Engine
 from sweeper.executors.engines.executor import EngineExecutor
 from sweeper.executors.engines.handshake import Kinds, differences, survey_of, want_of_memory
 from sweeper.executors.engines.remote_slot import RemoteSlot
@@ -42,7 +42,7 @@ class Seat:
     cores: int
 
 
-class Seats:
+class CoreSlots:
     """Gives each slot the first seat that is free, until it is given back.
 
     Who comes back under its name before its old slot was given back goes on in the old seat.
@@ -51,7 +51,7 @@ class Seats:
     def __init__(self) -> None:
         self._held: dict[str, tuple[str, Seat]] = {}
 
-    def take(self, key: str, member: Member, gpus: str) -> Seat:
+    def take(self, key: str, member: ClusterWorker, gpus: str) -> Seat:
         """A seat for the slot of a member with this key, on a host where it sees these `gpus`."""
         _, seat = self._held.pop(member.name, ("", None))
         alike = member.host, gpus, member.cores
@@ -60,13 +60,13 @@ class Seats:
         self._held[member.name] = key, seat
         return seat
 
-    def give_back(self, key: str, member: Member) -> None:
+    def give_back(self, key: str, member: ClusterWorker) -> None:
         """Have the seat of a slot free, unless another has it by now."""
         holder, _ = self._held.get(member.name, ("", None))
         if holder == key:
             del self._held[member.name]
 
-    def _free(self, member: Member, gpus: str) -> Seat:
+    def _free(self, member: ClusterWorker, gpus: str) -> Seat:
         there = [seat for _, seat in self._held.values() if seat.host == member.host]
         turns = {seat.turn for seat in there if seat.gpus == gpus}
         turn = next(turn for turn in range(len(turns) + 1) if turn not in turns)
@@ -134,12 +134,12 @@ def _engine(config: StudyConfig, table: EngineTable) -> Engine:
     except ImportError as error:
         library = _LIBRARIES[table.name]
         found = f"{table.name}, and its package {library} cannot be imported: {error}"
-        mend = f"python -m pip install 'sweeper[{table.name}]', or remove the setting"
-        raise SetupError(config.problem("execution.engine.name", found, mend)) from error
+        hint = f"python -m pip install 'sweeper[{table.name}]', or remove the setting"
+        raise SetupError(config.problem("execution.engine.name", found, hint)) from error
     except AddressError as error:
         found = f"{address!r}, and {_NAMES[table.name]} does not answer there: {error}"
-        mend = "start it, or write the address that it tells when it starts"
-        raise SetupError(config.problem("execution.engine.address", found, mend)) from error
+        hint = "start it, or write the address that it tells when it starts"
+        raise SetupError(config.problem("execution.engine.address", found, hint)) from error
 
 
 def _dask(address: str) -> Engine:
@@ -183,7 +183,7 @@ class _Joining:
         self._main = by_value(config)
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
-        self._seats = Seats()
+        self._seats = CoreSlots()
 
     @cached_property
     def _here(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class _Joining:
     def _kinds(self) -> Kinds:
         return Kinds(self._here)
 
-    def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
+    def join(self, key: str, member: ClusterWorker, beside: int) -> RemoteSlot:
         """The slot of a member, of whose host so many are there.
 
         Raises:
@@ -203,8 +203,8 @@ class _Joining:
         fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
         training = beside if most == "auto" else min(beside, most)
         problems = [
-            Problem(member.name, "", f"it has {found}", mend)
-            for found, mend in (
+            Problem(member.name, "", f"it has {found}", hint)
+            for found, hint in (
                 *differences(self._here, there),
                 *want_of_memory(there, self._data_bytes, fraction, training),
             )
@@ -223,7 +223,7 @@ class _Joining:
         with self._lock:
             self._seats.give_back(slot.key, slot.member)
 
-    def _opening(self, member: Member, beside: int, seat: Seat) -> Opening:
+    def _opening(self, member: ClusterWorker, beside: int, seat: Seat) -> Opening:
         config, run_dir = self._config, self._run_dir
         log = self._logs.setdefault(member.name, len(self._logs))
         return Opening(

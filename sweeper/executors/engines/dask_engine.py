@@ -28,10 +28,10 @@ from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import (
     AddressError,
     BusyError,
+    ClusterWorker,
     EngineGoneError,
     GivenUpError,
     LostError,
-    Member,
     gone,
 )
 from sweeper.executors.engines.remote_worker import FarSlot, Opening
@@ -72,7 +72,7 @@ class DaskEngine:
         self._kept: dict[str, Future[Any]] = {}
         self._is_closed = False
 
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, ClusterWorker]:
         """Its workers, by their addresses."""
         try:
             found = self._ask(self._scheduler.identity, n_workers=-1)["workers"]
@@ -81,7 +81,7 @@ class DaskEngine:
         there = {address: one for address, one in found.items() if one["status"] in _NAMES}
         self._present = frozenset(there)
         return {
-            address: Member(f"dask {one['name']}", one["host"], one["nthreads"])
+            address: ClusterWorker(f"dask {one['name']}", one["host"], one["nthreads"])
             for address, one in there.items()
         }
 

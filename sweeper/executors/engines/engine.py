@@ -12,7 +12,7 @@ from sweeper.executors.executor import Work
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterWorker:
     """A place of a cluster, in which one bucket at a time trains.
 
     `name` is what the results call it. `cores` are how many it may keep busy, on a `host` that it
@@ -46,8 +46,8 @@ class EngineGoneError(SetupError):
 
 def gone(label: str, found: str) -> EngineGoneError:
     """That the engine of this `label` has answered, and does so no more."""
-    mend = "start it again, then go on: what is committed stands"
-    return EngineGoneError(Problem(label, "", found, mend))
+    hint = "start it again, then go on: what is committed stands"
+    return EngineGoneError(Problem(label, "", found, hint))
 
 
 class Engine(Protocol):
@@ -61,7 +61,7 @@ class Engine(Protocol):
     @property
     def dashboard(self) -> str | None: ...
 
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, ClusterWorker]:
         """Who is there now, each by a key.
 
         Raises:

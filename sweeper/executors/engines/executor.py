@@ -70,7 +70,7 @@ class Lease:
 
 
 # a thread a bucket under way, or waiting for a slot
-_MOST_THREADS = 1024
+_MAX_THREADS = 1024
 
 
 class EngineExecutor:
@@ -81,7 +81,7 @@ class EngineExecutor:
         self._roster = roster
         self._retries = retries
         self._observer = observer
-        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="engine")
+        self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="engine")
 
     def submit(self, work: Work) -> Future[Outcome]:
         """Queue `work`; the first slot that is free takes it."""

@@ -113,14 +113,14 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[t
         yield "sweeper with other source files than here", install
     for flag, value in there["flags"].items():
         if value and value != here["flags"][flag]:
-            mend = f"start it without {flag}, or this program with the same"
-            yield f"{flag} = {value!r}, here {here['flags'][flag] or None!r}", mend
+            hint = f"start it without {flag}, or this program with the same"
+            yield f"{flag} = {value!r}, here {here['flags'][flag] or None!r}", hint
     for path, digest in here["files"].items():
         if there["files"][path] != digest:
             found = there["files"][path]
             seen = f"({found})" if " " in found else "(another content)"
-            mend = "put results.dir and the study's directory where all machines have the same path"
-            yield f"not the file {path} that is here {seen}", mend
+            hint = "put results.dir and the study's directory where all machines have the same path"
+            yield f"not the file {path} that is here {seen}", hint
 
 
 def want_of_memory(

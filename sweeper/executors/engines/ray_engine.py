@@ -24,9 +24,9 @@ from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import (
     AddressError,
     BusyError,
+    ClusterWorker,
     GivenUpError,
     LostError,
-    Member,
     gone,
 )
 from sweeper.executors.engines.remote_worker import FarSlot, Opening
@@ -81,14 +81,14 @@ class RayEngine:
         self._actors: dict[str, Any] = {}
         self._given_up = threading.Event()
 
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, ClusterWorker]:
         """Its slots, by their nodes and numbers there."""
         try:
             nodes: Any = ray.nodes()
         except (RayError, RuntimeError) as error:
             raise gone(self.label, f"it does not answer any more: {error}") from error
         return {
-            f"{node['NodeID']}/{index}": Member(
+            f"{node['NodeID']}/{index}": ClusterWorker(
                 f"ray {node['NodeID'][:8]}/{index}", node["NodeManagerHostname"], cores
             )
             for node in nodes

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from sweeper.errors import SetupError
-from sweeper.executors.engines.engine import Engine, GivenUpError, LostError, Member
+from sweeper.executors.engines.engine import ClusterWorker, Engine, GivenUpError, LostError
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.executor import Outcome, Place, Work
@@ -26,7 +26,7 @@ class RemoteSlot:
 
     engine: Engine
     key: str
-    member: Member
+    member: ClusterWorker
     opening: Opening
 
     @property

@@ -12,7 +12,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
 from sweeper.errors import Problem, SetupError
-from sweeper.executors.engines.engine import BusyError, Engine, EngineGoneError, LostError, Member
+from sweeper.executors.engines.engine import (
+    BusyError,
+    ClusterWorker,
+    Engine,
+    EngineGoneError,
+    LostError,
+)
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.process import ClosedError
 
@@ -23,7 +29,7 @@ _SOON_S = 0.1
 _GATHER_S = 10.0
 _PATIENCE_S = 120.0
 # so often in a row may the engine give no answer
-_MOST_SILENCES = 3
+_MAX_SILENCES = 3
 # an answer that takes longer is hardly coming soon: another member is asked, too
 _PROMPT_S = 5.0
 _ASKED_AT_ONCE = 16
@@ -34,7 +40,7 @@ _log = logging.getLogger("sweeper")
 class Joining(Protocol):
     """Makes slots of members."""
 
-    def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
+    def join(self, key: str, member: ClusterWorker, beside: int) -> RemoteSlot:
         """The slot of a member, of whose host so many are there.
 
         Raises:
@@ -173,8 +179,8 @@ class Roster:
                 return
             except Exception as error:  # nobody else would wake those who wait for a slot
                 told = f"cannot be watched: {type(error).__name__}: {error}"
-                mend = "go on: what is committed stands"
-                self._finish(SetupError(Problem(self._engine.label, "", told, mend)))
+                hint = "go on: what is committed stands"
+                self._finish(SetupError(Problem(self._engine.label, "", told, hint)))
                 return
 
     def _look(self) -> None:
@@ -183,7 +189,7 @@ class Roster:
             self._silences = 0
         except EngineGoneError:
             self._silences += 1
-            if self._silences >= _MOST_SILENCES:
+            if self._silences >= _MAX_SILENCES:
                 raise
             return
         with self._changed:
@@ -199,7 +205,7 @@ class Roster:
                 "start some, then go on: what is committed stands"
             )
 
-    def _take_up(self, members: Mapping[str, Member]) -> list[Future[None]]:
+    def _take_up(self, members: Mapping[str, ClusterWorker]) -> list[Future[None]]:
         """Begin to make slots of new members."""
         with self._changed:
             now = time.monotonic()
@@ -215,7 +221,7 @@ class Roster:
             for key in new
         ]
 
-    def _ask(self, key: str, member: Member, beside: int) -> None:
+    def _ask(self, key: str, member: ClusterWorker, beside: int) -> None:
         """Make a slot of a member; one that is gone or busy is asked again when it is seen again.
 
         Raises:

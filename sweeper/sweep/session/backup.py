@@ -36,11 +36,11 @@ from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger, Remains, checked, remains
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, read_small, replacing
-from sweeper.sweep.session.reconcile import reconcile, shown
+from sweeper.sweep.session.reconcile import format_setting, reconcile
 from sweeper.sweep.session.study_copy import OVERRIDE
 
 
-def strangeness(run_dir: RunDir) -> str | None:
+def find_mismatch(run_dir: RunDir) -> str | None:
     """What tells that the copy of the ledger is of another study; None where nothing does."""
     copy, ledger = remains(run_dir.backup), remains(run_dir.ledger)
     if 1 not in copy.sessions:
@@ -88,7 +88,8 @@ def _by_study_file(run_dir: RunDir, copy: Remains) -> str | None:
     if not changes:
         return None
     first, name = changes[0], run_dir.study_file.name
-    return f"its {first.key} is {shown(first.before)}, and that of {name} {shown(first.now)}"
+    before, now = format_setting(first.before), format_setting(first.now)
+    return f"its {first.key} is {before}, and that of {name} {now}"
 
 
 INTERVAL_S = 300.0
@@ -147,7 +148,7 @@ def back_up(run_dir: RunDir, ledger: Ledger) -> None:
         ledger.copy(staged)
 
 
-def opened(run_dir: RunDir) -> Ledger:
+def open_ledger(run_dir: RunDir) -> Ledger:
     """The ledger of a run to go on with; one of an earlier version is copied, then migrated.
 
     Raises:
@@ -162,7 +163,7 @@ def read(run_dir: RunDir) -> Ledger:
     """The ledger of a run to look at, which is not migrated.
 
     Raises:
-        LedgerError: as `opened`.
+        LedgerError: as `open_ledger`.
     """
     with _naming_copy(run_dir):
         return Ledger.read(run_dir.ledger)
@@ -193,9 +194,9 @@ def put_back(run_dir: RunDir) -> int:
         found = "the ledger is whole: there is nothing to put back"
         raise StudyError(Problem(str(run_dir.ledger), "--restore-ledger", found, ""))
     rounds = checked(run_dir.backup)
-    if strange := strangeness(run_dir):
-        found, mend = f"it is of another study: {strange}", "put back this study's own copy"
-        problem = Problem(str(run_dir.backup), "", found, f"{mend}, or start over with --fresh")
+    if strange := find_mismatch(run_dir):
+        found, hint = f"it is of another study: {strange}", "put back this study's own copy"
+        problem = Problem(str(run_dir.backup), "", found, f"{hint}, or start over with --fresh")
         raise LedgerError(problem)
     is_kept = run_dir.ledger.exists()
     for end in ("", "-wal", "-shm"):  # what was not yet in the damaged one is no part of the copy
@@ -216,13 +217,13 @@ def _naming_copy(run_dir: RunDir) -> Iterator[None]:
         yield
     except DamagedLedgerError as error:
         rounds = _rounds(run_dir)
-        if rounds is None or strangeness(run_dir):
+        if rounds is None or find_mismatch(run_dir):
             raise
-        mend = (
+        hint = (
             f"put back {run_dir.backup.name}, which ends with round {rounds}: "
             f"python -m sweeper verify {quote(str(run_dir.root))} --restore-ledger"
         )
-        raise DamagedLedgerError(replace(error.problems[0], mend=mend)) from error
+        raise DamagedLedgerError(replace(error.problems[0], hint=hint)) from error
 
 
 def _rounds(run_dir: RunDir) -> int | None:

@@ -20,7 +20,7 @@ from sweeper.ledger import Ledger
 from sweeper.rundir import RunDir, open_inside, read_json, remove_inside
 
 # after so many, the buckets of the round are trained in workers, where the culprit fails alone
-MOST = 2
+MAX = 2
 
 
 def deaths_over(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:

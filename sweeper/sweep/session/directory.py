@@ -189,5 +189,5 @@ def move_aside(run_dir: RunDir) -> None:
 
 
 def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
-    mend = "name a directory that you may write to"
-    return config.problem("results.dir", f"cannot write to {place}", mend)
+    hint = "name a directory that you may write to"
+    return config.problem("results.dir", f"cannot write to {place}", hint)

@@ -23,7 +23,7 @@ from sweeper.ledger import is_held
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, open_inside
 
-_MOST_LETTERS = 300  # of a number and a host's name
+_MAX_LETTERS = 300  # of a number and a host's name
 # what file systems without `flock` answer
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 
@@ -80,8 +80,8 @@ def _owned(run_dir: RunDir) -> Iterator[None]:
     except Timeout:
         owner = _noted(run_dir)
         found = f"another process runs this study{owner}, or was killed while it did"
-        mend = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
-        raise StudyHeldError(Problem(str(run_dir.root), "", found, mend)) from None
+        hint = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
+        raise StudyHeldError(Problem(str(run_dir.root), "", found, hint)) from None
     try:
         yield
     finally:
@@ -120,7 +120,7 @@ def _note(run_dir: RunDir, text: str) -> None:
 def _noted(run_dir: RunDir) -> str:
     try:
         with run_dir.lock.open(encoding="utf-8") as file:
-            pid, host = file.read(_MOST_LETTERS).split()
+            pid, host = file.read(_MAX_LETTERS).split()
     except (OSError, ValueError):
         return ""
     return f" (pid {pid} on {host})"

@@ -92,8 +92,8 @@ def foreign(
             yield Problem(str(root), key, found, f"put it back as it was in {config.base_dir}")
         elif not _is_here(config, root, function, sessions):
             found = f"names {function}, which {_NOT_YOURS}"
-            mend = f"run this in {config.base_dir} if its source there is yours; or, {TRUST}"
-            yield Problem(str(root), key, found, mend)
+            hint = f"run this in {config.base_dir} if its source there is yours; or, {TRUST}"
+            yield Problem(str(root), key, found, hint)
     engine = _engine(config)
     if engine is not None and not any(claims["engine"] == engine for claims in own):
         found = f"names a cluster to train on, {engine['address']}, which {_NOT_YOURS}"

@@ -191,8 +191,8 @@ def _as_of_now(config: StudyConfig, began: Mapping[str, Any]) -> Mapping[str, An
     except SweeperError as error:
         first = error.problems[0]
         found = f"the study in {config.run_dir} began with settings of another version of sweeper"
-        mend = f"go on with that version, name another results.dir, or {_FRESH}"
-        raise StudyError(config.problem(first.key, f"{found}: {first.found}", mend)) from error
+        hint = f"go on with that version, name another results.dir, or {_FRESH}"
+        raise StudyError(config.problem(first.key, f"{found}: {first.found}", hint)) from error
 
 
 def _changed_code(
@@ -233,7 +233,7 @@ def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:
     return code
 
 
-def shown(value: object) -> str:
+def format_setting(value: object) -> str:
     """The value of a setting as a study file has it, what it leaves open left out."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, object]", value)
@@ -246,8 +246,8 @@ def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
     return [
         config.problem(
             change.key,
-            f"was {shown(change.before)} when the study in {config.run_dir} began, "
-            f"now {shown(change.now)}",
+            f"was {format_setting(change.before)} when the study in {config.run_dir} began, "
+            f"now {format_setting(change.now)}",
             _BACK,
         )
         for change in changes
@@ -264,18 +264,18 @@ def other_start(
     if (None if began is None else began["digest"]) == (None if now is None else now["digest"]):
         return
     if began is None:
-        found, mend = "the study there began with fresh weights", "leave it out"
+        found, hint = "the study there began with fresh weights", "leave it out"
     elif now is None:
         found = f"its trials start from {began['path']}, and the copy of that is gone"
-        mend = "name the file again"
+        hint = "name the file again"
     else:
         found = f"{now['path']} is not {began['path']} as it was when the study there began"
-        mend = "leave it out to go on with the copy in the run directory"
+        hint = "leave it out to go on with the copy in the run directory"
     yield Problem(
         str(config.run_dir),
         "--continue-from",
         found,
-        f"{mend}, name another results.dir, or {_FRESH}",
+        f"{hint}, name another results.dir, or {_FRESH}",
     )
 
 

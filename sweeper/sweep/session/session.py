@@ -54,7 +54,7 @@ Foresee = Callable[[Forecast | None], Forecast]
 
 
 @contextmanager
-def opened(
+def open_session(
     config: StudyConfig,
     data_digest: str,
     foresee: Foresee,
@@ -90,7 +90,7 @@ def opened(
                 replacing(run_dir.ledger, run_dir.staging) as staged,
             ):
                 Ledger.create(staged).close()
-        ledger = backup.opened(run_dir)
+        ledger = backup.open_ledger(run_dir)
         try:
             sessions = ledger.sessions()
             boundaries = joined(config, sessions, data_digest, start)
@@ -119,10 +119,10 @@ def opened(
 
 
 def check(config: StudyConfig, data_digest: str | None) -> None:
-    """Refuse what `opened` would refuse, and write nothing; None where nobody read the data.
+    """Refuse what `open_session` would refuse, and write nothing; None where nobody read the data.
 
     Raises:
-        SweeperError: as `opened`.
+        SweeperError: as `open_session`.
     """
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir)

@@ -6,7 +6,7 @@ import os
 from contextlib import closing, suppress
 
 from sweeper.config import StudyConfig
-from sweeper.config.kinds import MOST_XLA_THREADS
+from sweeper.config.kinds import MAX_XLA_THREADS
 from sweeper.errors import SetupError, SweeperError, counted
 from sweeper.executors.devices import XLA_THREADS
 from sweeper.process import usable_cores
@@ -29,7 +29,7 @@ def kept_threads(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -
 def _recorded(run_dir: RunDir) -> int | None:
     with suppress(SetupError):
         told = read_status(run_dir).xla_threads
-        if told is None or (isinstance(told, int) and 1 <= told <= MOST_XLA_THREADS):
+        if told is None or (isinstance(told, int) and 1 <= told <= MAX_XLA_THREADS):
             return told
     with suppress(SweeperError), closing(backup.read(run_dir)) as ledger:
         return xla_threads(ledger.sessions())
@@ -48,10 +48,10 @@ def told_of_threads(config: StudyConfig, kept: int | None, own: int | None) -> s
     if config.trial is not None:
         if own == kept:
             return None
-        mend = f"run it in a process of its own, without {XLA_THREADS} in the environment"
+        hint = f"run it in a process of its own, without {XLA_THREADS} in the environment"
         return (
             f"XLA has {counted(own, 'thread')} in this process, and had {kept} for this trial: its "
-            f"last digits may differ; {mend}"
+            f"last digits may differ; {hint}"
         )
     if own != kept or own == cores or XLA_THREADS in os.environ:
         return None

@@ -19,7 +19,7 @@ from sweeper.config.recorded import study_of
 from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
-from sweeper.results.compare import Difference, differences
+from sweeper.results.compare import TableDifference, differences
 from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
 from sweeper.results.status import is_published, read_status, write_status
@@ -59,14 +59,14 @@ def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
     """
     _check_there(run_dir)
     if found := obstacles(run_dir):
-        mend = "remove or rename it, then verify again"
-        return Verified((), tuple(Damage(_name(run_dir, at), what, mend) for at, what in found))
+        hint = "remove or rename it, then verify again"
+        return Verified((), tuple(Damage(_name(run_dir, at), what, hint) for at, what in found))
     with held_to_look(run_dir):
         try:
             ledger = backup.read(run_dir)
         except LedgerError as error:
             problem = error.problems[0]
-            return Verified((), (Damage(run_dir.ledger.name, problem.found, problem.mend),))
+            return Verified((), (Damage(run_dir.ledger.name, problem.found, problem.hint),))
         with closing(ledger):
             return _verified(run_dir, ledger, trust_code)
 
@@ -120,8 +120,8 @@ def restore_ledger(run_dir: RunDir) -> str:
 
 def _check_there(run_dir: RunDir) -> None:
     if not holds_study(run_dir):
-        found, mend = "no study has been run here", "name the run directory of one"
-        raise SetupError(Problem(str(run_dir.root), "", found, mend))
+        found, hint = "no study has been run here", "name the run directory of one"
+        raise SetupError(Problem(str(run_dir.root), "", found, hint))
 
 
 def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
@@ -192,7 +192,7 @@ def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]
 
 
 def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
-    mend = written_anew(run_dir)
+    hint = written_anew(run_dir)
     is_all = is_published(run_dir)
     with _written_anew(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "spans", "metrics"):
@@ -202,10 +202,10 @@ def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iter
                 yield from strange  # it cannot be read with them in it
                 continue
             found = differences(getattr(run_dir, view), getattr(anew, view))
-            if found is Difference.BEHIND and not is_all:
+            if found is TableDifference.BEHIND and not is_all:
                 continue  # of a session that was killed: the next one publishes the rest
             if found is not None:
-                yield Damage(getattr(run_dir, view).name, found.value, mend, is_view=True)
+                yield Damage(getattr(run_dir, view).name, found.value, hint, is_view=True)
 
 
 def _strange_parts(run_dir: RunDir) -> Iterator[Damage]:

@@ -29,11 +29,11 @@ class Damage:
 
     file: str
     found: str
-    mend: str
+    hint: str
     is_view: bool = False
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.found}; {self.mend}"
+        return f"{self.file}: {self.found}; {self.hint}"
 
 
 def written_anew(run_dir: RunDir) -> str:
@@ -107,10 +107,10 @@ def damaged_model(
     """What is wrong with the files of a model, however large if it is `trusted`."""
     number, member = model.row["trial_number"], model.member
     saved, beside = run_dir.saved(number, member), run_dir.model(number, member)
-    mend = _mend(run_dir, config, number)
+    hint = _hint(run_dir, config, number)
 
     def damage(name: str, found: str) -> Damage:
-        return Damage(f"{run_dir.models.name}/{name}", found, mend)
+        return Damage(f"{run_dir.models.name}/{name}", found, hint)
 
     if model.is_kept:
         missing = (path for path in (saved, beside) if not path.exists())
@@ -126,7 +126,7 @@ def damaged_model(
         yield damage(name, found)
 
 
-def _mend(run_dir: RunDir, config: StudyConfig, number: int) -> str:
+def _hint(run_dir: RunDir, config: StudyConfig, number: int) -> str:
     again = f"python -m sweeper trial {quote(str(run_dir.root))} {number}"
     there = f"{config.run_dir}-trial-{number}"
     return (

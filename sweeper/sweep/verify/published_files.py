@@ -34,9 +34,9 @@ def beside(run_dir: RunDir) -> list[Path]:
 
 def damaged_beside(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
     """What is wrong with the files that a session writes beside the tables, or with its notes."""
-    mend = written_anew(run_dir)
+    hint = written_anew(run_dir)
     if found := _preparation_fault(run_dir, ledger):
-        of_data = f"{mend}, which reads the study's data again; so does its next run"
+        of_data = f"{hint}, which reads the study's data again; so does its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
     if told := _start_fault(run_dir, ledger, trusted):
         found, path = told
@@ -44,12 +44,12 @@ def damaged_beside(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> It
         again = f"go on with the study with --continue-from {path}, or with a copy of that"
         yield Damage(run_dir.started_from.name, found, f"{first}{again}")
     if found := study_copy_fault(run_dir):
-        yield Damage(run_dir.study_file.name, found, mend, is_view=True)
+        yield Damage(run_dir.study_file.name, found, hint, is_view=True)
     if not is_schema_text(run_dir.schema):
         found = "it cannot be read" if run_dir.schema.exists() else "it is not there"
-        yield Damage(run_dir.schema.name, found, mend, is_view=True)
+        yield Damage(run_dir.schema.name, found, hint, is_view=True)
     if run_dir.importance.exists() and not is_importance(run_dir.importance):
-        yield Damage(run_dir.importance.name, "it cannot be read", mend, is_view=True)
+        yield Damage(run_dir.importance.name, "it cannot be read", hint, is_view=True)
 
 
 def repair_beside(

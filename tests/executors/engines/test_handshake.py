@@ -66,9 +66,9 @@ def test_what_differs_is_named(
     part: str, key: str, value: str, told: str, here: dict[str, Any]
 ) -> None:
     there = {**here, part: {**here[part], key: value}}
-    ((found, mend),) = differences(here, there)
+    ((found, hint),) = differences(here, there)
     assert found.startswith(told)
-    assert mend
+    assert hint
 
 
 def test_other_source_of_the_same_version_is_told(here: dict[str, Any]) -> None:
@@ -78,9 +78,9 @@ def test_other_source_of_the_same_version_is_told(here: dict[str, Any]) -> None:
 
 def test_a_run_directory_that_is_not_shared_is_told(here: dict[str, Any], run_dir: RunDir) -> None:
     missing = {str(run_dir.meeting): "No such file or directory"}
-    ((found, mend),) = differences(here, {**here, "files": missing})
+    ((found, hint),) = differences(here, {**here, "files": missing})
     assert "meeting that is here (No such file or directory)" in found
-    assert "results.dir" in mend
+    assert "results.dir" in hint
 
 
 def test_a_machine_without_room_for_the_data_is_told() -> None:

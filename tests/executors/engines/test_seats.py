@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from sweeper.executors.engines.connect import Seats
-from sweeper.executors.engines.engine import Member
+from sweeper.executors.engines.connect import CoreSlots
+from sweeper.executors.engines.engine import ClusterWorker
 
 
-def member(name: str, host: str = "host", cores: int = 1) -> Member:
-    return Member(name, host, cores)
+def member(name: str, host: str = "host", cores: int = 1) -> ClusterWorker:
+    return ClusterWorker(name, host, cores)
 
 
-def turns(seats: Seats, *names: str, gpus: str = "") -> list[int]:
+def turns(seats: CoreSlots, *names: str, gpus: str = "") -> list[int]:
     return [seats.take(name, member(name), gpus).turn for name in names]
 
 
 def test_a_turn_that_was_given_back_is_the_next_ones() -> None:
     """So no two share a GPU while another is idle."""
-    seats = Seats()
+    seats = CoreSlots()
     assert turns(seats, "a", "b", "c", "d") == [0, 1, 2, 3]
     for name in ("b", "c"):
         seats.give_back(name, member(name))
@@ -24,14 +24,14 @@ def test_a_turn_that_was_given_back_is_the_next_ones() -> None:
 
 
 def test_turns_are_of_a_host_and_of_the_gpus_that_are_seen_there() -> None:
-    seats = Seats()
+    seats = CoreSlots()
     assert turns(seats, "a", "b", gpus="0,1") == [0, 1]
     assert turns(seats, "c", gpus="2,3") == [0]
     assert seats.take("d", member("d", "other"), "0,1").turn == 0
 
 
 def test_cores_that_were_given_back_are_the_next_ones() -> None:
-    seats = Seats()
+    seats = CoreSlots()
     wide = [seats.take(str(one), member(str(one), cores=2), "") for one in range(3)]
     assert [seat.first_core for seat in wide] == [0, 2, 4]
     seats.give_back("1", member("1"))
@@ -42,7 +42,7 @@ def test_cores_that_were_given_back_are_the_next_ones() -> None:
 
 
 def test_who_is_back_before_its_old_slot_was_given_back_keeps_its_seat() -> None:
-    seats = Seats()
+    seats = CoreSlots()
     first = seats.take("old", member("a"), "")
     assert turns(seats, "b") == [1]
     assert seats.take("new", member("a"), "") == first

@@ -16,10 +16,10 @@ from sweeper.errors import SetupError
 from sweeper.executors.engines import worker_pool
 from sweeper.executors.engines.engine import (
     BusyError,
+    ClusterWorker,
     EngineGoneError,
     GivenUpError,
     LostError,
-    Member,
 )
 from sweeper.executors.engines.executor import EngineExecutor
 from sweeper.executors.engines.remote_slot import RemoteSlot
@@ -39,7 +39,7 @@ BUSY_S = 1.0
 class Cluster:
     """An engine whose workers are `there`, of whom those in `deaf` lose what they are asked."""
 
-    there: dict[str, Member] = field(default_factory=dict)
+    there: dict[str, ClusterWorker] = field(default_factory=dict)
     deaf: set[str] = field(default_factory=set)
     given_up: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
@@ -53,9 +53,9 @@ class Cluster:
     dashboard: str | None = None
 
     def come(self, *names: str) -> None:
-        self.there |= {name: Member(name, "host", 1) for name in names}
+        self.there |= {name: ClusterWorker(name, "host", 1) for name in names}
 
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, ClusterWorker]:
         return dict(self.there)
 
     def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
@@ -93,7 +93,7 @@ class Joining:
     joined: Counter[str] = field(default_factory=Counter[str])
     together: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
 
-    def join(self, key: str, member: Member, beside: int) -> RemoteSlot:
+    def join(self, key: str, member: ClusterWorker, beside: int) -> RemoteSlot:
         if key in self.cluster.refused:
             raise SetupError(f"{key} is not as this side")
         if key in self.cluster.busy:

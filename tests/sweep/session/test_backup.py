@@ -115,16 +115,16 @@ def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
     study = copied(halfway)
     run_dir = study.run_dir
     HARMS[found](run_dir.ledger)
-    mend = (
+    hint = (
         "put back ledger.backup.db, which ends with round 1: "
         f"python -m sweeper verify {run_dir.root} --restore-ledger"
     )
     with pytest.raises(DamagedLedgerError) as refused:
         study.run()
     assert str(refused.value).startswith(f"{run_dir.ledger}: {found}")
-    assert str(refused.value).endswith(f"; {mend}")
+    assert str(refused.value).endswith(f"; {hint}")
     (damage,) = verify(run_dir).damage
-    assert (damage.file, damage.mend) == ("ledger.db", mend)
+    assert (damage.file, damage.hint) == ("ledger.db", hint)
     # the user does as told, and goes on: round 2 is trained again
     assert "which ends with round 1" in restore_ledger(run_dir)
     assert {damage.file.partition("/")[0] for damage in verify(run_dir).damage} <= {"checkpoints"}
@@ -139,13 +139,13 @@ def test_the_command_is_one_for_a_shell(halfway: Study, tmp_path: Path) -> None:
     shutil.copytree(halfway.run_dir.root, run_dir.root)
     run_dir.ledger.unlink()
     with pytest.raises(DamagedLedgerError) as refused:
-        backup.opened(run_dir)
+        backup.open_ledger(run_dir)
     command = str(refused.value).partition(": python ")[2]
     assert split(command) == ["-m", "sweeper", "verify", str(run_dir.root), "--restore-ledger"]
     shutil.rmtree(run_dir.metrics)
     run_dir.backup.replace(run_dir.ledger)
-    mends = {damage.file: damage.mend for damage in verify(run_dir).damage}
-    assert f"verify '{run_dir.root}' --repair" in mends["metrics"]
+    hints = {damage.file: damage.hint for damage in verify(run_dir).damage}
+    assert f"verify '{run_dir.root}' --repair" in hints["metrics"]
 
 
 def test_a_copy_is_put_back_on_a_users_word_alone(
@@ -157,10 +157,10 @@ def test_a_copy_is_put_back_on_a_users_word_alone(
         restore_ledger(run_dir)
     run_dir.ledger.write_bytes(b"")
     with pytest.raises(DamagedLedgerError):
-        backup.opened(run_dir)
+        backup.open_ledger(run_dir)
     assert run_dir.ledger.read_bytes() == b""
     run_dir.ledger.write_bytes(before)
-    backup.opened(run_dir).close()
+    backup.open_ledger(run_dir).close()
 
 
 def test_a_damaged_copy_is_not_offered(halfway: Study, copied: Callable[[Study], Study]) -> None:

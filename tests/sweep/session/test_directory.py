@@ -116,7 +116,7 @@ def test_what_readers_of_metrics_take_for_a_part_is_named(
     for _ in range(2):
         (damage,) = verify(run_dir).damage
         assert damage.file == f"metrics/{name}"
-        assert damage.mend == "remove or rename it"
+        assert damage.hint == "remove or rename it"
         repair(run_dir)
     assert path.exists()
 
@@ -130,9 +130,9 @@ def test_where_ledger_and_copy_are_gone_fresh_moves_the_rest_aside(
         for path in [path for name in gone.split() for path in study.run_dir.root.glob(name)]:
             path.unlink()
         (damage,) = verify(study.run_dir).damage
-        mend = "put back a copy of it, or start over with --fresh"
-        assert str(damage) == f"ledger.db: it is gone; {mend}"
-        with pytest.raises(DamagedLedgerError, match=f"it is gone; {mend}"):
+        hint = "put back a copy of it, or start over with --fresh"
+        assert str(damage) == f"ledger.db: it is gone; {hint}"
+        with pytest.raises(DamagedLedgerError, match=f"it is gone; {hint}"):
             study.run()
         assert sweeper.run(study.config, fresh=True).state == "finished"
         assert study.left() == ended.left()

@@ -11,7 +11,7 @@ import pytest
 import sweeper
 from sweeper.errors import DamagedLedgerError, LedgerError
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.backup import strangeness
+from sweeper.sweep.session.backup import find_mismatch
 from sweeper.sweep.verify import restore_ledger, verify
 from tests.command_line import contents
 from tests.crashes import PROGRAMS, Study
@@ -64,7 +64,7 @@ def test_one_of_another_study_is_not(
         (run_dir.root / name).unlink()
     is_readable = what == "a row is gone"
     if len(gone) == 3 and not is_readable:  # nothing is left to tell
-        assert strangeness(run_dir) is None
+        assert find_mismatch(run_dir) is None
         return
     told = "what can be read of ledger.db tells another study"
     if not is_readable:
@@ -72,13 +72,13 @@ def test_one_of_another_study_is_not(
         if not gone:
             told = "trials.parquet tells another study"
     before = contents(run_dir.root)
-    mend = "put back this study's own copy, or start over with --fresh"
+    hint = "put back this study's own copy, or start over with --fresh"
     with pytest.raises(LedgerError) as refused:
         restore_ledger(run_dir)
-    assert str(refused.value) == f"{run_dir.backup}: it is of another study: {told}; {mend}"
+    assert str(refused.value) == f"{run_dir.backup}: it is of another study: {told}; {hint}"
     assert contents(run_dir.root) == before
     (damage,) = verify(run_dir).damage  # nor is it named as the mend
-    assert damage.mend == "put back a copy of it, or start over with --fresh"
+    assert damage.hint == "put back a copy of it, or start over with --fresh"
 
 
 @pytest.mark.parametrize("what", HARMS)
@@ -105,7 +105,7 @@ def test_the_study_file_alone_tells_no_study_from_itself(program: str, tmp_path:
     for path in (run_dir.trials, run_dir.status):
         path.unlink()
     run_dir.ledger.write_bytes(b"")
-    assert strangeness(run_dir) is None
+    assert find_mismatch(run_dir) is None
     with pytest.raises(DamagedLedgerError, match="--restore-ledger"):
         study.run()
 
@@ -118,4 +118,4 @@ def test_an_old_copy_in_which_no_trial_had_ended_is_believed(tmp_path: Path) -> 
     shutil.copy(tmp_path / "ledger.backup.db", study.run_dir.backup)
     study.run_dir.ledger.write_bytes(b"")
     study.run_dir.status.unlink()
-    assert strangeness(study.run_dir) is None
+    assert find_mismatch(study.run_dir) is None

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.sweep.session.reconcile import Change, departures, mark_of, reconcile, refusals, shown
+from sweeper.sweep.session.reconcile import (
+    Change,
+    departures,
+    format_setting,
+    mark_of,
+    reconcile,
+    refusals,
+)
 from tests.command_line import STUDY
 from tests.small_studies import PARTS
 
@@ -141,7 +148,7 @@ def test_a_refusal_tells_both_values_and_the_way_out() -> None:
     ],
 )
 def test_a_value_is_told_as_a_study_file_has_it(value: object, text: str) -> None:
-    assert shown(value) == text
+    assert format_setting(value) == text
 
 
 def test_other_libraries_and_flags_are_told_as_far_as_they_were_recorded() -> None:

@@ -16,7 +16,7 @@ import pytest
 from sweeper.errors import LedgerError
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, write_lanes
-from sweeper.results.compare import Difference, differences
+from sweeper.results.compare import TableDifference, differences
 from sweeper.sweep.resume import restore
 from sweeper.sweep.verify import repair, verify
 from tests.crashes import Study
@@ -149,7 +149,7 @@ def test_of_a_table(flips: int, name: str, ended: Study, copied: Callable[[Study
     for file in files:
         for harmed in (flipped(file, flips), cut(file, flips)):
             for _ in harmed:
-                assert differences(path, told) is not Difference.BEHIND
+                assert differences(path, told) is not TableDifference.BEHIND
     files[-1].write_bytes(files[-1].read_bytes()[:-1])
     assert found(study) == {name}
     repair(study.run_dir)

@@ -64,7 +64,7 @@ def test_what_is_damaged_is_named_and_written_anew(
     (damage,) = verify(copied).damage
     assert damage.file == name
     assert damage.found.startswith(UNREADABLE)
-    assert f"python -m sweeper verify {copied.root} --repair" in damage.mend
+    assert f"python -m sweeper verify {copied.root} --repair" in damage.hint
     mended(copied)
     assert found(copied) == {}
     if name in ("preparation.json", "SCHEMA.md"):
@@ -120,7 +120,7 @@ def test_a_number_in_it_that_has_changed_is_found(copied: RunDir) -> None:
     assert found(copied) == {"preparation.json": "it cannot be read (it is no JSON object)"}
 
 
-def test_the_commands_name_what_mends_it_and_what_stands_in_its_way(
+def test_the_commands_name_what_hints_it_and_what_stands_in_its_way(
     command: CommandLine,
 ) -> None:
     table = pd.DataFrame({"a": range(60), "b": [row % 7 for row in range(60)]})

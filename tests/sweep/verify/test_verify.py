@@ -13,7 +13,7 @@ import pytest
 
 from sweeper.errors import LedgerError, SetupError, StudyHeldError
 from sweeper.ledger import Ledger
-from sweeper.results.compare import Difference
+from sweeper.results.compare import TableDifference
 from sweeper.results.listing import buckets_of, curves, listed
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
@@ -65,7 +65,7 @@ def test_a_view_that_is_damaged_is_written_anew(
 
 
 @pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics"])
-def test_what_reads_a_view_that_is_damaged_is_refused_with_its_mend(
+def test_what_reads_a_view_that_is_damaged_is_refused_with_its_hint(
     name: str, ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(ended).run_dir
@@ -95,9 +95,9 @@ def test_rows_that_nobody_committed_are_found(
 ) -> None:
     run_dir = copied(halfway).run_dir
     shutil.copy(ended.run_dir.trials, run_dir.trials)
-    assert found(run_dir) == {"trials.parquet": Difference.ROWS.value}
+    assert found(run_dir) == {"trials.parquet": TableDifference.ROWS.value}
     shutil.copy(ended.run_dir.buckets, run_dir.trials)
-    assert found(run_dir) == {"trials.parquet": Difference.COLUMNS.value}
+    assert found(run_dir) == {"trials.parquet": TableDifference.COLUMNS.value}
 
 
 def test_models_that_are_damaged_or_gone_are_found(
@@ -117,9 +117,9 @@ def test_models_that_are_damaged_or_gone_are_found(
     saved.write_bytes(saved.read_bytes()[:-1])
     assert f"models/{saved.name}" in found(run_dir)
     (damage, *_) = verify(run_dir).damage
-    assert f"python -m sweeper trial {run_dir.root} 3, and run the file" in damage.mend
-    assert damage.mend.startswith("all else of the study stands; ")
-    assert damage.mend.endswith(f"{ended.run_dir.root}-trial-3/models")
+    assert f"python -m sweeper trial {run_dir.root} 3, and run the file" in damage.hint
+    assert damage.hint.startswith("all else of the study stands; ")
+    assert damage.hint.endswith(f"{ended.run_dir.root}-trial-3/models")
 
 
 def test_a_damaged_checkpoint_is_found_and_its_trials_are_trained_again(
@@ -198,7 +198,7 @@ def test_rows_that_are_missing_from_a_study_that_ended_in_good_order_are_found(
     (run_dir.metrics / "part-000001-000002.parquet").unlink(missing_ok=True)
     *_, last = sorted(run_dir.metrics.iterdir())
     last.unlink()
-    assert found(run_dir) == {"metrics": Difference.BEHIND.value}
+    assert found(run_dir) == {"metrics": TableDifference.BEHIND.value}
     repair(run_dir)
     assert found(run_dir) == {}
     # one that was killed publishes the rest when it goes on
