@@ -1,4 +1,6 @@
-"""What can be refused, and the exit code that each refusal ends the program with.
+"""The exceptions of sweeper, and how messages write names, counts and sizes.
+
+Each class ends the program with its own exit code:
 
 SweeperError                 1
 ├── StudyError               2   the study file, or how it was asked for
@@ -7,8 +9,6 @@ SweeperError                 1
 │   └── LedgerError
 │       └── DamagedLedgerError
 └── StudyHeldError           4   another process holds the study
-
-How messages write names, counts and amounts of memory.
 """
 
 from __future__ import annotations

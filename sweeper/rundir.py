@@ -1,15 +1,10 @@
-"""Every path of a run directory, in one place.
+"""Every path of a run directory, and how its files are read, replaced and removed.
 
-Files of a run directory, written and removed without following a link.
-
-The run directory itself may be a link, or lie behind one. Inside it every link is refused: whoever
-placed one there could have sweeper write to, or remove, what it points to. Each function takes the
-`root` of the run directory and opens the directories below it one by one, so that a link is refused
-even if it took the place of a directory a moment ago.
-
-Text files that are small by nature: one that has become large, or has no end, is not read.
-
-How a published file changes: whole, or not at all.
+The run directory itself may be a link, or lie behind one. Links inside it are refused: anyone who
+placed one there could have sweeper write to, or remove, its target. Each function takes the
+`root` of the run directory and opens the directories below it one by one, so that a link is
+refused even if it replaced a directory a moment ago. Files are replaced whole or not at all, and
+files that are small by nature are not read if they have become large.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The nouns of a sweep: what a trial was asked, what a lane measured, how a trial ended.
+"""The nouns of a sweep: a trial as asked, what a lane measured, how a trial ended, and its draws.
 
-Where every random draw comes from: a hash of what it is for, never a shared stream.
-
-Two draws for different purposes are independent, and adding a draw somewhere moves no other.
+Every random draw comes from a hash of its purpose, never from a shared stream. Draws for
+different purposes are independent, and a new draw changes no other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a program and the model that it trains must agree on.
-
-What the values that trials draw must agree on with all else that these trials have.
-"""
+"""What tables of a study file must agree on with each other, whether written or searched."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which keys of the user's own are compiled into a program, and which it is told as numbers.
-
-The functions of the user's own that a study calls, each with the key that names it.
-"""
+"""The user-defined functions that a study calls, and which of their arguments are compiled in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which searched settings of a trial are of use, where some have use only beside others.
-
-How many structures a search holds, where some settings have use only beside others.
-"""
+"""Conditional search: which settings a trial uses, and how many structures a search can propose."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`[data]`: where the rows come from, how they are encoded and split.
-
-Values of `[data]` that may be written in several ways.
-"""
+"""`[data]`: where the rows come from, and how they are encoded and split."""
 
 from __future__ import annotations
 

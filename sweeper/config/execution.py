@@ -1,10 +1,7 @@
-"""`[execution]`: where and how trials are computed.
+"""`[execution]`, `[execution.engine]`, `[results]` and `[schedule]`.
 
-`[execution.engine]`: a cluster that trains, of an engine that the user runs.
-
-`[results]`: where the run directory is, and what is kept in it.
-
-`[schedule]`: how many trials train at a time, and how often they are judged.
+Where and how trials are trained, on which cluster, what is kept of them, and how many train at a
+time.
 """
 
 from __future__ import annotations

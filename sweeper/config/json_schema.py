@@ -1,9 +1,7 @@
-"""The form of a study file as JSON Schema, for editors; built from the tables that read it.
+"""The JSON Schema of a study file, for editors, generated from the tables that read it.
 
-It says less than `load` checks: a setting that may be searched is never required, and what
-settings must agree on between them is left out.
-
-The JSON Schema of one table, as pydantic has it, with everything written out.
+It checks less than `load` does: a setting that may be searched is never required, and rules
+between several settings are left out.
 """
 
 from __future__ import annotations

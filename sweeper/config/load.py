@@ -1,7 +1,4 @@
-"""From the text of a study file to a `StudyConfig`, or to everything that is wrong in it.
-
-`--set key=value`: settings given on the command line instead of in the study file.
-"""
+"""Reads a study file and `--set` into a `StudyConfig`, or reports everything that is wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`[model]`: the network that every trial starts from.
-
-`[model.NAME]`: a model of several parts, of which one may feed others with its output.
-"""
+"""`[model]` and `[model.NAME]`: the network of each trial, or the parts that it consists of."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`[optimizer]`: how weights move; defaults are those of Optax.
+"""`[optimizer]` and `[optimizer.schedule]`: the optimizer and its learning rate over time.
 
-`[optimizer.schedule]`: how the learning rate changes from the first step to the last.
+Defaults are those of Optax.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""From raw TOML to one validated table, with everything that is wrong in it.
+"""Reads one raw TOML table into a validated one, or reports everything that is wrong in it.
 
-Tables under names of the user's own, such as `[model.NAME]`: their keys are known with the file.
-
-A table that holds some is made when the file is read, with a field for each name. From there on
-nothing tells it from a table that is written down in this package.
+A table with names that the user chooses, such as `[model.NAME]`, gets its fields when the file is
+read. After that it behaves like a table that is declared in this package.
 """
 
 from __future__ import annotations

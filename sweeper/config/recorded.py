@@ -1,7 +1,4 @@
-"""The study that settings tell which were recorded: in a ledger, or with published tables.
-
-JSON as a dataclass, with every value of the type that is declared.
-"""
+"""Reads recorded JSON back into a study or a dataclass, each value with its declared type."""
 
 from __future__ import annotations
 

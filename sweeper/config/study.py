@@ -1,7 +1,4 @@
-"""`[study]`: what is optimised, how often, and who proposes and prunes.
-
-`[[study.enqueue]]`: values of searched settings that are tried first.
-"""
+"""`[study]` and `[[study.enqueue]]`: the objective, the trials, the sampler and the pruner."""
 
 from __future__ import annotations
 

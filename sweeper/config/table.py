@@ -1,6 +1,6 @@
-"""What the tables of a study file share: they are strict, frozen and have rules.
+"""The base class of all tables of a study file, and the marks that say how a setting is compiled.
 
-What a setting is to a trial's program, declared as a mark where the setting stands.
+Tables are strict and frozen.
 """
 
 from __future__ import annotations

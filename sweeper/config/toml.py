@@ -1,9 +1,4 @@
-"""The text of a study file, and on which line of it a setting stands.
-
-Values as TOML: the counterpart of `tomllib`, which only reads.
-
-What a study file may hold at all, whichever setting it is the value of.
-"""
+"""Reads and writes TOML: the line of each setting, values as text, and the limits of a file."""
 
 from __future__ import annotations
 

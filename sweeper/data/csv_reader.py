@@ -1,6 +1,6 @@
-"""A CSV file as a frame, or what keeps it from being one, and what to write instead.
+"""Reads a CSV file into a frame, and guesses how an unknown file is written.
 
-How a CSV file is written, and how one probably is of which nobody says it.
+A file that cannot be read is refused with the place and the setting that would read it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From rows as read to the arrays of a study, fitted on the training part alone.
-
-What each class counts for in the loss.
-"""
+"""Encodes rows into the arrays of a study, fitted on the training part, and weighs classes."""
 
 from __future__ import annotations
 

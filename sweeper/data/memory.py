@@ -1,7 +1,4 @@
-"""Whether a study's data are too large for the memory that they are to be kept in.
-
-Columns a few at a time, so that what is computed of them takes little memory.
-"""
+"""Checks that a study's data fit into memory, and takes columns a few at a time to save some."""
 
 from __future__ import annotations
 

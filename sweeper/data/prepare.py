@@ -1,10 +1,7 @@
-"""Where the rows of a study come from: scikit-learn, a file, or a function of the user's own.
+"""Prepares a study's data: read, check, split and encode its rows.
 
-From the data that a study names to a dataset: read, check, split, encode.
-
-Whether there is room to prepare a study's data, asked before anything large is made.
-
-Rows of a CSV file that a study names.
+Rows come from scikit-learn, a file, or a user-defined function. Whether they fit into memory is
+checked before anything large is made.
 """
 
 from __future__ import annotations

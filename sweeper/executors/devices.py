@@ -1,10 +1,6 @@
-"""Which GPUs this process may use, found out without starting JAX.
+"""The GPUs, memory shares and cores of this process and its workers, found without importing JAX.
 
-JAX reads its share of the memory when it starts its client, so the shares have to be known before.
-
-How a device's memory is shared between this process and its workers.
-
-What of its machine each worker gets: a share of the memory, a device, a core.
+JAX reads its share of the memory when it starts its client, so shares must be known before that.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""JAX's settings for a study.
+"""Sets up JAX for a study and opens its devices.
 
-Opens the devices of this process, with its share of their memory and its threads of XLA.
-
-For a program on a CPU XLA has a thread for each core that its process may use, and parts sums over
-many rows among them: the norm of a large gradient, products over large batches. So the last bits of
-a result depend on how many there are, and all processes of a study have as many, however many cores
-each may use.
+On a CPU, XLA starts one thread per core that the process may use and splits large sums among
+them: the norm of a large gradient, or products over large batches. The number of threads
+therefore decides the last bits of a result, and all processes of a study use the same number.
 """
 
 from __future__ import annotations

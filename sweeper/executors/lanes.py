@@ -1,9 +1,4 @@
-"""From trials to the stacked lanes of a program, and back to what each of them measured.
-
-Where a bucket trained, and each lane of it: as the results name it.
-
-What a round tells of memory that was short.
-"""
+"""Stacks trials into the lanes of a program, and unstacks what each of them measured."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Trains a bucket whose program is too large for the memory there is: half of the lanes at a time.
+"""Trains fewer lanes at a time when a program does not fit into memory.
 
-The capacity is halved until a program fits, down to that of one trial; a trial fails only where it
-does not fit alone.
-
-What a program may take of its device's memory, and what tells that it took too much.
+The capacity is halved until the program fits. A trial fails only if it does not fit alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Which device trains which bucket: where it is done first, by what is predicted.
+"""Decides which device trains which bucket, and which programs compute on a device at a time.
 
-A device that has not the program of a bucket compiles it first. So a class stays on the devices
-that have it, until its buckets wait there for longer than compiling it once more takes.
-
-Who computes in the memory of a device: several programs beside each other, or one alone.
+A bucket goes where it is predicted to finish first. A device that lacks the bucket's program
+compiles it first, so a class stays on the devices that have it until waiting there takes longer
+than another compilation.
 """
 
 from __future__ import annotations

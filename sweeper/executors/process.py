@@ -1,9 +1,7 @@
-"""Buckets in worker processes: one single-worker loky pool a slot.
+"""Trains buckets in worker processes: one loky pool with a single worker per slot.
 
-A pool of several workers would not do: when one of them dies, loky fails every pending task and
-kills the others. With one pool a slot a death is known by its slot, and the neighbours go on.
-
-One worker's place: the worker that is there now, and the next where that one died.
+With several workers in one pool, loky fails every pending task and kills the other workers when
+one dies. With one pool per slot, the slot shows which worker died, and the others go on.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""An executor that trains nothing: a formula instead of a network, in microseconds.
+"""Executors that train nothing: a formula in microseconds, and a simulated cluster.
 
-For tests of the round loop and for planning sizes that no machine at hand has.
-
-A cluster that trains nothing, on a clock of its own: for planning sizes that nobody has at hand.
-
-Buckets take what they are predicted to take, but for chance: devices are not all alike, some
-buckets are held up, and nodes are lost. Chance is drawn from the seed, the round and the bucket,
-so that a simulation can be repeated.
+They serve tests of the round loop, and plans for machines that nobody has at hand. In the
+cluster, a bucket takes its predicted time, changed at random: devices differ, some buckets are
+delayed, and nodes are lost. Random numbers come from the seed, the round and the bucket, so a
+simulation is reproducible.
 """
 
 from __future__ import annotations

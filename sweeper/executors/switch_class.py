@@ -1,6 +1,6 @@
-"""A class of several structures on all devices of this process: who trains which lanes.
+"""Trains a class of several structures on all devices of this process.
 
-A switch class whose program failed: its structures one by one, so that no other suffers.
+If its program fails, the structures are trained one by one, so that only the faulty one fails.
 """
 
 from __future__ import annotations

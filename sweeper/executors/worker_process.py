@@ -1,13 +1,9 @@
-"""One worker process, from its start to its end: a loky pool of a single worker.
+"""One worker process, from start to end: a loky pool with a single worker, its log and its signals.
 
-What a worker writes to its standard output and error: a file that stays small, and its end.
-
-A pipe leads it into a thread of this process: so the last words of a worker that died are here,
-and one that writes without end fills neither the disk nor a terminal.
-
-Keeps signals, and the current directory, from processes that Python starts here.
-
-Signals are for the program that runs the study to answer.
+A pipe leads its output to a thread of this process. So the last words of a worker that died are
+known, and a worker that writes without end fills neither the disk nor a terminal. Signals and the
+current directory are kept from processes that Python starts here: the program that runs the study
+handles them.
 """
 
 from __future__ import annotations

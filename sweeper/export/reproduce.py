@@ -1,6 +1,6 @@
-"""Whether a trial comes to what was recorded of it when it is trained alone, epoch by epoch.
+"""Trains one trial alone and compares it, epoch by epoch, with what was recorded.
 
-Whether data and code are what they were when a study ran: else its trials cannot be compared.
+Data and code must be those that the study ran on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Whether every row of a ledger is what was written, and none is missing.
+"""Checks that each row of a ledger is intact and that none is missing.
 
-Whether the tables of a ledger agree with each other: no row is missing that another one needs.
-
-A digest tells that a row is what was written, the chain that nothing is gone of what a closed round
-brought; that a row of another table was removed as a whole neither of them tells.
+Digests show that a row is what was written, and the chain of rounds that none of its rows is
+gone. References between tables show rows that were removed with everything about them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The file of a ledger: opened by one process, checked whole, and copied.
-
-What SQLite says of the disk: an error that a ledger can do nothing about, and what mends it.
-"""
+"""The SQLite file of a ledger: opened by one process, checked, and copied; errors of the disk."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is written to a ledger, and what comes back from it.
+"""Converts records to and from the rows of a ledger.
 
-The curves of a bucket as one blob: a row a lane would make the ledger slow.
+The curves of a bucket are one blob, because a row per lane would make the ledger slow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Marks on the parameters of a model, as Optax takes masks and labels.
-
-Amounts of decay over the vector of parameters, from those of the arrays in it.
-"""
+"""Which parameters weight decay touches: as masks for Optax, and as amounts along the vector."""
 
 from __future__ import annotations
 

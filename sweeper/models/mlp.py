@@ -1,10 +1,9 @@
-"""A multilayer perceptron: linear layers, each hidden one with LayerNorm and dropout if asked.
+"""Multilayer perceptrons, and how one is padded to a wider and deeper one.
 
-An MLP inside a wider and deeper one: spare units are zero, spare layers are skipped.
-
-A spare unit has zero weights in and out. Its gradients are then zero as well, and so are its
-moments and its decay: padding stays zero by itself, provided that nothing makes a spare unit's
-output other than zero. LayerNorm would, by counting it, and so would sigmoid, by giving 1/2.
+A padded network has spare units with zero weights and skips spare layers. The gradients of zero
+weights in and out are zero, and so are their moments and their decay: padding stays zero as long
+as nothing makes the output of a spare unit other than zero. LayerNorm would, by counting it, and
+so would sigmoid, by giving 1/2.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A user-defined model as one vector of parameters.
-
-How user-defined models are called.
-
-What to change in code of the user's that asks Python for what is traced.
-"""
+"""User-defined models as one vector of parameters, and how they are called and traced."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What layers read of a vector of parameters and write into one, as XLA does it fast on a CPU.
-
-A vector of parameters cut into parts, with a gradient that XLA writes part by part.
-"""
+"""Vectors of parameters: reads, writes and cuts that XLA compiles to fast code on a CPU."""
 
 from __future__ import annotations
 

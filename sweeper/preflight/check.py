@@ -1,6 +1,6 @@
-"""Whether a study's models and programs can be built for its data.
+"""Checks that a study's models and programs can be built for its data.
 
-What is left unchecked of a study where no Python that its file names is to be run.
+Without running Python of the study file, it lists what is left unchecked.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""What every program has to keep to, tried out on a program of the user's own.
+"""Tries out the promises that every program keeps on a user-defined program.
 
-A few trials are trained for a few epochs, each way that a study may train them. What does not
-hold is told with what to change.
-
-What a program of the user's own changes in its model, though no lane keeps it.
-
-A lane keeps the parameters, which are numbers with a point, and what is in `opt_state`. Counts,
-flags and keys in a model are given to each step as the model was built with them.
+A few trials are trained for a few epochs, in each way that a study may train them. A broken
+promise is reported with the fix. One of them concerns state: a lane keeps the floating-point
+parameters of a model and what is in `opt_state`. Counters, flags and keys in a model do not
+survive a step.
 """
 
 from __future__ import annotations

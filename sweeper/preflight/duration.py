@@ -1,7 +1,4 @@
-"""How long a study is predicted to take, and what of it goes into padding.
-
-What `plan` shows of classes of several structures, and what a strategy can not do here.
-"""
+"""Predicts how long a study takes, how much goes into padding, and what `switch` cannot do here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a study would do and cost, before it does anything.
-
-What `plan` shows of a study's data: rows, columns, and what is to be predicted.
-"""
+"""What `plan` shows before a study starts: its data, its programs and its cost."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""What every program does around its epochs: begin, keep the best weights, end early.
+"""What all programs share: begin, keep the best weights, end early, and evaluate in blocks.
 
-What programs take from the tables of a study file: what they measure, and when lanes end.
-
-What a model gives for many rows, a block of them at a time.
-
-What its layers give for all rows at once takes room in proportion to them: more than the processor
-holds near, and on large data more than everything else that a lane needs.
+Evaluating all rows at once would take memory in proportion to them, more than a processor's
+caches hold, so rows are evaluated a block at a time.
 """
 
 from __future__ import annotations

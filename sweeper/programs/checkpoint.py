@@ -1,7 +1,4 @@
-"""Checkpoints: the states of a bucket's lanes in one safetensors file, each leaf by its name.
-
-Trees of arrays in safetensors files: each leaf by its path, all of them checked one by one.
-"""
+"""Checkpoints: trees of arrays in safetensors files, each leaf by its path, checked by itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`coupled`: models that feed each other, each moved by its own loss and its own optimizer.
+"""`coupled`: models that feed each other, each with its own loss and its own optimizer.
 
-What `debug_gradients` asserts of every step of `coupled`.
+With `debug_gradients`, each step checks that no loss moves a model that it must not move.
 """
 
 from __future__ import annotations

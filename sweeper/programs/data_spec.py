@@ -1,6 +1,6 @@
-"""What a program needs to know of the data before it sees a row of it.
+"""What a program needs to know of the data before it sees a row, and states of zeros.
 
-States in which everything is 0, as views that take no memory and no time to be made.
+The states of zeros are views, which take no memory and no time to make.
 """
 
 from __future__ import annotations

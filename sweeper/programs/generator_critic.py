@@ -1,13 +1,10 @@
-"""A generator against a critic, over one batch: what each gives, and what each minimises.
-
-What a generator and a critic minimise, of the critic's numbers for generated and real rows.
+"""A generator against a critic: their objectives, and metrics of the generated rows.
 
 `wgan` is the dual form of the Wasserstein distance (Arjovsky, Chintala & Bottou 2017, eq. 2 and
-algorithm 1), whose critic is kept from growing steep by clipping its weights; `wgan_gp` penalises
-its slope instead (Gulrajani et al. 2017, algorithm 1). `gan` is the game of Goodfellow et al. 2014,
-with the loss of the generator that does not vanish (section 3); its critic gives log-odds.
-
-Metrics of generated rows, beside those of the data; both in the data's own units.
+algorithm 1), which limits the critic's slope by clipping its weights; `wgan_gp` penalises the
+slope instead (Gulrajani et al. 2017, algorithm 1). `gan` is the game of Goodfellow et al. 2014
+with the non-saturating loss of the generator (section 3); its critic returns log-odds. Metrics
+are in the data's own units.
 """
 
 from __future__ import annotations

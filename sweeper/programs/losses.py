@@ -1,8 +1,6 @@
-"""What training minimises: the mean of a batch of outputs, in the units that a model is trained in.
+"""Losses: the mean over a batch that training minimises, and its value in the data's own units.
 
-Optional hyperparameters of a loss are in `hparams` where they are compiled in.
-
-What training minimises, and what is told of it in the data's own units.
+Optional hyperparameters of a loss are in `hparams` if they are compiled in.
 """
 
 from __future__ import annotations

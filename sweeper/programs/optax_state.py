@@ -1,10 +1,8 @@
-"""Optimizers as Optax has them, over the arrays of a model, and what their state is in a lane's.
+"""Converts a lane's vector and moments to the arrays and optimizer state of Optax, and back.
 
-A lane's optimizer works on one vector, is made anew at each step and is told the learning rate of
-the step. To go on without sweeper there is one that is made once, with the numbers of a trial and
-with its schedule, whose state holds the count of steps.
-
-From a network's one vector of parameters to the arrays of its model, and back.
+A lane's optimizer works on one vector, is made anew at each step and receives the learning rate
+of that step. Without sweeper, training goes on with an optimizer that is made once, with a
+trial's numbers and schedule, whose state holds the count of steps.
 """
 
 from __future__ import annotations

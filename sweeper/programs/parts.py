@@ -1,9 +1,4 @@
-"""Models of several parts, and the states of their optimizers, as Equinox and Optax have them.
-
-The states of programs that train several parts: begun, cut out of padding and put back.
-
-What programs that train a model of several parts have in common: how states come and go.
-"""
+"""Programs that train a model of several parts: how states are made, cut, padded and saved."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Whose a model in a run directory is, said in its file: that of another trial is told from it.
+"""Records which trial a saved model belongs to, and how its study prepared the data.
 
-What is said follows from the study alone, so that equal runs write equal files. Files of earlier
-versions say nothing, and are taken for what their names say.
-
-`preparation.json`: what a model has to be told of its study's data, for whoever exports one.
+The record follows from the study alone, so equal runs write equal files. Files of earlier
+versions have none and count as what their names say.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Saved models: a trial's weights, and all that it takes to use them, in one safetensors file.
+"""Saved models: a trial's weights, and everything needed to use them, in one safetensors file.
 
-Its header names every leaf with shape, dtype and a digest of its own, so that what is damaged can
-be told; the digest of the file is that of its header. Nothing in it is run when it is read.
-
-What of a trial's state a saved model holds, and how it is read back into plain objects.
+Its header names every leaf with shape, dtype and digest, so that damage is found; the digest of
+the file is that of its header. Reading it runs nothing that is in it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The learning rate of each step, relative to the steps that a trial trains; all of it is traced.
+"""Learning-rate schedules relative to the steps that a trial trains; all their numbers are traced.
 
-Optax has the same schedules; theirs take the number of steps as a number of Python.
-
-The numbers of one part of a model, under the names that they have for a model of one part.
+Optax has the same schedules, but takes the number of steps as a Python number.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Several programs in one: each lane takes the branch of its own structure, on its own device.
 
-A lane's state travels as one vector a dtype, as long as that of the longest branch. A branch cuts
-its own arrays out of it and trains them as its program alone would: nothing in it is masked.
-
-PyTrees of several structures as vectors of the same lengths, so that lanes can be stacked.
+A lane's state travels as one vector per dtype, as long as that of the longest branch. A branch
+cuts its own arrays out of it and trains them as its program alone would, without masks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Whether a published table is what its ledger tells.
-
-One digest of all that two runs of a study must agree on.
-"""
+"""Compares a published table with its ledger, and two runs by one digest of their results."""
 
 from __future__ import annotations
 

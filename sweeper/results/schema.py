@@ -1,7 +1,4 @@
-"""The schemas of the published files of one study, and what they say of it.
-
-`SCHEMA.md`: what is in the published tables, written beside them for people.
-"""
+"""The schemas of a study's published files, and their description in `SCHEMA.md`."""
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
 """A Parquet file that is replaced while others read it.
 
 Readers open a path more than once: pandas, Polars and DuckDB look at its size, its footer and its
-pages through different handles, and a rename between two of them mixes two files. Renaming alone
-is therefore not enough: each version also keeps, at their old offsets, the bytes of the versions
-before it, so that whoever began with an older footer ends with the older table.
+pages through different handles, and a rename in between mixes two files. So each version also
+keeps, at their old offsets, the bytes of the versions before it, and a reader that began with an
+older footer ends with the older table.
 
     slot 0      slot 1      slot 2      tail
     [version 3] [version 4] [version 2] [footer of version 4]
 
-A version goes into the slot of the oldest. Where it does not fit, the file grows: new slots and a
-new tail come after all that was there, so that an older size finds its footer. What no kept
-version needs is a hole in the file.
-
-What a published table that cannot be read is refused with: the command that writes it anew.
+A version goes into the slot of the oldest. If it does not fit, the file grows: new slots and a
+new tail come after everything that was there, so that an older size finds its footer. Space that
+no kept version needs is a hole in the file. A file that cannot be read is refused with the
+command that writes it again.
 """
 
 from __future__ import annotations

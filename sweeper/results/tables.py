@@ -1,11 +1,7 @@
-"""Arrow tables of the published files, from what a ledger holds.
+"""Builds the Arrow tables of the published files from the records of a ledger.
 
-Arrow arrays of the published types, put together from their buffers.
-
-Whatever else makes an array of values of Python or NumPy imports pandas where it is installed,
-which takes longer than a small study spends on publishing.
-
-In which phase each epoch of a trial was trained, where a program has phases.
+Arrays are built from their buffers, because other ways to convert Python or NumPy values import
+pandas, which takes longer than a small study spends on publishing.
 """
 
 from __future__ import annotations

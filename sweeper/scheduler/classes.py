@@ -1,7 +1,4 @@
-"""The nouns of planning: classes, lanes, buckets, a round's plan, and what is fixed about it.
-
-Classes in words: what a reader is shown, who would be told nothing by a hash.
-"""
+"""The nouns of planning: classes, lanes, buckets and a round's plan, and the names of classes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The sampler and the pruner of a study, checked without importing Optuna where that will do.
-
-What each sampler and pruner of Optuna takes, of what a study file can say.
-"""
+"""The options of samplers and pruners, checked without importing Optuna if possible."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""A study as Optuna's own tools know it: its parameters by name, in the values that trials had.
+"""Writes a run directory to an Optuna storage, for Optuna's own tools.
 
-While a study runs, its sampler draws whole numbers as floats and draws what a trial has no use
-for, too; here a trial has what it was trained with, and nothing else.
-
-Trials written to a database of Optuna's at once; one by one a long curve takes half a second.
-
-A run directory written to a storage of Optuna's, for the tools that read these.
+While a study runs, its sampler draws integers as floats, and draws parameters that a trial does
+not use. The exported trials have what they were trained with, and nothing else. They are written
+all at once, because a long curve alone takes half a second through Optuna's interface.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Samplers and pruners whose answers are a function of the study's history alone.
+"""Samplers and pruners whose answers depend on the study's history alone.
 
-Optuna's study in memory, and what its sampler and pruner put down there since a moment.
+A storage in memory notes what they keep in Optuna's study, so that it can be recorded.
 """
 
 from __future__ import annotations

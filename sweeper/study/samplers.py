@@ -1,6 +1,7 @@
-"""Samplers and pruners by name, as Optuna has them, and those of the user's own.
+"""Samplers and pruners by name: Optuna's, and user-defined ones.
 
-Optuna's quasi-random sampler, whose proposals take no longer the more trials there are.
+The quasi-random sampler is Optuna's without its search through all earlier trials, so that a
+proposal does not take longer the more trials there are.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""What a sweep knows: a fold over closed rounds.
+"""What a sweep knows: a fold over closed rounds, and statistics of the trials that have ended.
 
-The running program and a resume feed it the same records in the same order, so it cannot differ
-between them.
-
-The trials of a study that have ended, and what every round asks of all of them.
-
-It is kept up as trials end: to look through all rows in every round would make the rounds of a
-long study slow.
+A running program and a resumed one feed it the same records in the same order, so it cannot
+differ between them. Statistics are updated as trials end, because a pass over all rows in each
+round would make long studies slow.
 """
 
 from __future__ import annotations

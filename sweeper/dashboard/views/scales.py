@@ -1,7 +1,4 @@
-"""Which scale shows numbers best.
-
-Points of trials, by how they ended.
-"""
+"""Linear or logarithmic axes, and points of trials by the state that they ended in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Connects a study to its cluster: its workers are looked over before they are taken up.
-
-What each slot has of its host: a turn at its GPUs, and cores of its own.
-"""
+"""Connects a study to its cluster, checks the workers there, and gives each slot its cores."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A slot of a cluster for one bucket, and the next where that is lost.
-
-Buckets on a cluster of the user's, by an engine of the user's.
-"""
+"""Trains buckets on a user's cluster, each in a slot that is replaced when it is lost."""
 
 from __future__ import annotations
 

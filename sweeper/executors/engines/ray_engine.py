@@ -1,8 +1,7 @@
-"""Ray: a slot is an actor, which holds one GPU of its node, or one core where there is none.
+"""Ray: each slot is an actor that holds one GPU of its node, or one core if there is none.
 
-Ray ends the actors of a program that ends, however it does; with an actor ends what it started.
-
-Whether a head node of Ray may be at an address, asked without Ray.
+Ray ends the actors of a program that ends, however it ends, and everything that they started.
+Whether a Ray head node may be at an address is checked without importing Ray.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""A second copy of the ledger beside it: written at intervals, and put back where a user asks.
+"""A copy of the ledger next to it: written at intervals, and restored when the user asks.
 
-It is SQLite's own copy, checked by its own chain before it replaces the one before. A study that
-goes on from it trains what came after again, to the same rows.
-
-Whether the copy of a ledger is of the study in whose directory it lies.
-
-Whoever copies files about may have put there that of another one. First what can be read of the
-damaged ledger is asked, then the published rows, then the study file, until one of them tells.
-Where none does, the copy is believed.
+It is SQLite's own copy, and its chain is checked before it replaces the last one. A study that
+goes on from it trains again what came after, to the same rows. Before it is restored, its study
+is compared with what can be read of the damaged ledger, then with the published rows, then with
+the study file. If none of them can be compared, the copy is accepted.
 """
 
 from __future__ import annotations

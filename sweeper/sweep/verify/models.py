@@ -1,7 +1,4 @@
-"""Which models a run directory has to hold, and what is wrong with those that it holds.
-
-What is damaged in a run directory, and the mends that several files have.
-"""
+"""Checks the models that a run directory must hold, and says how damaged files are restored."""
 
 from __future__ import annotations
 
