@@ -183,7 +183,7 @@ def test_of_much_that_is_kept_what_was_used_last_stays(
     }.items():
         (kept / name).write_bytes(bytes(50_000))
         os.utime(kept / name, (yesterday - age_s, yesterday - age_s))
-    monkeypatch.setattr(ahead, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(ahead, "_MAX_BYTES", 100_000)
 
     with preparing(csv_study(tmp_path)) as prepared:
         prepared()
@@ -191,7 +191,7 @@ def test_of_much_that_is_kept_what_was_used_last_stays(
     there = {path.name for path in kept.iterdir()} - theirs
     (new,) = there - {f"{lately}.npz", f"{other}-b_2.part"}
     assert new.endswith(".npz") and new != f"{long_ago}.npz"
-    monkeypatch.setattr(ahead, "_MOST_BYTES", 10)
+    monkeypatch.setattr(ahead, "_MAX_BYTES", 10)
     with preparing(csv_study(tmp_path, ROWS + "1,1,1\n")) as prepared:
         prepared()
     (only,) = {path.name for path in kept.glob("*.npz")} - theirs

@@ -87,7 +87,7 @@ def test_published_tables_are_refused(
 def test_what_commands_and_the_page_read_is_refused(
     numbers: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoded, "MOST_AT_ONCE", 50 * MiB)
+    monkeypatch.setattr(decoded, "MAX_AT_ONCE", 50 * MiB)
     with pytest.raises(SetupError, match=r"it takes 76\.3 MiB of memory"):
         read_light(numbers)
     assert readable(numbers) is None
