@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.process import check_address_space
+from sweeper.cli.address_space import check_address_space
 
 if TYPE_CHECKING:
     from sweeper.api import run

@@ -1,37 +1,26 @@
-"""This process: its streams, its limits, its cache directory, its parent, and how it ends.
+"""This process: its streams, its limits, its parent, and how it ends.
 
 A command ends without Python's teardown if nothing is lost by that. Python would search several
 times through all objects for garbage, of which JAX has made hundreds of thousands, and take every
 module apart: 0.2 to 0.4 s of the 3.5 s of a small study. With user-defined code loaded, the
 teardown is needed: a file that a module leaves open is written when the module is collected.
-
-The cache directory, named by `SWEEPER_CACHE_DIR`, may hold other files. Only names that sweeper
-gives, in the directories that `own_directory` returns, are ever replaced or removed. Files that
-cannot be made again are in the state directory.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
-import logging
 import math
 import os
 import signal
-import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import NoReturn
-
-from platformdirs import user_cache_path, user_state_path
-
-from sweeper.errors import Problem, SetupError, size_text
 
 _has_foreign_code = threading.Event()
 _code: int | None = None
@@ -122,40 +111,6 @@ def open_streams() -> None:
             # a file of the caller's may have taken the place of the stream
             place = descriptor if descriptor in free else os.devnull
             setattr(sys, name, open(place, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-
-
-# measured: the libraries with a small study, on a CPU
-_LEAST_BYTES = 2304 << 20
-# the stack of a thread of XLA's, and the room that malloc reserves for it
-_BYTES_PER_CPU = 72 << 20
-
-
-def check_address_space() -> None:
-    """Refuse a limit that is too small before anything large is imported.
-
-    Raises:
-        SetupError: with the limit, and how much is needed.
-    """
-    limit = _limit()
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cpus = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    needed = _LEAST_BYTES + _BYTES_PER_CPU * cpus
-    if limit is not None and limit < needed:
-        found = f"the address space is limited to {size_text(limit)}, too little for the libraries"
-        fix = (
-            f"allow at least {size_text(needed)}: ulimit -v {needed >> 10}, or ulimit -v unlimited"
-        )
-        raise SetupError(Problem("RLIMIT_AS", "", found, fix))
-
-
-def _limit() -> int | None:
-    """The limit of this process; None if there is none."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if soft == resource.RLIM_INFINITY else soft
 
 
 PROC = Path("/proc")
@@ -272,75 +227,3 @@ def _paths(proc: Path) -> dict[str, Path]:
             inside = Path(*(part for part in path.split("/") if part not in ("", "..")))
             paths |= dict.fromkeys(controllers.split(","), inside)
     return paths
-
-
-CACHE_VARIABLE = "SWEEPER_CACHE_DIR"
-
-_PRIVATE = 0o700
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_log = logging.getLogger("sweeper")
-
-
-class _UnusableError(Exception):
-    """Why a directory cannot be used as a cache."""
-
-
-def cache_root() -> Path | None:
-    """`SWEEPER_CACHE_DIR`, or else the user's cache directory; None without a home directory."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen).absolute()
-    path = user_cache_path("sweeper")
-    return path if path.is_absolute() else None  # otherwise "~" was not replaced
-
-
-def own_directory(name: str) -> Path | None:
-    """The private directory `name` of the cache, made if missing.
-
-    None, with one warning, if it cannot be used: the study goes on without a cache.
-    """
-    root = cache_root()
-    return _own_directory(root, root / name if root else None)
-
-
-@cache
-def _own_directory(root: Path | None, path: Path | None) -> Path | None:
-    try:
-        if root is None or path is None:
-            raise _UnusableError("this user has no home directory")
-        root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        path.mkdir(mode=_PRIVATE, exist_ok=True)
-        _make_private(path)
-        return path
-    except (_UnusableError, OSError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
-        place = path or "the cache directory"
-        hint = f"let {CACHE_VARIABLE} name a directory of your own"
-        _log.warning("%s cannot be used: %s; the study goes on without (%s)", place, told, hint)
-        return None
-
-
-def _make_private(path: Path) -> None:
-    """Keep others out of a directory: compiled programs in it are run as they are.
-
-    Raises:
-        _UnusableError: it is a link, or others could write to it.
-        OSError: it cannot be read.
-    """
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise _UnusableError("it is a link")
-    if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), 0):
-        raise _UnusableError("it belongs to another user")
-    if found.st_mode & ~_PRIVATE & 0o777:
-        try:
-            path.chmod(_PRIVATE)
-        except OSError as error:  # a read-only disk, or a directory of root's
-            if found.st_mode & _WRITABLE_BY_OTHERS:
-                raise _UnusableError("other users may write to it") from error
-    os.scandir(path).close()
-
-
-def state_root() -> Path | None:
-    """The user's state directory, None without a home directory; no command clears it."""
-    path = user_state_path("sweeper")
-    return path if path.is_absolute() else None

@@ -1,16 +1,21 @@
-"""Every path of a run directory, and how its files are read, replaced and removed.
+"""Every path of a run directory, how its files are read, replaced and removed, and the cache.
 
 The run directory itself may be a link, or lie behind one. Links inside it are refused: anyone who
 placed one there could have sweeper write to, or remove, its target. Each function takes the
 `root` of the run directory and opens the directories below it one by one, so that a link is
 refused even if it replaced a directory a moment ago. Files are replaced whole or not at all, and
 files that are small by nature are not read if they have become large.
+
+The cache directory, named by `SWEEPER_CACHE_DIR`, may hold other files. Only names that sweeper
+gives, in the directories that `own_directory` returns, are ever replaced or removed. Files that
+cannot be made again are in the state directory.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,6 +24,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -421,3 +427,79 @@ def _staged(target: Path, staging: Path) -> Iterator[Path]:
         yield directory / target.name
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+CACHE_VARIABLE = "SWEEPER_CACHE_DIR"
+
+_PRIVATE = 0o700
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_log = logging.getLogger("sweeper")
+
+
+class _UnusableError(Exception):
+    """Why a directory cannot be used as a cache."""
+
+
+def cache_root() -> Path | None:
+    """`SWEEPER_CACHE_DIR`, or else the user's cache directory; None without a home directory."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).absolute()
+    from platformdirs import user_cache_path  # takes a while, and few commands need it
+
+    path = user_cache_path("sweeper")
+    return path if path.is_absolute() else None  # otherwise "~" was not replaced
+
+
+def own_directory(name: str) -> Path | None:
+    """The private directory `name` of the cache, made if missing.
+
+    None, with one warning, if it cannot be used: the study goes on without a cache.
+    """
+    root = cache_root()
+    return _own_directory(root, root / name if root else None)
+
+
+@cache
+def _own_directory(root: Path | None, path: Path | None) -> Path | None:
+    try:
+        if root is None or path is None:
+            raise _UnusableError("this user has no home directory")
+        root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        path.mkdir(mode=_PRIVATE, exist_ok=True)
+        _make_private(path)
+        return path
+    except (_UnusableError, OSError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
+        place = path or "the cache directory"
+        hint = f"let {CACHE_VARIABLE} name a directory of your own"
+        _log.warning("%s cannot be used: %s; the study goes on without (%s)", place, told, hint)
+        return None
+
+
+def _make_private(path: Path) -> None:
+    """Keep others out of a directory: compiled programs in it are run as they are.
+
+    Raises:
+        _UnusableError: it is a link, or others could write to it.
+        OSError: it cannot be read.
+    """
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise _UnusableError("it is a link")
+    if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), 0):
+        raise _UnusableError("it belongs to another user")
+    if found.st_mode & ~_PRIVATE & 0o777:
+        try:
+            path.chmod(_PRIVATE)
+        except OSError as error:  # a read-only disk, or a directory of root's
+            if found.st_mode & _WRITABLE_BY_OTHERS:
+                raise _UnusableError("other users may write to it") from error
+    os.scandir(path).close()
+
+
+def state_root() -> Path | None:
+    """The user's state directory, None without a home directory; no command clears it."""
+    from platformdirs import user_state_path
+
+    path = user_state_path("sweeper")
+    return path if path.is_absolute() else None

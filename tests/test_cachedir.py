@@ -8,18 +8,19 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import platformdirs
 import pytest
 
-from sweeper import process
-from sweeper.process import cache_root, own_directory
+from sweeper import rundir
+from sweeper.rundir import cache_root, own_directory
 
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    process._own_directory.cache_clear()
+    rundir._own_directory.cache_clear()
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path / "cache"))
     yield tmp_path / "cache"
-    process._own_directory.cache_clear()
+    rundir._own_directory.cache_clear()
 
 
 def mode(path: Path) -> int:
@@ -107,6 +108,6 @@ def test_without_a_home_directory_there_is_no_cache(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("SWEEPER_CACHE_DIR")
-    monkeypatch.setattr(process, "user_cache_path", lambda _: Path("~/.cache/sweeper"))
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda _: Path("~/.cache/sweeper"))
     assert cache_root() is None
     assert "this user has no home directory" in told(caplog)

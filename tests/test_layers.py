@@ -46,7 +46,7 @@ DOORS = {
     "optuna": {"study"},
     "packaging": {"preflight"},
     "pandas": {"data", "results"},
-    "platformdirs": {"process"},
+    "platformdirs": {"rundir"},
     "pyarrow": {"dashboard", "results"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},

@@ -17,12 +17,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from sweeper.cli.address_space import check_address_space
 from sweeper.cli.commands.printing import print_shown
 from sweeper.cli.console import console_on, drop_unwritten, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.executors.signals import Left, ignore_interrupts, leave_on_signals
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
-from sweeper.process import check_address_space, open_streams
+from sweeper.process import open_streams
 
 # Objects made since the last look for garbage among them, and how many looks at the youngest, and
 # then at the next older ones, precede one at those that are older still. Nearly all that imports

@@ -56,7 +56,7 @@ def is_at_hand(function: str, base_dir: Path, digests: Mapping[str, str]) -> boo
     module = function.partition(":")[0]
     if module == MAIN:
         spec = getattr(sys.modules[MAIN], "__spec__", None)
-        is_ours = spec is not None and spec.name.partition(".")[0] == __package__
+        is_ours = spec is not None and spec.name.partition(".")[0] == "sweeper"
         found = {} if is_ours else source_digests(function, base_dir)
         # records of earlier versions lack values
         both = found.keys() & digests.keys()

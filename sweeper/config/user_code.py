@@ -144,7 +144,7 @@ def is_raised(error: BaseException) -> bool:
     """Whether it may be of the user's code, of whatever class: none that ends the program is."""
     if isinstance(error, RAISED):
         return True
-    is_ours = type(error).__module__.partition(".")[0] == __package__
+    is_ours = type(error).__module__.partition(".")[0] == "sweeper"
     return not (is_ours or isinstance(error, KeyboardInterrupt))
 
 

@@ -33,7 +33,8 @@ from sweeper.data.files import find_file, find_files
 from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
-from sweeper.process import die_with, own_directory, physical_bytes, usable_cores
+from sweeper.process import die_with, physical_bytes, usable_cores
+from sweeper.rundir import own_directory
 
 # what reads, splits and scales: another version may do it otherwise
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")

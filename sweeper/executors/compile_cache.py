@@ -20,7 +20,7 @@ from jax._src import compilation_cache
 from jax._src.compilation_cache_interface import CacheInterface
 from jax._src.lru_cache import LRUCache
 
-from sweeper.process import own_directory
+from sweeper.rundir import own_directory
 from sweeper.scheduler.signature import short_hash
 
 _DIGEST_BYTES = 16

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sweeper.config.kinds import MAX_XLA_THREADS
 from sweeper.errors import Problem, SetupError
-from sweeper.process import CACHE_VARIABLE, cache_root
+from sweeper.rundir import CACHE_VARIABLE, cache_root
 
 # XLA reads it as it opens a CPU
 XLA_THREADS = "PJRT_NPROC"

@@ -224,7 +224,8 @@ def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
         yield "encoded = []"
         yield 'for one in DATA["categories"]:'
         yield '    is_lenient = DATA["edition"] == 1'
-        yield '    known = Known(one["values"], one["fill"], DATA["words"], lenient=is_lenient)'
+        yield '    words = DATA["words"]'
+        yield '    known = KnownValues(one["values"], one["fill"], words, lenient=is_lenient)'
         yield '    values = values_of(rows[one["name"]])'
         yield "    places, gone = known.places(values)"
         yield "    is_new = (places == UNKNOWN) & ~gone"

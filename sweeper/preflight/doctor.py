@@ -17,15 +17,14 @@ from packaging.requirements import Requirement
 from sweeper.errors import SetupError
 from sweeper.executors.devices import XLA_THREADS, check_xla_threads, gpus_of_machine, mps_pipes
 from sweeper.process import (
-    CACHE_VARIABLE,
     Limits,
-    cache_root,
     installed_bytes,
     limits,
     physical_bytes,
     usable_cores,
     usable_cpus,
 )
+from sweeper.rundir import CACHE_VARIABLE, cache_root
 
 # of these file systems the locks and the order of writes do not hold as on a disk
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph", "lustre"}

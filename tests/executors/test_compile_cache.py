@@ -12,7 +12,7 @@ import pytest
 from jax._src import compilation_cache
 
 import sweeper
-from sweeper import process
+from sweeper import rundir
 from sweeper.executors.compile_cache import CheckedCache, cache_directory
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.results.compare import deterministic_digest
@@ -25,7 +25,7 @@ KEY, VALUE = "jit_f-0123", bytes(range(256)) * 8
 
 @pytest.fixture(autouse=True)
 def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    process._own_directory.cache_clear()
+    rundir._own_directory.cache_clear()
     root = tmp_path / "cache"
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(root))
     before = jax.config.values["jax_enable_compilation_cache"]
@@ -34,7 +34,7 @@ def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield root
     jax.config.update("jax_enable_compilation_cache", before)
     compilation_cache.reset_cache()
-    process._own_directory.cache_clear()
+    rundir._own_directory.cache_clear()
 
 
 def entry_in(directory: Path) -> Path:

@@ -43,7 +43,7 @@ def test_a_checkout_that_is_not_installed_trains_with_its_own_workers(
 ) -> None:
     command.write()
     shutil.copytree(ROOT / "sweeper", tmp_path / "sweeper")
-    with (tmp_path / "sweeper" / "worker.py").open("a", encoding="utf-8") as file:
+    with (tmp_path / "sweeper" / "executors" / "worker.py").open("a", encoding="utf-8") as file:
         file.write("\nPath('imported').touch()\n")
     done = shell(f"run study.toml {WORKERS}", tmp_path)
     assert done.returncode == 0, done.stderr

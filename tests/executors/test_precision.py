@@ -20,7 +20,7 @@ if sys.argv[1] == "here":
     from sweeper.executors.claims import claim_devices
     claim_devices(config)
 else:
-    from sweeper import worker
+    from sweeper.executors import worker
     from sweeper.data.prepare import prepare
     prepare(config).save(Path("data.npz"))
     paths = Path("data.npz"), Path()

@@ -26,8 +26,7 @@ from sweeper.config.user_source import (
     source_digests,
 )
 from sweeper.errors import Problem, SetupError
-from sweeper.process import state_root
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, state_root
 from sweeper.sweep.session import backup
 
 _KEY_BYTES = 32

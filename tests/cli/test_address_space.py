@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper import process
+from sweeper.cli import address_space
 from sweeper.errors import SetupError
 
 GIB = 1 << 30
@@ -26,12 +26,12 @@ def test_commands_name_the_limit(words: str, tmp_path: Path) -> None:
 
 
 def test_functions_name_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_limit", lambda: GIB)
+    monkeypatch.setattr(address_space, "_limit", lambda: GIB)
     with pytest.raises(SetupError, match=FOUND):
         sweeper.open_results("runs/none")
 
 
 @pytest.mark.parametrize("limit", [None, 1 << 50])
 def test_others_are_accepted(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_limit", lambda: limit)
-    process.check_address_space()
+    monkeypatch.setattr(address_space, "_limit", lambda: limit)
+    address_space.check_address_space()
