@@ -1,15 +1,12 @@
 """Ray: each slot is an actor that holds one GPU of its node, or one core if there is none.
 
 Ray ends the actors of a program that ends, however it ends, and everything that they started.
-Whether a Ray head node may be at an address is checked without importing Ray.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,36 +25,9 @@ from sweeper.executors.engines.engine import (
     LostError,
     gone,
 )
+from sweeper.executors.engines.head_node import knock
 from sweeper.executors.engines.remote_worker import FarSlot, Opening
 from sweeper.executors.executor import Work
-
-_CONNECT_S = 5.0
-# how HTTP/2 begins: the client's preface and empty settings, answered by settings (RFC 9113, 3.4)
-_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
-
-
-def knock(address: str) -> None:
-    """See that somebody answers there in the protocol that head nodes speak, which is HTTP/2.
-
-    Raises:
-        AddressError: somebody else does, or it is no such address.
-        OSError: nobody does.
-    """
-    host, _, port = address.rpartition(":")
-    if not (host and port.isdecimal()):
-        raise AddressError("it is not of the form HOST:PORT")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as there:
-        if os.environ.get("RAY_USE_TLS", "0") != "0":
-            return
-        there.sendall(_PREFACE)
-        said = b""
-        with suppress(TimeoutError):
-            while len(said) < len(_SETTINGS) and (more := there.recv(len(_SETTINGS) - len(said))):
-                said += more
-    if said[3:4] != _SETTINGS[3:4]:
-        raise AddressError("what is there is no head node")
-
 
 # how often it is looked whether this program has given the slot up
 _LOOK_S = 0.5
@@ -162,9 +132,7 @@ class RayEngine:
             raise BusyError from error
         except RayTaskError as error:
             told = f"a worker raised {type(error.cause).__name__}: {error.cause}"
-            raise SetupError(
-                Problem(self.label, "", told, "mend that there, then go on")
-            ) from error
+            raise SetupError(Problem(self.label, "", told, "fix that there, then go on")) from error
         except RayActorError as error:
             raise LostError("is gone from the cluster") from error
         except (RayError, RuntimeError, OSError) as error:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from sweeper.executors.engines.engine import AddressError
-from sweeper.executors.engines.ray_engine import knock
+from sweeper.executors.engines.head_node import knock
 
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
@@ -37,7 +37,7 @@ def test_one_who_speaks_its_protocol_may_be_a_head_node() -> None:
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.0 505 Not supported\r\n", b""])
 def test_one_who_speaks_another_is_none(answer: bytes) -> None:
-    with server(answer) as address, pytest.raises(AddressError, match="is no head node"):
+    with server(answer) as address, pytest.raises(AddressError, match="is not a head node"):
         knock(address)
 
 
