@@ -230,7 +230,7 @@ def run(
     the program: see `execution.grace`.
 
     Raises:
-        SweeperError: the study cannot start, with what to mend.
+        SweeperError: the study cannot start, with what to fix.
         SystemExit: SIGTERM or SIGHUP came, and the round in training is committed.
     """
     timeline = Timeline(first=Activity.IMPORT)

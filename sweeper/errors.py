@@ -23,7 +23,7 @@ _ROOM = "make room for it, then go on"
 _PERMISSION = "let this user write there, then go on"
 _IN_THE_WAY = "remove or rename what stands there, then go on"
 _GONE = "it was removed or renamed meanwhile: put it back, then go on"
-_MENDS = {
+_HINTS = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EFBIG: _ROOM,
@@ -46,7 +46,7 @@ _MAX_LETTERS = 600  # of each part of a problem: what was found may hold a text 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend: where it stands, what was found there, what to write instead.
+    """One thing to fix: where it stands, what was found there, what to write instead.
 
     Its text is one line that can be printed, whatever the user has written.
     """
@@ -84,7 +84,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 class SweeperError(Exception):
-    """The root of everything that sweeper refuses; its message names the place and the mend."""
+    """The root of everything that sweeper refuses; its message names the place and the fix."""
 
     exit_code = 1
 
@@ -129,15 +129,15 @@ class StudyHeldError(SweeperError):
 
 
 def not_written(place: Path | str, error: OSError) -> Problem:
-    """That the disk does not take a file, with what mends it; the file may be told by `error`."""
+    """That the disk does not take a file, with what fixes it; the file may be told by `error`."""
     found = f"cannot be written: {error.strerror or error}"
-    hint = _MENDS.get(error.errno or 0, "mend that, then go on")
+    hint = _HINTS.get(error.errno or 0, "fix that, then go on")
     return Problem(str(error.filename or place), "", found, hint)
 
 
 def unforeseen(error: OSError) -> Problem:
-    """What nobody foresaw of disks and permissions, with what may mend it."""
-    found, hint = error.strerror or str(error), _MENDS.get(error.errno or 0, "")
+    """What nobody foresaw of disks and permissions, with what may fix it."""
+    found, hint = error.strerror or str(error), _HINTS.get(error.errno or 0, "")
     return Problem(str(error.filename or ""), "", found, hint)
 
 

@@ -30,7 +30,7 @@ _program_start: float | None = None
 
 
 def note_foreign_code() -> None:
-    """Say that a module of the user's own is about to be loaded."""
+    """Note that a user-defined module is about to be loaded."""
     _has_foreign_code.set()
 
 

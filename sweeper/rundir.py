@@ -222,7 +222,7 @@ def _named(directory: Path, names: re.Pattern[str]) -> list[Path]:
     return sorted(path for path in directory.glob("*") if names.fullmatch(path.name))
 
 
-MEND = "remove or rename it, then go on"
+HINT = "remove or rename it, then go on"
 _FOUND = "it is a link, and sweeper follows no link inside a run directory"
 # other systems than POSIX name files by their paths alone
 _HAS_DESCRIPTORS = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
@@ -246,7 +246,7 @@ def refuse_links(run_dir: RunDir) -> None:
         SetupError: with each of them.
     """
     if found := [*links_in(run_dir)]:
-        raise SetupError(Problem(str(path), "", what, MEND) for path, what in found)
+        raise SetupError(Problem(str(path), "", what, HINT) for path, what in found)
 
 
 def open_inside(root: Path, path: Path, mode: str, **options: Any) -> Any:

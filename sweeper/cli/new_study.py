@@ -113,7 +113,7 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
         of = f"{guessed.gaps} of {guessed.rows + guessed.gaps}"
         yield f'{of} rows have no target and are left out: missing_target = "drop"'
     if guessed.stray:
-        yield f"the target is to be mended before the study can run: {guessed.stray}"
+        yield f"the target is to be fixed before the study can run: {guessed.stray}"
     for name, what in list(guessed.as_text.items())[:_MAX_TOLD]:
         values = "categories"
         if name == guessed.target:

@@ -51,7 +51,7 @@ def functions_of_tables(tables: Mapping[str, Table]) -> Iterator[tuple[str, str]
 
 
 def functions_of_optimizers(whole: Table, each: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
-    """What gives optimizers, and the classes of layers that their decay is told by."""
+    """The functions that build optimizers, and the layer classes that their decay rules name."""
     for key, table in each.items():
         if isinstance(table, UserOptimizerTable):
             yield table.name, f"{key}.name"

@@ -106,11 +106,11 @@ _Draw = Mapping[str, _Group]
 
 @dataclass(frozen=True, slots=True)
 class StructureSearch:
-    """A search, as far as its structures go.
+    """The part of a search that decides how many structures there are.
 
-    `splitting` are the settings whose values are trained by different programs; `kept` gives what
-    a setting is in a trial that does not draw it. `uses` names, for a setting that has use beside
-    some values of another alone, this other and those values. Only trials count that have `only`.
+    `splitting` are the settings whose values are trained by different programs; `kept` is the value
+    of a setting in a trial that does not draw it. `uses` maps a conditional setting to the one it
+    depends on and the values with which it is used. Only trials with the values of `only` count.
     """
 
     search: Mapping[str, SearchEntry]
@@ -120,7 +120,7 @@ class StructureSearch:
     only: Mapping[str, Scalar]
 
     def count(self) -> int | None:
-        """How many structures there are; None where they are a continuum."""
+        """The number of structures; None if they are a continuum."""
         counts = [self.search[key].count() for key in self.splitting]
         if None in counts:
             return None

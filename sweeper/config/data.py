@@ -53,7 +53,7 @@ def _class_weights(value: object) -> object:
     if _is_table(value) and value:
         if all(_is_number(weight) and weight > 0 for weight in value.values()):
             return {name: float(weight) for name, weight in value.items()}
-        raise PydanticCustomError("class_weight", "a weight that is no number above 0")
+        raise PydanticCustomError("class_weight", "a weight that is not a number above 0")
     raise PydanticCustomError("class_weights", "no weights")
 
 

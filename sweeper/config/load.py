@@ -73,7 +73,7 @@ def _put(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
     if not rest:
         return {**raw, name: value}
     inner = raw.get(name)
-    # a setting that is no table gives way, and validation names what is then unknown
+    # a setting that is not a table is replaced, and validation reports what is then unknown
     return {**raw, name: _put(inner if is_table(inner) else {}, rest, value)}
 
 
@@ -94,7 +94,7 @@ def _malformed(text: str) -> Problem:
     return Problem(COMMAND_LINE, text, "not of the form key=value", "write e.g. train.epochs=5")
 
 
-_MAX_BYTES = 10_000_000  # whoever names a larger file has named one of data
+_MAX_BYTES = 10_000_000  # a larger file is probably a table of data
 _LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python reads no whole number of so many digits
 # a value that is Python's, not in a text
 _OF_PYTHON = re.compile(r"""^[^"'#]*(?:(?:"[^"]*"|'[^']*')[^"'#]*)*?[=,[]\s*(True|False|None)\b""")

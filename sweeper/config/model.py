@@ -167,7 +167,7 @@ def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Flaw]]:
     for name, part in raw.items():
         if not is_table(part):
             hint = f"write it in one of the parts, [model.{next(_tables(raw))}]"
-            faults.append(Flaw(f"model.{name}", "no part, beside parts", hint))
+            faults.append(Flaw(f"model.{name}", "not a part, among parts", hint))
             continue
         kind = part.get("kind", "mlp")
         if not isinstance(kind, str) or kind not in PARTS:

@@ -150,9 +150,9 @@ def _without(raw: Any, path: Sequence[str | int]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a table is made: the settings of `base`, and tables at these names beside them.
+    """How a table is made: the settings of `base`, and a table at each of these names.
 
-    `told` are attributes of its class: what other tables of the file say, and it depends on.
+    `told` are attributes of its class: what it depends on in other tables of the file.
     """
 
     base: type[Named]
@@ -180,7 +180,7 @@ def tables_of(table: Table) -> Mapping[str, Any]:
 
 
 def named_in(annotation: object) -> type[Table] | None:
-    """What each table is that a setting holds under names of the user's own; None for others."""
+    """The type of the tables that a setting holds under names of your choice; None for others."""
     arguments = get_args(annotation)
     holds = get_origin(annotation) is dict and isinstance(arguments[1], type)
     return arguments[1] if holds and issubclass(arguments[1], Table) else None

@@ -111,7 +111,7 @@ def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Flaw]:
 def _no_power(base: int | None, low: int, high: int) -> Iterable[Flaw]:
     for bound, value in (("low", low), ("high", high)):
         if base is not None and (value < 1 or value & (value - 1)):
-            yield Flaw(bound, f"{value} is no power of 2", "write 1, 2, 4, 8, ...")
+            yield Flaw(bound, f"{value} is not a power of 2", "write 1, 2, 4, 8, ...")
 
 
 def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:

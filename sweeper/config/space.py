@@ -106,7 +106,7 @@ def check_links(
         holder = None if table is None else holder_of(table, last)
         if holder is not None:
             for fault in _fitted(search[source], *holder, key)[1]:
-                yield replace(fault, key=key, hint=f"name another, or mend search.{source}")
+                yield replace(fault, key=key, hint=f"name another, or fix search.{source}")
 
 
 def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Flaw:

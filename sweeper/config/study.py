@@ -218,7 +218,7 @@ def read_enqueue(
     given = [table for table in written if is_table(table)]
     if not given or len(given) < len(written):
         hint = "write [[study.enqueue]] above the values of each trial"
-        return [], [Flaw("study.enqueue", f"{format_value(raw)} is no array of tables", hint)]
+        return [], [Flaw("study.enqueue", f"{format_value(raw)} is not an array of tables", hint)]
     tables: list[dict[str, Scalar]] = []
     faults: list[Flaw] = []
     for index, table in enumerate(given):
@@ -269,7 +269,9 @@ def _idle(
         known = {one: values[one] for one in when if one in values}
         if len(known) == len(when) and not is_active(search[key], known):
             wanted = ", ".join(f"{one} = {format_value(values[one])}" for one in when)
-            yield Flaw(f"{under}.{key}", f"of no use beside {wanted}", "remove one of the two")
+            yield Flaw(
+                f"{under}.{key}", f"not used together with {wanted}", "remove one of the two"
+            )
 
 
 def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class StudyConfig(Table):
         return self._source
 
     def problem(self, key: str, found: str, hint: str) -> Problem:
-        """Something to mend at the dotted `key` of this file."""
+        """Something to fix at the dotted `key` of this file."""
         return self._source.problem(Flaw(key, found, hint))
 
     def filled(self, params: Mapping[str, Scalar]) -> Settings:

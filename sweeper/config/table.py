@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong at a dotted `key`, and how to mend it; a problem without its place."""
+    """What is wrong at a dotted `key`, and how to fix it; a problem without its place."""
 
     key: str
     found: str
@@ -138,7 +138,7 @@ def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
 
 
 def role_of(table: type[Table], setting: str) -> Role:
-    """What the setting is to the program; keys of the user's own are structural."""
+    """The role of the setting in the program; user-defined keys are structural."""
     marks = _marks(table, setting)
     return next((mark for mark in marks if isinstance(mark, Role)), Role.STRUCTURAL)
 

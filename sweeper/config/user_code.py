@@ -48,7 +48,7 @@ class _Loaded:
 
 
 class LoadError(Exception):
-    """There is no such function: `found` tells what there is, `hint` what to write."""
+    """The function does not exist: `found` says what does, `hint` what to write."""
 
     def __init__(self, found: str, hint: str) -> None:
         super().__init__(f"{found}; {hint}")
@@ -257,7 +257,7 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
         found = f"no module '{missing}' in {base_dir}, and none is installed"
         return LoadError(found, "write that of a file beside this one, without .py")
     found = f"the module '{name}' cannot be imported ({describe_error(error)})"
-    return LoadError(found, "mend it, and try it with python -c 'import ...'")
+    return LoadError(found, "fix it, and try it with python -c 'import ...'")
 
 
 @contextmanager

@@ -241,8 +241,8 @@ class Draft:
             elif name == "optimizer":
                 self.faults += rateless(raw, kind, self._searched, self._phases_without_rate)
         table, faults = read_table(kind, raw, name, self._known)
-        if table is None and (mended := with_numbers(kind, raw, name, faults)):
-            self._as_if_right[name] = mended
+        if table is None and (corrected := with_numbers(kind, raw, name, faults)):
+            self._as_if_right[name] = corrected
         self.faults += [
             self._with_phases(fault)
             for fault in faults

@@ -1,4 +1,4 @@
-"""What in the data is unfit for the study that names it: every problem, each with its mend."""
+"""What in the data is unfit for the study that names it: every problem, each with its fix."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COLUMNS_SHOWN = 6
 
 
 def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    """Everything that has to be mended before the study can train on `raw`."""
+    """Everything that has to be fixed before the study can train on `raw`."""
     yield from _column_problems(config, raw)
     if units := _units_problems(config, raw):
         yield from units
@@ -185,7 +185,7 @@ def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
 def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
     column = raw.frame[name]
     drop = f" or add '{name}' to data.drop" if _can_drop(config) else ""
-    hint = f"mend {_rows_of(config)}{drop}"
+    hint = f"fix {_rows_of(config)}{drop}"
     unfit = check_kind(column)
     if unfit is not None:
         found = f"column '{name}' of {raw.name} holds {unfit}"
@@ -230,7 +230,7 @@ def _rows_of(config: StudyConfig) -> str:
 
 
 def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    hint = f"mend {_rows_of(config)} or remove the rows"
+    hint = f"fix {_rows_of(config)} or remove the rows"
     for name in raw.targets:
         if unfit := check_kind(raw.frame[name]):
             found = f"column '{name}' of {raw.name} holds {unfit}"
@@ -259,7 +259,7 @@ def _mode_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Pro
         found = f"column '{name}' of {raw.name} holds {unfit}"
         yield config.problem("data.mode", found, "write numbers or text as labels")
     else:
-        yield from _gap_problems(config, raw, name, "mend the file or remove the rows")
+        yield from _gap_problems(config, raw, name, "fix the file or remove the rows")
 
 
 def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Problem]:

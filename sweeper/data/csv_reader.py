@@ -352,7 +352,7 @@ def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
         with open_text(path, dialect) as file:
             reader, line = csv.reader(file, delimiter=dialect.separator), 1 + dialect.skip_rows
             for record in reader:
-                # a blank line is no row, and a quoted field may run over several lines
+                # a blank line is not a row, and a quoted field may run over several lines
                 if len(record) > 1 or any(field.strip() for field in record):
                     begins.append(line)
                 line = reader.line_num + 1 + dialect.skip_rows
@@ -446,7 +446,7 @@ def _unreadable(path: Path, error: Exception, dialect: Dialect) -> UnfitCsvError
         case _:
             what = str(error).strip().removeprefix("Error tokenizing data. C error: ")
             hint = "write one field a column in every row"
-            return UnfitCsvError(f"is no table: {what}", hint)
+            return UnfitCsvError(f"is not a table: {what}", hint)
 
 
 def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:

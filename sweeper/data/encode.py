@@ -23,7 +23,7 @@ from sweeper.errors import DataError, did_you_mean, listed
 def class_weights(
     config: StudyConfig, class_names: tuple[str, ...], y_train: NDArray[Any]
 ) -> tuple[float, ...]:
-    """The weight of each class, in their order; none where all count the same.
+    """The weight of each class, in their order; empty if all count the same.
 
     Raises:
         DataError: a weight is of no class, or a class has no training row to balance it by.

@@ -376,7 +376,7 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
                 yield f"holds {numbers}; {lines.fix(numbers)}{keep}"
             return
         if stray:
-            hint = f"mend that, and take '{column.name}' out of data.drop"
+            hint = f"fix that, and take '{column.name}' out of data.drop"
             yield f"would be numbers, but {stray}; {hint}"
         texts = column.dropna().astype(str)
         if texts.str.fullmatch(DATE).all():

@@ -162,7 +162,7 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
     more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
     what, are = ("a class", "is") if len(rare) == 1 else ("classes", "are")
     few = f"{what} of fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
-    yield f"{few}: {listed(told)}{more}; mend the labels, or add rows"
+    yield f"{few}: {listed(told)}{more}; fix the labels, or add rows"
 
 
 def _rows_of_classes(data: Dataset) -> dict[str, int]:

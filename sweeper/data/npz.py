@@ -21,7 +21,7 @@ from sweeper.process import available_bytes
 
 UNREADABLE = (
     *(OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError),
-    *(KeyError, MemoryError, NotImplementedError, RuntimeError, zlib.error),
+    *(KeyError, MemoryError, RuntimeError, zlib.error),
 )
 """What NumPy raises for a file that is not arrays, or is damaged; `MemoryError` for a header that
 claims more than there is."""

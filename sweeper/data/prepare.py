@@ -83,7 +83,7 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
     """The rows of a CSV file with a header.
 
     Raises:
-        DataError: there is no such file, or it cannot be read as a table.
+        DataError: the file does not exist or cannot be read as a table.
     """
     path = find_file(config, data.path, "data.path", ".csv")
     dialect = Dialect(data.separator, data.decimal, data.encoding, data.skip_rows)
@@ -201,7 +201,7 @@ def prepare(config: StudyConfig) -> Dataset:
 
     Raises:
         DataError: the data is missing, unfit or too large; the message has every problem, and its
-            mend.
+            fix.
     """
     raw = read(config)
     _refuse(problems(config, raw))

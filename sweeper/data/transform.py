@@ -33,7 +33,7 @@ _SHOWN = 5  # columns or values that a message names
 
 
 class UnfitRowsError(ValueError):
-    """Rows that a model was not trained for: what was found, the mend, and where, rows from 0."""
+    """Rows that a model was not trained for: what was found, the fix, and where, rows from 0."""
 
     def __init__(self, found: str, hint: str, rows: Sequence[int] = ()) -> None:
         super().__init__(f"{found}; {hint}")

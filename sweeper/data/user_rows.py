@@ -91,7 +91,7 @@ def _called(config: StudyConfig, data: FunctionTable, function: Function) -> Any
         return function(**data.args)
     except RAISED as error:
         found = f"'{data.function}' raised {describe_error(error)}"
-        raise DataError(config.problem(_KEY, found, "mend the function")) from error
+        raise DataError(config.problem(_KEY, found, "fix the function")) from error
 
 
 def _repeats(config: StudyConfig, data: FunctionTable, returned: Any) -> bool:

@@ -58,7 +58,7 @@ def check_xla_threads(environment: Mapping[str, str]) -> None:
     """Refuse what XLA would pass over, or die of, where a user has set how many threads it has.
 
     Raises:
-        SetupError: it is no number, or none that XLA takes.
+        SetupError: it is not a number that XLA accepts.
     """
     told = environment.get(XLA_THREADS, "1")
     if not (told.isdecimal() and 1 <= int(told) <= MAX_XLA_THREADS):
@@ -111,7 +111,7 @@ def fraction_variable(environment: Mapping[str, str]) -> str:
 
 
 def carried_fraction(environment: Mapping[str, str]) -> float | None:
-    """The fraction that a process's environment carries; None where it carries none."""
+    """The memory fraction in a process's environment; None if there is none."""
     value = environment.get(fraction_variable(environment))
     return float(value) if value else None
 
@@ -134,7 +134,7 @@ def worker_environment(
 def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int], most: int) -> tuple[int, ...]:
     """The core of worker `index`, of which they take turns; empty if it may use any.
 
-    That is so beside a GPU, and if a quota grants fewer cores, at `most` these: other containers
+    That holds with a GPU, and if a quota grants fewer cores, at `most` these: other containers
     with such a quota would be bound to the same first cores.
     """
     return () if gpus or most < len(cpus) else (cpus[index % len(cpus)],)

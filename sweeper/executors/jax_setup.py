@@ -195,7 +195,7 @@ def open_devices(variables: Mapping[str, str]) -> None:
     of another study in this process, nor of other programs that it starts.
 
     Raises:
-        SetupError: there is none that can be opened, or what is set for threads is no number.
+        SetupError: no device can be opened, or the number of threads is malformed.
     """
     global _is_open, _fraction, _threads
     with _opening:
@@ -227,7 +227,7 @@ def own_fraction() -> float | None:
 
 
 def own_xla_threads() -> int | None:
-    """How many threads XLA has for a program on a CPU; None where nobody has said."""
+    """How many threads XLA has for a program on a CPU; None if it is not set."""
     return _threads if _is_open else _carried_threads(os.environ)
 
 

@@ -34,7 +34,7 @@ class ProgramTooLargeError(Exception):
 class Limit:
     """The most bytes that a program may take on a kind of `device`, and how to raise that.
 
-    `n_bytes` is None where nobody tells.
+    `n_bytes` is None if it is unknown.
     """
 
     device: str

@@ -83,7 +83,7 @@ class Slot:
             given = process.call(worker.train, work, self.place, limit_s=self.limit_s(work))
             outcome = outcome_of(given, work)
             if outcome is None:
-                raise process.gone("gave what is no outcome and was killed")
+                raise process.gone("returned an invalid result and was killed")
         except GoneError as gone:
             self._check_open()
             self.timeline.add([Span(self.place, Activity.LOST, started_at, time.time())])
@@ -141,7 +141,7 @@ class Slot:
 
     def _cannot_start(self, found: str) -> SetupError:
         tries = f"in {_STARTS} tries no worker has started, the last one {found}"
-        hint = "mend what hinders it, then go on: what is committed stands"
+        hint = "remove the cause and start again: committed rounds are kept"
         return SetupError(Problem(self.place, "", tries, hint))
 
     def _place(self, pid: int) -> Place:
@@ -151,7 +151,7 @@ class Slot:
 
 
 def outcome_of(given: object, work: Work) -> Outcome | None:
-    """The outcome that a worker gave for `work`; None where it is something else."""
+    """The outcome that a worker returned for `work`; None if it is something else."""
     try:
         outcome = pickle.loads(given) if isinstance(given, bytes) else None
     except Exception:

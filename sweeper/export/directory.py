@@ -50,8 +50,8 @@ def export(
 
     Raises:
         SetupError: nothing was published there, what is kept is damaged, or code is not trusted.
-        StudyError: there is no such trial or member, its weights are not kept, or the source of its
-            model has changed since.
+        StudyError: the trial or member does not exist, its weights are not kept, or the source of
+            its model has changed since.
     """
     if output.exists():
         found = f"there is such a {'directory' if output.is_dir() else 'file'} already"

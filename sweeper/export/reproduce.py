@@ -122,7 +122,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
     Returns what programs need to know of the data, None if they were not read.
 
     Raises:
-        StudyError: the data, or a file of the user's own code, is not what it was.
+        StudyError: the data, or a file of user-defined code, has changed.
         DataError: the data is not there, or unfit.
         SetupError: nothing was published there, the ledger is damaged, or code is not trusted.
     """
@@ -154,7 +154,7 @@ def _text_of(file: Path) -> str:
 
 @contextmanager
 def _told_of(file: Path, hint: str | None = None) -> Iterator[None]:
-    """Name the lines of the user's own file, for `config` is of a text that was never written."""
+    """Name the lines of the study file; the text that `config` was read from was never written."""
     try:
         yield
     except (StudyError, DataError) as error:

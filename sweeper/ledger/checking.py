@@ -19,7 +19,7 @@ def disagreement(db: sqlite3.Connection) -> str | None:
     """The first row that is missing from a ledger whose rows are all as written; None if none is.
 
     Raises:
-        ValueError, TypeError, KeyError: a body is no longer JSON.
+        ValueError, TypeError, KeyError: a body is damaged JSON.
     """
     return next(_missing(db), None)
 
@@ -61,7 +61,7 @@ def _lost_trials(db: sqlite3.Connection, closed: int) -> Iterator[int]:
     """The trials that have ended, or are in training, and were never asked for."""
     query = "SELECT number FROM ending WHERE number NOT IN (SELECT number FROM trial)"
     yield from (number for (number,) in db.execute(f"{query} ORDER BY number"))
-    # whoever has not ended is told of by the last round: in its plan, or in what it decided
+    # the last round mentions trials that have not ended: in its plan, or in what it decided
     rounds = db.execute("SELECT body FROM round WHERE round > ?", (closed,)).fetchall()
     closings = db.execute("SELECT body FROM closing WHERE round = ?", (closed,)).fetchall()
     training = {number for (body,) in rounds for number in _planned(json.loads(body))}
@@ -77,7 +77,7 @@ def _planned(body: Mapping[str, Any]) -> Iterator[int]:
 
 
 SCHEMA_VERSION = 2
-MEND = "put back a copy of it, or start over with --fresh"
+HINT = "put back a copy of it, or start over with --fresh"
 TABLES = ("meta", "session", "round", "trial", "ending", "bucket")
 
 
@@ -149,7 +149,7 @@ def chained(before: bytes, digest: bytes, brought: Iterable[bytes]) -> bytes:
 
 def damaged(name: str, found: str) -> DamagedLedgerError:
     """That the ledger `name` is not what was written."""
-    return DamagedLedgerError(Problem(name, "", found, MEND))
+    return DamagedLedgerError(Problem(name, "", found, HINT))
 
 
 def _damaged_row(name: str, table: str, key: object) -> DamagedLedgerError:

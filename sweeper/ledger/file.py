@@ -23,7 +23,7 @@ _ERRNO = {
     sqlite3.SQLITE_READONLY: errno.EROFS,
     sqlite3.SQLITE_PERM: errno.EACCES,
 }
-_MENDS = {
+_HINTS = {
     sqlite3.SQLITE_CANTOPEN: "see that there is room, and that this user may write there",
     sqlite3.SQLITE_BUSY: "another program has it open: close it there",
     sqlite3.SQLITE_LOCKED: "another program has it open: close it there",
@@ -33,7 +33,7 @@ _MENDS = {
 
 @contextmanager
 def refusing(name: str) -> Generator[None]:
-    """Say what SQLite has against the ledger `name`, and what mends it.
+    """Turn errors of SQLite about the ledger `name` into errors with a fix.
 
     Raises:
         LedgerError: of what the block raises as an error of SQLite.
@@ -47,15 +47,15 @@ def refusing(name: str) -> Generator[None]:
 
 
 def _of_the_disk(name: str, error: sqlite3.Error) -> LedgerError | None:
-    """What the machine has against the ledger `name`; None where the ledger itself is damaged."""
+    """The fault of the machine in an error of ledger `name`; None if the ledger is damaged."""
     code = code_of(error)
     if code in _ERRNO:
         number = _ERRNO[code]
         said = OSError(number, f"{os.strerror(number)} (SQLite says: {error})")
         return LedgerError(not_written(name, said))
-    if code in _MENDS:
+    if code in _HINTS:
         found = f"cannot be written: SQLite says: {error}"
-        return LedgerError(Problem(name, "", found, f"{_MENDS[code]}, then go on"))
+        return LedgerError(Problem(name, "", found, f"{_HINTS[code]}, then go on"))
     return None
 
 

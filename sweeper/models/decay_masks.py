@@ -111,7 +111,7 @@ def spread(
     """By how much each of `count` parameters decays, of arrays that follow each other.
 
     They end at `ends`, which may be traced. Where `places` are given, those there alone. Neighbours
-    that decay alike are one stretch, told by comparing places instead of by a mask as long as the
+    that decay alike are one stretch, found by comparing places instead of by a mask as long as the
     vector; where only the beginning decays that is one comparison.
     """
     runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda index: amounts[index])]

@@ -276,7 +276,7 @@ UNTRACEABLE = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
-_MENDS: dict[type[BaseException], str] = {
+_HINTS: dict[type[BaseException], str] = {
     jax.errors.TracerBoolConversionError: "choose with jnp.where or jax.lax.cond",
     jax.errors.TracerArrayConversionError: "use jnp instead of np",
 }
@@ -287,4 +287,4 @@ _OTHERS = (
 
 def hint_of(error: BaseException, otherwise: str) -> str:
     """What to write instead of that which raised `error`."""
-    return _MENDS.get(type(error), _OTHERS) if isinstance(error, UNTRACEABLE) else otherwise
+    return _HINTS.get(type(error), _OTHERS) if isinstance(error, UNTRACEABLE) else otherwise

@@ -28,7 +28,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     Returns what to warn of.
 
     Raises:
-        StudyError: with what to mend.
+        StudyError: with what to fix.
         SetupError: a function changes JAX's settings.
     """
     _check_memory_limit(config, data)
@@ -135,7 +135,7 @@ _LEFT = {
 
 
 def unchecked(config: StudyConfig) -> tuple[str, ...]:
-    """A line for each function, class or program of the user's own: what nobody looked at."""
+    """A line for each user-defined function, class or program that was not checked."""
     lines = [f"{key} = '{name}': {_LEFT[_table(key)]}" for name, key in config.functions.items()]
     if not can_build_models(config):
         lines += [f"[{key}]: whether its rules are of use" for key in decays_of(config.optimizer)]

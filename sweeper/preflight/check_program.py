@@ -57,7 +57,7 @@ def unkept(program: Own, settings: Settings, batches: Sequence[Batch]) -> list[s
 
 
 def _others(model: PyTree) -> dict[str, Any]:
-    """The arrays of a model that are no parameters, by where they are."""
+    """The arrays of a model that are not parameters, by their paths."""
     others = eqx.filter(eqx.filter(model, eqx.is_inexact_array, inverse=True), eqx.is_array)
     paths, _ = jax.tree_util.tree_flatten_with_path(others)
     return {jax.tree_util.keystr(path): leaf for path, leaf in paths}
@@ -111,7 +111,7 @@ batch_size = 16
 
 @dataclass(frozen=True, slots=True)
 class ProgramFinding:
-    """One thing that a program keeps to, or `found`, which breaks it, and how to mend that."""
+    """One thing that a program keeps to, or `found`, which breaks it, and how to fix that."""
 
     promise: str
     found: str | None = None
@@ -145,7 +145,7 @@ def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Pro
     """Each promise with whether it is kept; where `knows_metrics` is not, the program tells them.
 
     Raises:
-        StudyError: the program cannot be compiled, with the place and the mend.
+        StudyError: the program cannot be compiled, with the place and the fix.
     """
     if not isinstance(config.train, OwnProgramTable):
         found = f"'{config.train.program}' is a program of this package"
@@ -235,7 +235,7 @@ def _goes_on_from_a_checkpoint(trial: TrialRuns) -> _Broken:
     numbers = range(N_TRIALS)
     begun = trial.trained(numbers, epochs=(0, _MIDDLE))
     if any(lane.diverged_epoch is not None for lane in begun.lanes):
-        return "there is nothing finite to go on from", "mend what is not finite first"
+        return "there is nothing finite to go on from", "fix what is not finite first"
     resumed = trial.trained(numbers, epochs=(_MIDDLE, EPOCHS), after=begun)
     for number in numbers:
         if not _same(trial.state(resumed, number), trial.state(trial.together, number)):

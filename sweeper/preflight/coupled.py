@@ -68,7 +68,7 @@ def _unfit_objective(config: StudyConfig, train: CoupledTable, data: Dataset) ->
 def _unfit_function(
     config: StudyConfig, train: CoupledTable, data: Dataset, function: Callable[..., Any]
 ) -> _Wrong | None:
-    """What was found and how to mend it; None where every model has its loss."""
+    """What was found and how to fix it; None where every model has its loss."""
     name, models = train.objective, train.models
     dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
     program = Programs(replace(data_spec(config, data), dtype=dtype)).exact(config.filled({}))
@@ -96,7 +96,7 @@ def _unfit_function(
     except RAISED as error:
         shapes = f"a batch whose x has shape {rows[0].shape} and y {rows[1].shape}"
         return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
-            error, "mend the function"
+            error, "fix the function"
         )
     return None
 

@@ -192,7 +192,7 @@ def _devices() -> Iterator[MachineFinding]:
         devices = jax.devices()
     except Exception as error:  # whatever a driver or a plugin raises
         told = f"JAX does not start: {type(error).__name__}: {error}"
-        yield MachineFinding("devices", told, "mend the driver, or set JAX_PLATFORMS=cpu")
+        yield MachineFinding("devices", told, "fix the driver, or set JAX_PLATFORMS=cpu")
         return
     for device in devices:
         limit = (device.memory_stats() or {}).get("bytes_limit")

@@ -95,7 +95,7 @@ class TrialRuns:
         for lane in outcome.lanes:
             if lane.failure is not None:
                 told = lane.failure.error_message.partition("\n")[0]
-                raise StudyError(self.config.problem("train.program", told, "mend the program"))
+                raise StudyError(self.config.problem("train.program", told, "fix the program"))
         return outcome
 
     @property

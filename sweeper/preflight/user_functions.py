@@ -66,7 +66,7 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
 def _unfit_measure(
     name: str, function: Callable[..., Any], outputs: Any, y: Any, *, is_loss: bool, edition: int
 ) -> _Wrong | None:
-    """What was found and how to mend it; None where nothing is wrong."""
+    """What was found and how to fix it; None where nothing is wrong."""
     try:
         given = jax.eval_shape(function, outputs, y)
         shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
@@ -86,7 +86,7 @@ def _unfit_measure(
     except RAISED as error:
         shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
         return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
-            error, "mend the function"
+            error, "fix the function"
         )
     return None
 
@@ -135,7 +135,7 @@ def _unfit_mask(config: StudyConfig, name: str, function: Callable[..., Any]) ->
 def _unfit_steps(
     name: str, function: Callable[..., Any], given: Mapping[str, Any], parameters: Any
 ) -> _Wrong | None:
-    """What was found and how to mend it; None where it moves `parameters` step by step."""
+    """What was found and how to fix it; None where it moves `parameters` step by step."""
     traced = {key: value for key, value in given.items() if isinstance(value, float)}
     fixed = {key: value for key, value in given.items() if key not in traced}
     wrong: list[_Wrong] = []
@@ -161,7 +161,7 @@ def _unfit_steps(
             "choose between them with jnp.where, or write whole numbers",
         )
     except RAISED as error:
-        return f"'{name}' raised {describe_error(error)}", hint_of(error, "mend the function")
+        return f"'{name}' raised {describe_error(error)}", hint_of(error, "fix the function")
     if wrong:
         return wrong[0]
     shapes = [leaf.shape for leaf in jax.tree.leaves(moved)]

@@ -142,7 +142,7 @@ class _Check:
             built = trace(partial(_built, function, sizes, table.arguments), KEY)
         except RAISED as error:
             return f"'{table.function}' raised {describe_error(error)}", hint_of(
-                error, "mend the function"
+                error, "fix the function"
             )
         if wrong := check_result(table.function, built.result):
             return wrong
@@ -350,7 +350,7 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
     except RAISED as error:
         found = f"the model raised {describe_error(error)} in training"
         yield (
-            (found, hint_of(error, "mend it"))
+            (found, hint_of(error, "fix it"))
             if is_keyed
             else (
                 f"{found}, where its __call__ is not passed a key",

@@ -127,7 +127,7 @@ def _batch(rows: int, data: Dataset) -> Batch:
 
 
 def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wrong | None:
-    """What was found and how to mend it; None where such a trial can be trained."""
+    """What was found and how to fix it; None where such a trial can be trained."""
     program = programs.exact(settings)
     assert isinstance(program, Own) and isinstance(settings.train, OwnProgramTable)
     name, lane = settings.train.program, program.lane(0, settings)
@@ -156,7 +156,7 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
     except RAISED as error:
         shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
         return f"'{name}.{method}' raised {describe_error(error)} for {shapes}", hint_of(
-            error, "mend it"
+            error, "fix it"
         )
 
 

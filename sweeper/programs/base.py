@@ -128,7 +128,7 @@ class Tabled(ABC):
         return ()
 
     def in_phase(self, name: str) -> Self:
-        raise AssertionError("there are no phases")
+        raise AssertionError("a program without phases")
 
     def roomy(self, state: State) -> State:
         return state

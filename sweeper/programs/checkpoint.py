@@ -60,7 +60,7 @@ def unpacked(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """The tensors of a file, and what it says of them.
 
     Raises:
-        CheckpointError: it is no such file.
+        CheckpointError: the file is not a checkpoint.
     """
     try:
         tensors = load(content)
@@ -80,7 +80,7 @@ def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
     wanted = named(like, under)
     unfit = [_unfit(name, tensors.get(name), leaf) for name, leaf in wanted.items()]
     own = (name for name in tensors if name == under or name.startswith(f"{under}/"))
-    unfit += [f"there is no use for leaf {name}" for name in own if name not in wanted]
+    unfit += [f"leaf {name} has no use" for name in own if name not in wanted]
     told = [problem for problem in unfit if problem]
     if told:
         more = len(told) - _MAX_TOLD
@@ -92,7 +92,7 @@ def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
 def _unfit(name: str, found: NDArray[Any] | None, expected: Any) -> str:
     """What is wrong with a leaf; empty where it fits."""
     if found is None:
-        return f"there is no leaf {name}"
+        return f"leaf {name} is missing"
     if (found.shape, found.dtype) == (tuple(expected.shape), np.dtype(expected.dtype)):
         return ""
     wanted = f"{np.dtype(expected.dtype)}{list(expected.shape)}"

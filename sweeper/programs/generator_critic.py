@@ -185,7 +185,7 @@ def _modes_covered(data: DataSpec) -> Measure:
         squares = jnp.sum(jnp.square(generated[:, None] - means), axis=-1)
         shares = jnp.mean(squares <= COVERED_RADIUS**2, axis=0, dtype=generated.dtype)
         count = jnp.sum(shares >= COVERED_SHARE, dtype=generated.dtype)
-        # weights that are no numbers generate rows that are none, and not nothing
+        # with weights that are NaN, the generated rows are NaN, not missing
         return jnp.where(jnp.all(jnp.isfinite(generated)), count, jnp.nan)
 
     return covered

@@ -51,7 +51,7 @@ class Leaves:
 
     @cached_property
     def _numbered(self) -> PyTree:
-        # numbers with a point, for these are what parameters are told by
+        # floats, because parameters are recognised by that
         places = np.arange(self._network.n_parameters, dtype=np.float64)
         return parameters_of(self._network.model(places))
 

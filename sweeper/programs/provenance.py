@@ -151,7 +151,7 @@ def read_note(path: Path, data_digest: str | None) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise NoteError(f"it cannot be read ({error})") from error
     if not isinstance(note, dict):
-        raise NoteError("it cannot be read (it is no JSON object)")
+        raise NoteError("it cannot be read (it is not a JSON object)")
     check = note.pop(_CHECK, None)
     if check not in (None, _check(note)):
         raise NoteError("it is not what was written")

@@ -20,7 +20,7 @@ from sweeper.process import available_bytes
 # the most that commands and the page take for a file of results: 30 million rows of metrics
 MAX_AT_ONCE = 1 << 30
 _WIDTHS = {"BOOLEAN": 1, "INT32": 8, "INT64": 8, "INT96": 8, "FLOAT": 8, "DOUBLE": 8}
-_TEXT_BYTES = 16  # of a text, beside its letters
+_TEXT_BYTES = 16  # of a string, in addition to its characters
 _CODE_BYTES = 4
 
 
@@ -78,8 +78,8 @@ def decoded_bytes(paths: Iterable[Path], most: int) -> int:
 class _Said:
     """What a file says of itself: its rows, the bytes of its pages, and the width of each column.
 
-    Texts have no width. Whoever asks Arrow for more, about a part of a column, may have a damaged
-    file end the program.
+    Strings have no width. Arrow is asked for nothing more: in a damaged file, a question about part
+    of a column may end the program.
     """
 
     rows: int

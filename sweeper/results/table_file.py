@@ -101,10 +101,10 @@ def _encoded(rows: pa.Table, offset: int) -> tuple[bytes, bytes]:
 
 @contextmanager
 def refusing_damage(path: Path) -> Generator[None]:
-    """Say what mends the table at `path`, a file or a directory of parts, if it cannot be read.
+    """Say what fixes the table at `path`, a file or a directory of parts, if it cannot be read.
 
     Raises:
-        SetupError: it is no Parquet, or ends too early.
+        SetupError: it is not Parquet, or ends too early.
         OSError: the system does not let it be read.
     """
     try:

@@ -27,7 +27,7 @@ class Option:
     required: bool = False
 
     def fault(self, value: object) -> str | None:
-        """What to write instead of `value`; None where it fits."""
+        """What to write instead of `value`; None if it is valid."""
         return None if self._fits(value) else f"write {self._wanted()}"
 
     def _fits(self, value: object) -> bool:

@@ -202,7 +202,7 @@ def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTria
 
 
 def _rows(trials: Mapping[int, FrozenTrial]) -> dict[Any, _Rows]:
-    """The rows of every table beside that of trials, which are by their id."""
+    """The rows of every table except that of trials, by the id of their trial."""
     pairs = trials.items()
     return {
         models.TrialParamModel: [

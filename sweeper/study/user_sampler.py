@@ -103,7 +103,7 @@ def _own_table(config: StudyConfig) -> Literal["sampler", "pruner"]:
 
 def _failed(config: StudyConfig, table: Literal["sampler", "pruner"], found: str) -> SweeperError:
     name = getattr(config.study, table).name
-    hint = "mend it; the same command goes on from the last round"
+    hint = "fix it; the same command goes on from the last round"
     return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", hint))
 
 
@@ -128,5 +128,5 @@ def own_problems(
         try:
             found(**{**seeded(config, found), **options})
         except RAISED as error:
-            hint = "write other options, or mend it"
+            hint = "write other options, or fix it"
             yield config.problem(key, f"'{name}' raised {describe_error(error)}", hint)

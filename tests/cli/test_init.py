@@ -162,7 +162,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "houses.csv: 'name' is left out: it is text with 300 different values",
         "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
         "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
-        "number; mend that, and take 'age' out of data.drop",
+        "number; fix that, and take 'age' out of data.drop",
         "houses.csv: 'cost' is left out: it holds numbers written as text, such as '1,036'; read "
         'them with pandas: df = pd.read_csv("houses.csv", index_col=0, dtype=str, '
         "keep_default_na=False, na_values={'cost': ['']}); df['cost'] = "
@@ -181,7 +181,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
     done = command("init", "--data", "houses.csv", "--target", "age", "-o", "third.toml")
     assert done.stderr.splitlines()[:2] == [
         "houses.csv: the target is 'age', as asked, as numbers",
-        "houses.csv: the target is to be mended before the study can run: "
+        "houses.csv: the target is to be fixed before the study can run: "
         "'about 90' in line 7 is no number",
     ]
 

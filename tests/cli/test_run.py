@@ -170,7 +170,7 @@ def test_a_study_goes_on_when_nobody_reads_what_it_says(command: CommandLine) ->
     assert command.status()["state"] == "finished"
 
 
-def test_a_damaged_compile_cache_is_mended_without_a_word(command: CommandLine) -> None:
+def test_a_damaged_compile_cache_is_fixed_without_a_word(command: CommandLine) -> None:
     cache = command.directory / "cache"
     alone = CommandLine(command.directory, cache)
     assert alone("run", "study.toml").returncode == 0
@@ -178,12 +178,12 @@ def test_a_damaged_compile_cache_is_mended_without_a_word(command: CommandLine) 
     for entry in entries:
         entry.write_bytes(b"damaged")
 
-    mended = alone("run", "study.toml", "--fresh")
+    second = alone("run", "study.toml", "--fresh")
     again = alone("run", "study.toml", "--fresh")
 
     assert entries
-    assert (mended.returncode, again.returncode) == (0, 0)
-    assert "Error reading" not in mended.stderr
+    assert (second.returncode, again.returncode) == (0, 0)
+    assert "Error reading" not in second.stderr
     assert alone.status()["n_cache_hits"] == len(entries)
 
 

@@ -82,7 +82,7 @@ def test_a_wrong_override_is_refused_as_such(
     assert refused("", "", override) == (expected,)
 
 
-def test_a_key_that_is_mended_is_not_refused(read: Read) -> None:
+def test_a_key_that_is_fixed_is_not_refused(read: Read) -> None:
     assert read("epochs = 4", "epochs = 0", "train.epochs=2").train.epochs == 2
 
 

@@ -15,7 +15,7 @@ PHASES = PARTS[PARTS.index("[train.phases.fit]") : PARTS.index("[search]")]
 OPTIMIZER = '[optimizer]\nname = "adam"\n'
 EACH = "".join(f'[optimizer.{part}]\nname = "adam"\n' for part in "abc")
 
-# what is replaced, by what; then line, key, found and mend of the one problem
+# what is replaced, by what; then line, key, found and fix of the one problem
 BROKEN = {
     "an unknown part that feeds another": (
         ('[model.c]\ninput = "a"', '[model.c]\ninput = "aa"'),

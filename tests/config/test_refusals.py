@@ -1,4 +1,4 @@
-"""What is wrong in a study file is named by line and key, with the mend, and all at once."""
+"""What is wrong in a study file is named by line and key, with the fix, and all at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.config.conftest import VALID, Refused
 OPTIMIZER_HAS = "[optimizer] has lr, weight_decay, clip_norm, clip_value, b1, b2, eps, name"
 FROM_ZERO = "write a number above 0, and or = [0.0] beside it if 0.0 is to be drawn, too"
 
-# what is replaced, by what; then line, key, found and mend of the one problem
+# what is replaced, by what; then line, key, found and fix of the one problem
 PYTHON = 'kind = "python"\nfunction = "nets:build"'
 BROKEN = {
     "a function without its module": (

@@ -1,4 +1,4 @@
-"""What cannot run is refused before it starts: line, key and mend, and not a file is written."""
+"""What cannot run is refused before it starts: line, key and fix, and not a file is written."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int, *starts: str) -> 
     assert (done.returncode, done.stdout, len(said)) == (code, "", len(starts)), done.stderr
     for line, expected in zip(said, starts, strict=True):
         assert line.startswith(expected)
-        assert re.search(r"; .+", line), f"names no mend: {line}"
+        assert re.search(r"; .+", line), f"names no fix: {line}"
 
 
 @pytest.fixture(scope="module")

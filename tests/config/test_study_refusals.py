@@ -1,4 +1,4 @@
-"""What cannot be searched or studied is refused with its line, its key and its mend."""
+"""What cannot be searched or studied is refused with its line, its key and its fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEPTH = 'model.depth = { type = "int", low = 1, high = 3 }'
 NORM = 'model.layer_norm = { type = "categorical", choices = [true, false]'
 REPORTS = "the program reports train_loss, val_loss, val_accuracy, n_parameters"
 
-# what is replaced, by what; then line, key, found and mend of the one problem
+# what is replaced, by what; then line, key, found and fix of the one problem
 BROKEN = {
     "an unreported objective of several": (
         (METRIC, 'metric = ["val_loss", "val_lost"]\ndirection = ["minimize", "minimize"]'),
@@ -195,7 +195,7 @@ BROKEN = {
         (
             *(30, "search.model.layer_norm.same_as"),
             "int for a setting that takes true or false",
-            "name another, or mend search.model.depth",
+            "name another, or fix search.model.depth",
         ),
     ),
     "a shared value with a range of its own": (

@@ -35,14 +35,14 @@ def test_classes_of_a_few_rows_are_told_in_quotes(
     assert told_of(make_study(CSV, GOOD)) == ()
     assert told_of(make_study(CSV, GOOD + "1,Stays \n")) == (
         "a class of fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 "
-        "(did you mean 'Stays'?); mend the labels, or add rows",
+        "(did you mean 'Stays'?); fix the labels, or add rows",
     )
     monkeypatch.chdir(tmp_path)
     others = make_study(CSV, GOOD + "1,stays\n2,Lost\n3,Lost\n")
     (told,) = check(others).warnings
     assert told == (
         "classes of fewer than 5 rows, which are hardly learnt: 'Lost' has 2 and 'stays' has 1 "
-        "(did you mean 'Stays'?); mend the labels, or add rows"
+        "(did you mean 'Stays'?); fix the labels, or add rows"
     )
     seen: list[str] = []
     run(others, observer=lambda event: seen.extend(messages(event)))

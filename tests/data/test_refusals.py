@@ -212,19 +212,19 @@ def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> Non
     assert refusal(make_study(CSV, GOOD + bad)) == [
         "study.toml:11: data.path: column 'size' of rows.csv: 7 values are missing "
         '(lines 16, 20, 21, 22, 23, ...); write impute = "median", '
-        "mend the file or add 'size' to data.drop",
+        "fix the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'size' of rows.csv: 2 values are infinite or too large "
-        "for float64 (lines 18, 19); mend the file or add 'size' to data.drop",
+        "for float64 (lines 18, 19); fix the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing "
         '(line 15); write impute = "median" (a missing category is a value of its own then), '
-        "mend the file or add 'colour' to data.drop",
+        "fix the file or add 'colour' to data.drop",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is missing "
         '(line 18); write missing_target = "drop" in [data] to leave out these rows, or fill them '
         "in",
     ]
 
 
-def test_a_mended_file_runs(make_study) -> None:
+def test_a_fixed_file_runs(make_study) -> None:
     assert refusal(make_study(CSV, GOOD + "12,,fig\n"))
     assert prepare(make_study(CSV + 'drop = ["colour"]\n', GOOD + "12,,fig\n")).n_features == 1
     assert prepare(make_study(CSV, GOOD + "12,red,fig\n")).n_features == 3
@@ -233,7 +233,7 @@ def test_a_mended_file_runs(make_study) -> None:
 def test_numbers_too_large_for_the_precision_are_refused(make_study) -> None:
     assert refusal(make_study(CSV, GOOD + "1e39,red,fig\n", precision="float32")) == [
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is infinite or too large "
-        "for float32 (line 14); mend the file or add 'size' to data.drop",
+        "for float32 (line 14); fix the file or add 'size' to data.drop",
     ]
 
 
@@ -256,10 +256,10 @@ def test_text_among_numbers_is_refused(make_study) -> None:
 
     assert refusal(make_study(CSV, table)) == [
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is text among numbers "
-        '(line 10); write missing_values = ["", "?", "unknown"] in [data]; or mend the file or add '
+        '(line 10); write missing_values = ["", "?", "unknown"] in [data]; or fix the file or add '
         "'size' to data.drop, or to data.categorical_columns if 'size' is meant as text",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text among numbers "
-        '(line 11); write missing_values = ["", "?", "unknown"] in [data]; or mend the file or '
+        '(line 11); write missing_values = ["", "?", "unknown"] in [data]; or fix the file or '
         "remove the rows",
     ]
 
@@ -393,7 +393,7 @@ def test_a_batch_larger_than_the_training_part_is_refused(
 def test_gaps_in_categories_alone_are_advised_the_most_frequent_value(make_study) -> None:
     assert refusal(make_study(CSV, GOOD + "1,,fig\n")) == [
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
-        "write impute = \"most_frequent\", mend the file or add 'colour' to data.drop",
+        "write impute = \"most_frequent\", fix the file or add 'colour' to data.drop",
     ]
 
 
@@ -403,10 +403,10 @@ def test_all_problems_come_at_once(make_study) -> None:
     assert refusal(make_study(data, GOOD + ",,kiwi\n", batch=64)) == [
         "study.toml:14: data.drop: rows.csv has no column 'sizes'; did you mean 'size'?",
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is missing (line 14); "
-        "write impute = \"median\", mend the file or add 'size' to data.drop",
+        "write impute = \"median\", fix the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
         'write impute = "median" (a missing category is a value of its own then), '
-        "mend the file or add 'colour' to data.drop",
+        "fix the file or add 'colour' to data.drop",
         "study.toml:5: train.batch_size: a batch of 64 rows, and the training part has 8; "
         "write 8 at most",
         "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, and class "

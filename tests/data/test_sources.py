@@ -171,7 +171,7 @@ def test_columns_that_are_no_features_are_refused(make_study, tmp_path: Path) ->
         f"{column} 'list' of rows.parquet holds values of type ndarray; "
         "write numbers or text or add 'list' to data.drop",
         f"{column} 'none' of rows.parquet has no value in any row; "
-        "mend the file or add 'none' to data.drop",
+        "fix the file or add 'none' to data.drop",
         f"{column} 'bytes' of rows.parquet holds values of type bytes; "
         "write numbers or text or add 'bytes' to data.drop",
     ]
@@ -358,7 +358,7 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
         (
             "1 / 0",
             "'rows:load' raised ZeroDivisionError: division by zero (rows.py, line 12); "
-            "mend the function",
+            "fix the function",
         ),
         (
             "X, FRAME['price'][:9]",

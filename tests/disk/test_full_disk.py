@@ -109,7 +109,7 @@ def test_a_cache_without_room_is_told_of_once_and_done_without(
     assert study.left() == unbroken("exact")
 
 
-def test_a_cache_that_was_full_halfway_is_mended(
+def test_a_cache_that_was_full_halfway_is_fixed(
     disk: Disk, tmp_path: Path, unbroken: Callable[[str], dict[str, object]]
 ) -> None:
     study = Study(tmp_path / "study", "supervised", "exact")

@@ -176,20 +176,20 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
             "train.metrics",
             "'own:fails' raised ValueError: no such thing (own_functions.py, line 25) for outputs "
             "of shape (4, 3) and y of shape (4,)",
-            "mend the function",
+            "fix the function",
         ),
         (
             ("train.metrics=['own:leaves']",),
             "train.metrics",
             "'own:leaves' raised SystemExit: 0 (own_functions.py, line 29) for outputs of shape "
             "(4, 3) and y of shape (4,)",
-            "mend the function",
+            "fix the function",
         ),
         (
             ("optimizer={name='own:leaves_too',lr=0.1}",),
             "optimizer.name",
             "'own:leaves_too' raised SystemExit: 4 (own_functions.py, line 33)",
-            "mend the function",
+            "fix the function",
         ),
         (
             ("optimizer={name='own:maek',lr=0.1}",),

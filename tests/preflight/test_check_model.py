@@ -260,12 +260,12 @@ REFUSED = {
     "a function that raises": (
         ("model.kernel=9", "search={}"),
         FUNCTION + "'nets:build' raised ValueError: kernel 9 is too large (nets.py, line 7); "
-        "mend the function",
+        "fix the function",
     ),
     "a function that raises for a searched value": (
         ("search.model.kernel.high=9",),
         "--set: search.model.kernel: with kernel = 9, 'nets:build' raised ValueError: "
-        "kernel 9 is too large (nets.py, line 7); mend the function",
+        "kernel 9 is too large (nets.py, line 7); fix the function",
     ),
     "a function that ends the program": (
         ("model.function=nets:leaves", "search={}"),

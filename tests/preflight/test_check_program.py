@@ -228,6 +228,6 @@ def test_the_command_ends_with_1_where_a_promise_is_broken(
 
 def test_a_promise_in_words() -> None:
     assert str(check_program.ProgramFinding("it is kept")) == "kept    it is kept"
-    assert str(check_program.ProgramFinding("it is kept", "it is not", "mend it")) == (
-        "BROKEN  it is not; mend it"
+    assert str(check_program.ProgramFinding("it is kept", "it is not", "fix it")) == (
+        "BROKEN  it is not; fix it"
     )

@@ -1,4 +1,4 @@
-"""doctor: what it finds of this machine, and that what is wrong has its mend."""
+"""doctor: what it finds of this machine, and that what is wrong has its fix."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
             "own:wrong",
             "'own:wrong' raised KeyError: 'nobody' (own.py, line 24) for a batch whose x has shape "
             "(4, 10) and y (4, 1)",
-            "mend the function",
+            "fix the function",
         ),
         (
             "own:lossse",

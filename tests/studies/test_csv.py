@@ -1,4 +1,4 @@
-"""A user's own table: what is unfit is named by column and line; once mended, the study runs."""
+"""A user's own table: what is unfit is named by column and line; once fixed, the study runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(command: CommandLine, lines: list[str]) -> None:
     (command.directory / "fruit.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def test_an_unfit_table_is_refused_by_column_and_line_and_runs_once_mended(
+def test_an_unfit_table_is_refused_by_column_and_line_and_runs_once_fixed(
     command: CommandLine,
 ) -> None:
     lines = fruit()
@@ -46,16 +46,16 @@ def test_an_unfit_table_is_refused_by_column_and_line_and_runs_once_mended(
     assert (refused.returncode, refused.stdout) == (3, "")
     assert refused.stderr.splitlines() == [
         "study.toml:12: data.path: column 'weight' of fruit.csv: 1 value is missing (line 7); "
-        "write impute = \"median\", mend the file or add 'weight' to data.drop",
+        "write impute = \"median\", fix the file or add 'weight' to data.drop",
         "study.toml:12: data.path: column 'colour' of fruit.csv: 1 value is missing (line 13); "
         'write impute = "median" (a missing category is a value of its own then), '
-        "mend the file or add 'colour' to data.drop",
+        "fix the file or add 'colour' to data.drop",
         "study.toml:14: data.split.stratify: a class needs 3 rows to be in each part, and class "
         "'kiwi' has 1 (line 62); add rows, remove the class or write stratify = false",
     ]
     assert not command.run_dir.root.exists()
 
-    # mended
+    # fixed
     write(command, fruit())
     done = command("run", "study.toml")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Tables of every kind are trained on, or refused by the file, the column and the mend."""
+"""Tables of every kind are trained on, or refused by the file, the column and the fix."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_what_they_raise_ends_the_study_with_its_line(
     table = "pruner" if hook == "PRUNE" else "sampler"
     assert (refusal.value.exit_code, problem.key) == (1, f"study.{table}.name")
     assert problem.found.startswith(f"'own:{table.title()}' {found}")
-    assert problem.hint == "mend it; the same command goes on from the last round"
+    assert problem.hint == "fix it; the same command goes on from the last round"
     status = read_status(RunDir(config.run_dir))
     assert status.state == "failed"
     assert status.round > 0
@@ -199,14 +199,14 @@ def test_what_a_sampler_keeps_has_to_be_json(kept: str, why: str, tmp_path: Path
     )
 
 
-def test_a_study_goes_on_once_its_sampler_is_mended(tmp_path: Path, command: CommandLine) -> None:
+def test_a_study_goes_on_once_its_sampler_is_fixed(tmp_path: Path, command: CommandLine) -> None:
     """As if it had never been broken: nothing that was committed is lost or trained again."""
     command.write(TEXT)
     (tmp_path / "own.py").write_text(module("BEFORE", "sys.exit(0)"), encoding="utf-8")
     broken = command("run", "study.toml")
     assert broken.returncode == 1
     (line,) = [one for one in broken.stderr.splitlines() if "own:Sampler" in one]
-    told = "'own:Sampler' raised SystemExit: 0 (own.py, line 23); mend it; the same command goes on"
+    told = "'own:Sampler' raised SystemExit: 0 (own.py, line 23); fix it; the same command goes on"
     assert told in line
     assert "Traceback" not in broken.stderr
     committed = open_results(command.run_dir.root).trials()

@@ -79,7 +79,7 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
         directory, trial = None, directory
     if trial is not None and trial != BEST and not trial.isdecimal():
         hint = f"write one, or {BEST}"
-        raise StudyError(Problem("", "TRIAL", f"'{trial}' is no number of a trial", hint))
+        raise StudyError(Problem("", "TRIAL", f"'{trial}' is not a trial number", hint))
     number = None if trial in (None, BEST) else int(str(trial))
     return run_asked(directory), number
 

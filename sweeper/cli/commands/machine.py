@@ -23,7 +23,7 @@ def doctor(
 ) -> None:
     """Look whether this machine is fit for studies: packages, devices, memory, disk, a probe.
 
-    Ends with 1 where something is wrong, and tells the mend.
+    Ends with 1 where something is wrong, and tells the fix.
     """
     from sweeper.preflight.doctor import MachineFinding, diagnose
 
@@ -37,7 +37,7 @@ def doctor(
     if as_json:
         print_json({"findings": [asdict(finding) for finding in found]})
     else:
-        print_shown(f"{wrong} to mend" if wrong else "nothing to mend")
+        print_shown(f"{wrong} to fix" if wrong else "nothing to fix")
     raise typer.Exit(bool(wrong))
 
 

@@ -190,7 +190,7 @@ class _Joining:
     def _kinds(self) -> Kinds:
         return Kinds(self._here)
 
-    def join(self, key: str, member: ClusterWorker, beside: int) -> RemoteSlot:
+    def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
         """The slot of a member, of whose host so many are there.
 
         Raises:
@@ -198,7 +198,7 @@ class _Joining:
         """
         there = self._engine.survey(key, self._survey, _ANSWER_S)
         fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
-        training = beside if most == "auto" else min(beside, most)
+        training = neighbours if most == "auto" else min(neighbours, most)
         problems = [
             Problem(member.name, "", f"it has {found}", hint)
             for found, hint in (
@@ -213,14 +213,14 @@ class _Joining:
             for told in self._kinds.new(member.host, there):
                 self._observer(Warned(told))
             seat = self._seats.take(key, member, there["gpus"])
-            return RemoteSlot(self._engine, key, member, self._opening(member, beside, seat))
+            return RemoteSlot(self._engine, key, member, self._opening(member, neighbours, seat))
 
     def leave(self, slot: RemoteSlot) -> None:
         """Have the seat of a slot free."""
         with self._lock:
             self._seats.give_back(slot.key, slot.member)
 
-    def _opening(self, member: ClusterWorker, beside: int, seat: Seat) -> Opening:
+    def _opening(self, member: ClusterWorker, neighbours: int, seat: Seat) -> Opening:
         config, run_dir = self._config, self._run_dir
         log = self._logs.setdefault(member.name, len(self._logs))
         return Opening(
@@ -239,7 +239,7 @@ class _Joining:
             log=run_dir.worker_log(log),
             memory_fraction=config.execution.memory_fraction,
             turn=seat.turn,
-            beside=beside,
+            neighbours=neighbours,
             first_core=seat.first_core,
             cores=member.cores,
             variables={},

@@ -190,7 +190,7 @@ def given_by(asked: Future[Any], label: str) -> Any:
     if isinstance(raised, KilledWorker):
         raise LostError("is gone from the cluster")
     told = f"a worker raised {type(raised).__name__}: {raised}"
-    raise SetupError(Problem(label, "", told, "mend that there, then go on"))
+    raise SetupError(Problem(label, "", told, "fix that there, then go on"))
 
 
 _NAMES = tuple(status.name for status in _THERE)

@@ -100,7 +100,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What differs in a way that forbids to train there, each with its mend."""
+    """What differs in a way that forbids to train there, each with its fix."""
     if here["python"] != there["python"]:
         yield f"Python {there['python']}, here {here['python']}", "give it the Python of this side"
         return  # it was asked for nothing else
@@ -126,7 +126,7 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[t
 def want_of_memory(
     there: Mapping[str, Any], data_bytes: int, memory_fraction: float, workers: int
 ) -> Iterator[tuple[str, str]]:
-    """That data do not fit in the share of each of so many workers there, with its mend.
+    """That data do not fit in the share of each of so many workers there, with its fix.
 
     Each has read them before it gives any of them to its device; what a program takes is checked
     in the worker, where the device is open.

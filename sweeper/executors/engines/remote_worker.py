@@ -34,8 +34,9 @@ _LOOK_S = 0.2
 class Opening:
     """What a slot in an engine's worker is opened with.
 
-    Of its host it is slot number `turn`, of `beside` in all, and may keep `cores` cores busy from
-    number `first_core` on. `variables` are of the environment of the program that runs the study.
+    Of its host it is slot number `turn`, of `neighbours` in all, and may keep `cores` cores busy
+    from number `first_core` on. `variables` are of the environment of the program that runs the
+    study.
     """
 
     place: str
@@ -43,7 +44,7 @@ class Opening:
     log: Path
     memory_fraction: float
     turn: int
-    beside: int
+    neighbours: int
     first_core: int
     cores: int
     variables: Mapping[str, str]
@@ -111,9 +112,9 @@ def far_environment(
     workers go round them by their `turn`, which counts those that see the same.
     """
     is_own = "CUDA_VISIBLE_DEVICES" in parent and len(gpus) == 1
-    sharing = opening.beside
+    sharing = opening.neighbours
     if gpus:
-        sharing = 1 if is_own else math.ceil(opening.beside / len(gpus))
+        sharing = 1 if is_own else math.ceil(opening.neighbours / len(gpus))
     fraction = shares(opening.memory_fraction, 0, sharing).worker
     return worker_environment(opening.turn, fraction, gpus, parent)
 

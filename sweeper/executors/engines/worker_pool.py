@@ -40,7 +40,7 @@ _log = logging.getLogger("sweeper")
 class Joining(Protocol):
     """Makes slots of members."""
 
-    def join(self, key: str, member: ClusterWorker, beside: int) -> RemoteSlot:
+    def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
         """The slot of a member, of whose host so many are there.
 
         Raises:
@@ -221,7 +221,7 @@ class Roster:
             for key in new
         ]
 
-    def _ask(self, key: str, member: ClusterWorker, beside: int) -> None:
+    def _ask(self, key: str, member: ClusterWorker, neighbours: int) -> None:
         """Make a slot of a member; one that is gone or busy is asked again when it is seen again.
 
         Raises:
@@ -230,7 +230,7 @@ class Roster:
         slot, has_joined = None, False
         try:
             if self._has_room():
-                slot = self._members.join(key, member, beside)
+                slot = self._members.join(key, member, neighbours)
                 has_joined = self._add(slot)
         except (LostError, BusyError) as error:
             self._vain[key] += 1

@@ -37,7 +37,7 @@ from sweeper.sweep.session.study_copy import OVERRIDE
 
 
 def find_mismatch(run_dir: RunDir) -> str | None:
-    """What tells that the copy of the ledger is of another study; None where nothing does."""
+    """How the copy of the ledger shows that it is of another study; None if it does not."""
     copy, ledger = remains(run_dir.backup), remains(run_dir.ledger)
     if 1 not in copy.sessions:
         return None

@@ -16,11 +16,11 @@ from pathlib import Path
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import MEND, STAGED, RunDir, links_in, remove_inside, remove_tree_inside
+from sweeper.rundir import HINT, STAGED, RunDir, links_in, remove_inside, remove_tree_inside
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.lock import held
 
-# of what stands in the way of a new directory, what another name would not mend
+# of what stands in the way of a new directory, what another name would not fix
 _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 # of .staging: what sweeper writes there, also as earlier versions did
 _STAGED_FILES = re.compile(
@@ -104,7 +104,7 @@ def check_obstacles(run_dir: RunDir, files: Sequence[Path] | None = None) -> Non
         SetupError: with each of them.
     """
     if found := [one for one in obstacles(run_dir) if files is None or one[0] in files]:
-        raise SetupError(Problem(str(path), "", what, MEND) for path, what in found)
+        raise SetupError(Problem(str(path), "", what, HINT) for path, what in found)
 
 
 def obstacles(run_dir: RunDir) -> list[tuple[Path, str]]:

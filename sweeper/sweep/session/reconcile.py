@@ -129,7 +129,9 @@ def joined(
     found = reconcile(_as_of_now(config, began["study"]), config.canonical())
     problems = refusals(config, found.refused)
     code = dict(_changed_code(config, began["code"]))
-    mended = tuple(Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key))
+    corrected = tuple(
+        Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key)
+    )
     if not problems:
         problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
     known = data_digest(sessions)
@@ -139,7 +141,7 @@ def joined(
         problems = [*other_start(config, began["continued_from"], start)]
     if problems:
         raise StudyError(problems)
-    return (*found.boundary, *mended)
+    return (*found.boundary, *corrected)
 
 
 def data_digest(sessions: Sequence[Mapping[str, Any]]) -> str | None:

@@ -119,7 +119,7 @@ def open_session(
 
 
 def check(config: StudyConfig, data_digest: str | None) -> None:
-    """Refuse what `open_session` would refuse, and write nothing; None where nobody read the data.
+    """Refuse what `open_session` would refuse, and write nothing; None if the data were not read.
 
     Raises:
         SweeperError: as `open_session`.

@@ -35,7 +35,7 @@ from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.store import Published
 from sweeper.sweep.verify.models import Damage, damaged_model, models, written_anew
-from sweeper.sweep.verify.published_files import beside, damaged_beside, repair_beside
+from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
 
 _RUN = "go on with the study: its trials are trained again from where it is needed"
 
@@ -96,7 +96,7 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         doing = "finished" if is_over else "interrupted"
         spent_s = _spent_s(ledger, run_id)
         write_status(run_dir, standing.status(state, time.time(), doing, spent_s=spent_s))
-        return repair_beside(run_dir, config, ledger, state, trust_code=trust_code)
+        return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
 
 
 def restore_ledger(run_dir: RunDir) -> str:
@@ -159,7 +159,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         f"{len(state.running)} that have not",
         f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
         f"{run_dir.models.name}/: {len(found)} models",
-        *filter(None, (_names_there(_views(run_dir)), _names_there(beside(run_dir)))),
+        *filter(None, (_names_there(_views(run_dir)), _names_there(other_files(run_dir)))),
     )
     damage = (
         *_damaged_checkpoints(run_dir, state),
@@ -167,7 +167,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         *_damaged_views(run_dir, config, ledger),
         *_damaged_status(run_dir),
         # of a session that was struck before its first round some are not there yet
-        *(damaged_beside(run_dir, ledger, trusted) if state.rounds else ()),
+        *(damaged_files(run_dir, ledger, trusted) if state.rounds else ()),
     )
     return Verified(looked_at, damage)
 

@@ -34,7 +34,7 @@ class Damage:
 
 
 def written_anew(run_dir: RunDir) -> str:
-    """The mend of what `repair` writes."""
+    """The fix of what `repair` writes."""
     return f"write it anew: python -m sweeper verify {quote(str(run_dir.root))} --repair"
 
 

@@ -26,13 +26,13 @@ from sweeper.sweep.store import RunStore
 from sweeper.sweep.verify.models import Damage, written_anew
 
 
-def beside(run_dir: RunDir) -> list[Path]:
+def other_files(run_dir: RunDir) -> list[Path]:
     """The files that are looked at here."""
     start = [run_dir.started_from] if run_dir.started_from.exists() else []
     return [run_dir.preparation, run_dir.schema, run_dir.study_file, *start]
 
 
-def damaged_beside(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
+def damaged_files(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
     """What is wrong with the files that a session writes beside the tables, or with its notes."""
     hint = written_anew(run_dir)
     if found := _preparation_fault(run_dir, ledger):
@@ -52,7 +52,7 @@ def damaged_beside(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> It
         yield Damage(run_dir.importance.name, "it cannot be read", hint, is_view=True)
 
 
-def repair_beside(
+def repair_files(
     run_dir: RunDir,
     config: StudyConfig,
     ledger: Ledger,

@@ -52,7 +52,7 @@ def test_what_a_client_loses_is_the_loss_of_a_slot(ended: Any, told: str) -> Non
 
 def test_what_a_worker_raises_is_told_with_its_cluster() -> None:
     ended: Any = Ended("error", ValueError("no such path"))
-    with pytest.raises(SetupError, match="dask: a worker raised ValueError: no such path; mend"):
+    with pytest.raises(SetupError, match="dask: a worker raised ValueError: no such path; fix"):
         given_by(ended, "dask")
 
 

@@ -1,4 +1,4 @@
-"""Machines that would give other rows are refused, with what differs and its mend."""
+"""Machines that would give other rows are refused, with what differs and its fix."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Joining:
     joined: Counter[str] = field(default_factory=Counter[str])
     together: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
 
-    def join(self, key: str, member: ClusterWorker, beside: int) -> RemoteSlot:
+    def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
         if key in self.cluster.refused:
             raise SetupError(f"{key} is not as this side")
         if key in self.cluster.busy:

@@ -77,7 +77,7 @@ def test_one_of_another_study_is_not(
         restore_ledger(run_dir)
     assert str(refused.value) == f"{run_dir.backup}: it is of another study: {told}; {hint}"
     assert contents(run_dir.root) == before
-    (damage,) = verify(run_dir).damage  # nor is it named as the mend
+    (damage,) = verify(run_dir).damage  # nor is it named as the fix
     assert damage.hint == "put back a copy of it, or start over with --fresh"
 
 

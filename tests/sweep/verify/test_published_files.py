@@ -55,17 +55,17 @@ def damaged(run_dir: RunDir, name: str) -> None:
     path.write_bytes(b"{\xff" + path.read_bytes()[:-9])
 
 
-@pytest.mark.parametrize("mended", [repair, run_again])
+@pytest.mark.parametrize("repair_of", [repair, run_again])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_damaged_is_named_and_written_anew(
-    name: str, mended: Callable[[RunDir], object], ended: RunDir, copied: RunDir
+    name: str, repair_of: Callable[[RunDir], object], ended: RunDir, copied: RunDir
 ) -> None:
     damaged(copied, name)
     (damage,) = verify(copied).damage
     assert damage.file == name
     assert damage.found.startswith(UNREADABLE)
     assert f"python -m sweeper verify {copied.root} --repair" in damage.hint
-    mended(copied)
+    repair_of(copied)
     assert found(copied) == {}
     if name in ("preparation.json", "SCHEMA.md"):
         assert (copied.root / name).read_bytes() == (ended.root / name).read_bytes()
@@ -75,15 +75,15 @@ def test_what_is_damaged_is_named_and_written_anew(
         pd.testing.assert_frame_equal(one, two)
 
 
-@pytest.mark.parametrize("mended", [repair, run_again])
+@pytest.mark.parametrize("repair_of", [repair, run_again])
 def test_what_is_gone_is_named_and_written_anew(
-    mended: Callable[[RunDir], object], copied: RunDir
+    repair_of: Callable[[RunDir], object], copied: RunDir
 ) -> None:
     names = ("preparation.json", "SCHEMA.md", "study.toml")
     for name in names:
         (copied.root / name).unlink()
     assert found(copied) == dict.fromkeys(names, GONE)
-    mended(copied)
+    repair_of(copied)
     assert found(copied) == {}
 
 
@@ -97,16 +97,16 @@ def test_the_study_is_written_again_as_the_ledger_tells_it(copied: RunDir) -> No
     assert again.canonical() == before
 
 
-@pytest.mark.parametrize("mended", [repair, run_again])
+@pytest.mark.parametrize("repair_of", [repair, run_again])
 def test_what_a_model_is_told_of_its_data_is_of_the_studys_own(
-    mended: Callable[[RunDir], object], ended: RunDir, copied: RunDir, tmp_path: Path
+    repair_of: Callable[[RunDir], object], ended: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     other = trained(study_in(tmp_path / "other", STUDY, "study.seed=4", "study.n_trials=1"))
     shutil.copy(other.run_dir.preparation, copied.preparation)
     assert found(copied) == {"preparation.json": "it is of other data than the study's"}
     with pytest.raises(SetupError, match="it is of other data than the study's; write it anew: "):
         export(copied.root, None, 0, tmp_path / "best")
-    mended(copied)
+    repair_of(copied)
     assert copied.preparation.read_bytes() == ended.preparation.read_bytes()
     export(copied.root, None, 0, tmp_path / "best")
 
