@@ -30,7 +30,7 @@ from sweeper.programs.supervised import Supervised
 from sweeper.programs.switch import Switch
 from sweeper.programs.user_program import Own
 from sweeper.scheduler.classes import ProgramClass
-from sweeper.scheduler.parts_lattice import Sizes, sizes_in
+from sweeper.scheduler.lattice import Sizes, sizes_in
 from sweeper.scheduler.signature import canonical, compiled_in
 from sweeper.scheduler.switching import branch_classes, branch_settings
 
