@@ -51,6 +51,24 @@ class PartNetworks:
         """The networks by the name of their part."""
         return dict(self.networks)
 
+    @staticmethod
+    def plain(network: Network) -> PartNetworks:
+        """The one part of a plain model, which has no name."""
+        return PartNetworks((("", network),), (("", None),))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the model is one network, and not several by name."""
+        return "" in self.by_name
+
+    def by_part(self, tree: Any) -> Mapping[str, Any]:
+        """What a state has of each part, by its name."""
+        return {"": tree} if self.is_plain else tree
+
+    def joined(self, trees: Mapping[str, Any]) -> Any:
+        """What a state has of all parts: a mapping, or of a plain model the one by itself."""
+        return trees[""] if self.is_plain else trees
+
     @property
     def needs_keys(self) -> bool:
         """Whether outputs take keys in training."""
@@ -73,7 +91,7 @@ class PartNetworks:
     def traced(self, settings: Settings) -> dict[str, int]:
         """What of the trial's structure the compiled program is told, `PART.name` each."""
         return {
-            f"{name}.{key}": value
+            (f"{name}.{key}" if name else key): value
             for name, network in self.networks
             for key, value in network.traced(settings.of_part(name)).items()
         }
@@ -124,11 +142,11 @@ class PartNetworks:
 
     def over_parameters(self, function: Callable[[Network, str, Any], Any], tree: PyTree) -> PyTree:
         """`tree` with `function` of every leaf under the name of a part, and of that part."""
-        networks = self.by_name
+        networks, is_plain = self.by_name, self.is_plain
 
         def mapped(path: tuple[Any, ...], leaf: Any) -> Any:
             names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
-            name = next((name for name in names if name in networks), None)
+            name = "" if is_plain else next((n for n in names if n in networks), None)
             return leaf if name is None else function(networks[name], name, leaf)
 
         return jax.tree_util.tree_map_with_path(mapped, tree)
@@ -136,5 +154,7 @@ class PartNetworks:
 
 def traced_of(name: str, traced: Traced) -> Traced:
     """What of its own structure a part is told, of what its lane is told."""
+    if not name:
+        return traced
     own = f"{name}."
     return {key.removeprefix(own): traced[key] for key in traced if key.startswith(own)}

@@ -75,7 +75,8 @@ class Programs:
             return Coupled(settings, self._data, parts)
         if isinstance(settings.train, OwnProgramTable):
             return self.exact(settings)
-        return Supervised(settings, self._data, self._network(program_class, settings))
+        network = self._network(program_class, settings)
+        return Supervised(settings, self._data, PartNetworks.plain(network))
 
     def exact(self, settings: Settings) -> Program:
         """The program that would train a trial with `settings` alone."""
@@ -86,7 +87,7 @@ class Programs:
         network = self._exact_network(settings, self._data)
         if isinstance(settings.train, OwnProgramTable):
             return Own(settings, self._data, network)
-        return Supervised(settings, self._data, network)
+        return Supervised(settings, self._data, PartNetworks.plain(network))
 
     def _continued(self, program: Program, settings: Settings) -> Program:
         start = self._start

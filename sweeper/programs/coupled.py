@@ -6,7 +6,7 @@ What `debug_gradients` asserts of every step of `coupled`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
@@ -25,8 +24,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable, upstream
 from sweeper.config.user_code import load_function
 from sweeper.models.keys import key_of
-from sweeper.models.part_networks import traced_of
-from sweeper.programs.base import begun, stepped
+from sweeper.programs.base import stepped
 from sweeper.programs.generator_critic import (
     OBJECTIVES,
     Game,
@@ -35,10 +33,8 @@ from sweeper.programs.generator_critic import (
     measure_of,
     noise_of,
 )
-from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.parts import OfParts
 from sweeper.programs.program import Batch, LaneParameters, Metrics, State, measured
-from sweeper.programs.schedules import hparams_of, schedule_steps
 from sweeper.trial import words
 
 
@@ -111,17 +107,8 @@ class Coupled(OfParts):
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         own = words(self.data.seed, "latent", number, replicate)[:2]
         shared = words(self.data.seed, "latent of evaluation")[:2]
-        hparams = settings.traced() | schedule_steps(settings, self.data)
-        key = np.concatenate([own, shared])
-        return LaneParameters.of(hparams, self.parts.traced(settings), key, self.data.dtype)
-
-    def begin(self, state: State, lane: LaneParameters) -> State:
-        assert isinstance(state.model, Mapping)
-        moments = {
-            name: self._optimizer(name, lane, 0).init(vector)
-            for name, vector in state.model.items()
-        }
-        return begun(self.settings, state, moments, self.data.dtype)
+        lane = super().lane(number, settings, replicate)
+        return replace(lane, key=np.concatenate([own, shared]))
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
@@ -230,7 +217,7 @@ class Coupled(OfParts):
         model: dict[str, Any] = dict(state.model)  # type: ignore[arg-type]
         moments: dict[str, Any] = dict(state.optimizer)
         for name, gradient in gradients.items():
-            optimizer = self._optimizer(name, lane, state.step)
+            optimizer = self.optimizer_in(name, lane, state.step)
             updates, moments[name] = optimizer.update(gradient, moments[name], model[name])
             model[name] = eqx.apply_updates(model[name], updates)
         return _with(state, model, moments)
@@ -240,13 +227,6 @@ class Coupled(OfParts):
             x = (x - data.shift) / data.scale
         scale, mean = (jnp.asarray(by, x.dtype) for by in (self.data.x_scale, self.data.x_mean))
         return x * scale + mean
-
-    def _optimizer(
-        self, name: str, lane: LaneParameters, step: Any
-    ) -> optax.GradientTransformation:
-        own = hparams_of(name, lane.hparams, self.settings)
-        told, its = traced_of(name, lane.traced), self.settings.of_part(name)
-        return optimizer_of(its, own, told, self.parts.by_name[name], step)
 
     @property
     def _latent_size(self) -> int:
