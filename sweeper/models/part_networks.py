@@ -62,11 +62,11 @@ class PartNetworks:
         return "" in self.by_name
 
     def by_part(self, tree: Any) -> Mapping[str, Any]:
-        """What a state has of each part, by its name."""
+        """What Equinox or Optax has of each part, by its name."""
         return {"": tree} if self.is_plain else tree
 
     def joined(self, trees: Mapping[str, Any]) -> Any:
-        """What a state has of all parts: a mapping, or of a plain model the one by itself."""
+        """What Equinox or Optax has: a mapping, or the one of a plain model by itself."""
         return trees[""] if self.is_plain else trees
 
     @property
@@ -142,11 +142,11 @@ class PartNetworks:
 
     def over_parameters(self, function: Callable[[Network, str, Any], Any], tree: PyTree) -> PyTree:
         """`tree` with `function` of every leaf under the name of a part, and of that part."""
-        networks, is_plain = self.by_name, self.is_plain
+        networks = self.by_name
 
         def mapped(path: tuple[Any, ...], leaf: Any) -> Any:
             names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
-            name = "" if is_plain else next((n for n in names if n in networks), None)
+            name = next((name for name in names if name in networks), None)
             return leaf if name is None else function(networks[name], name, leaf)
 
         return jax.tree_util.tree_map_with_path(mapped, tree)

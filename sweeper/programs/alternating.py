@@ -19,7 +19,7 @@ from sweeper.config.alternating import DATA, AlternatingTable
 from sweeper.config.defaults import OPTIMIZER_S_RATE
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.models.keys import key_of
-from sweeper.models.part_networks import Vectors, traced_of
+from sweeper.models.part_networks import traced_of
 from sweeper.programs.base import in_blocks, stepped
 from sweeper.programs.losses import Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
@@ -72,7 +72,7 @@ class Alternating(OfParts):
         return lax.switch(self._phase_at(epoch, lane), branches, state, batch, lane)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        models: Vectors = measured(state)  # type: ignore[assignment]
+        models = measured(state)
         outputs = in_blocks(lambda x: self.parts.outputs(models, x, lane.traced), data.x)
         losses = self._losses(outputs, data.y)
         judged = self._train.by_loss[self._train.of_data or ""].of
@@ -97,14 +97,13 @@ class Alternating(OfParts):
     ) -> tuple[State, Metrics]:
         """One update in the phase `name`; every loss is measured, whichever is minimised."""
         phase = self._train.by_phase[name]
-        assert isinstance(state.model, Mapping)
         trained = {part: state.model[part] for part in phase.trains}
         key = None
         if self.parts.needs_keys:
             key = jax.random.fold_in(key_of(lane.key), state.step)
 
         def loss(trained: Any) -> tuple[Float[Array, ""], Metrics]:
-            vectors = {**state.model, **trained}  # type: ignore[dict-item]
+            vectors = {**state.model, **trained}
             outputs = self.parts.outputs(vectors, batch.x, lane.traced, key, lane.hparams)
             value = self._minimised(phase.loss, outputs, batch.y)
             return value, self._losses(outputs, batch.y)

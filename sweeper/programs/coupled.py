@@ -73,7 +73,7 @@ def without_leaks(
 
 def _of(state: State, name: str) -> PyTree[Array]:
     """A model and the state of its optimizer."""
-    return state.model[name], state.optimizer[name]  # type: ignore[index]
+    return state.model[name], state.optimizer[name]
 
 
 def _differ(one: PyTree[Array], other: PyTree[Array]) -> Bool[Array, ""]:
@@ -127,7 +127,7 @@ class Coupled(OfParts):
         return moved, tuple(losses[name] for name in self._train.models)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        models: Models = measured(state)  # type: ignore[assignment]
+        models = measured(state)
         key = _key(lane, _OF_STUDY)
         game = self._game(data, lane, key, in_training=False)
         losses = self._losses(models, data, lane, key) if game is None else game.losses(models)
@@ -142,7 +142,7 @@ class Coupled(OfParts):
     def _by_objective(
         self, game: Game, state: State, lane: LaneParameters, is_due: Bool[Array, ""]
     ) -> tuple[State, Losses]:
-        models: Models = state.model  # type: ignore[assignment]
+        models = state.model
 
         def judged(critic: Any, rows: Array) -> tuple[Float[Array, ""], Losses]:
             losses = game.judged(critic, rows)
@@ -152,7 +152,7 @@ class Coupled(OfParts):
         given = lax.stop_gradient(rows)
         gradient, losses = jax.grad(judged, has_aux=True)(models[CRITIC], given)
         state = self._moved(state, {CRITIC: gradient}, lane)
-        critic: Any = state.model[CRITIC]  # type: ignore[index]
+        critic = state.model[CRITIC]
         if game.objective.clipped:
             bound = jnp.asarray(lane.hparams.get("train.clip", CLIP))
             critic = jnp.clip(critic, -bound, bound)
@@ -173,7 +173,7 @@ class Coupled(OfParts):
         key: PRNGKeyArray,
         is_due: Bool[Array, ""],
     ) -> tuple[State, Losses]:
-        names, models = self._train.models, dict(state.model)  # type: ignore[arg-type]
+        names, models = self._train.models, dict(state.model)
 
         def loss_of(name: str, own: Array) -> Float[Array, ""]:
             return self._losses({**models, name: own}, batch, lane, key)[name]
@@ -214,7 +214,7 @@ class Coupled(OfParts):
 
     def _moved(self, state: State, gradients: Mapping[str, Array], lane: LaneParameters) -> State:
         """`state` with the models of `gradients` moved, each by its own optimizer."""
-        model: dict[str, Any] = dict(state.model)  # type: ignore[arg-type]
+        model: dict[str, Any] = dict(state.model)
         moments: dict[str, Any] = dict(state.optimizer)
         for name, gradient in gradients.items():
             optimizer = self.optimizer_in(name, lane, state.step)
@@ -259,6 +259,6 @@ def _count(lane: LaneParameters, key: str) -> Int[Array, ""]:
 
 def _with(state: State, model: Mapping[str, Any], moments: Any = None) -> State:
     """`state` with these models and, where they are given, these states of their optimizers."""
-    every = {**state.model, **model}  # type: ignore[dict-item]
+    every = {**state.model, **model}
     optimizer = state.optimizer if moments is None else moments
     return State(every, optimizer, state.step, state.average, state.kept, state.patience)

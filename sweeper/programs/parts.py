@@ -34,8 +34,7 @@ from sweeper.trial import generator, words
 class OfParts(Tabled):
     """A program whose state has a vector and an optimizer state for each part; see `Program`.
 
-    Those of a plain model, which is a part without a name, are in no mapping. How the parts are
-    trained is left to the programs themselves: `step` and `evaluate`.
+    How the parts are trained is left to the programs themselves: `step` and `evaluate`.
     """
 
     parts: PartNetworks
@@ -49,7 +48,7 @@ class OfParts(Tabled):
             return generator(self.data.seed, purpose, number, replicate)
 
         vectors = self.parts.initial(settings, generator_of)
-        return replace(self._blank, model=self.parts.joined(vectors))
+        return replace(self._blank, model=vectors)
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
@@ -63,9 +62,9 @@ class OfParts(Tabled):
     def begin(self, state: State, lane: LaneParameters) -> State:
         moments = {
             part: self.optimizer_in(part, lane, 0).init(vector)
-            for part, vector in self.parts.by_part(state.model).items()
+            for part, vector in state.model.items()
         }
-        return begun(self.settings, state, self.parts.joined(moments), self.data.dtype)
+        return begun(self.settings, state, moments, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
         def own(network: Network, part: str, leaf: Any) -> Any:
@@ -93,20 +92,19 @@ class OfParts(Tabled):
 
     def model(self, state: State) -> eqx.Module:
         if self.parts.is_plain:
-            return self.parts.by_name[""].model(state.model)
-        return self.parts.model(self.parts.by_part(state.model))
+            return self.parts.by_name[""].model(state.model[""])
+        return self.parts.model(state.model)
 
     def optimizer(self, settings: Settings) -> Any:
         return self.parts.joined(self._optimizers(settings))
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
-        moments = self.parts.by_part(state.optimizer)
         optimizers = self._optimizers(settings)
         return self.parts.joined(
             {
                 part: plain_state(
                     self.settings_of(part, settings),
-                    *(optimizers[part], network, moments[part], state.step),
+                    *(optimizers[part], network, state.optimizer[part], state.step),
                 )
                 for part, network in self.parts.networks
             }
@@ -118,20 +116,20 @@ class OfParts(Tabled):
             part: Leaves(network).vector(jax.tree.leaves(models[part])).astype(self.data.dtype)
             for part, network in self.parts.networks
         }
-        return replace(state, model=self.parts.joined(vectors))
+        return replace(state, model=vectors)
 
     def with_opt_state(
         self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
     ) -> State:
-        moments, given = self.parts.by_part(state.optimizer), self.parts.by_part(opt_state)
-        found = {
+        given = self.parts.by_part(opt_state)
+        moments = {
             part: lane_state(
                 *(saved.of_part(part), settings.of_part(part), network),
-                *(moments[part], given[part]),
+                *(state.optimizer[part], given[part]),
             )
             for part, network in self.parts.networks
         }
-        return replace(state, optimizer=self.parts.joined(found))
+        return replace(state, optimizer=moments)
 
     def settings_of(self, part: str, settings: Settings) -> Settings:
         """Those of the optimizer of a part."""
@@ -169,8 +167,7 @@ class OfParts(Tabled):
         lane = self.lane(0, self.settings)
 
         def fresh(model: Mapping[str, Array]) -> State:
-            state = State(self.parts.joined(model), None, jnp.zeros((), jnp.int32))  # type: ignore[arg-type]
-            return self.begin(state, lane)
+            return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
 
         vectors = {
             name: jax.ShapeDtypeStruct((network.n_parameters,), jnp.dtype(self.data.dtype))

@@ -55,16 +55,20 @@ class Supervised(OfParts):
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
             return self._criterion.minimised(outputs, batch.y, hparams), (outputs, given)
 
-        (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(state.model)
+        (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(
+            state.model[""]
+        )
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
         told = self._criterion.told(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
-        model, moments = updated(*made, gradients, state.optimizer, state.model, after=told)
+        before = state.optimizer[""], state.model[""]
+        model, moments = updated(*made, gradients, *before, after=told)
         room = None if given is None else Workspace(gradients, given)
-        return replace(stepped(state, model, moments, lane), room=room), (told,)
+        return replace(stepped(state, {"": model}, {"": moments}, lane), room=room), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        outputs = in_blocks(lambda x: self.network.outputs(measured(state), x, lane.traced), data.x)
+        model = measured(state)[""]
+        outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced), data.x)
         # labels are smoothed in training alone: losses of trials that differ in it are compared
         hparams = _some(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams)
