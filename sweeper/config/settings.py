@@ -95,7 +95,9 @@ class Settings:
         return self.optimizer
 
     def of_part(self, name: str) -> Settings:
-        """The settings of one part of the model, as if it were all of it."""
+        """The settings of one part of the model, as if it were all of it; "" is all of it."""
+        if not name:
+            return self
         assert isinstance(self.model, PartsTable)
         tables = f"model.{name}", f"optimizer.{name}"
         optimizer = self.optimizer

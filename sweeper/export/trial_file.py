@@ -20,7 +20,7 @@ from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results.read import Results, open_results
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
-from sweeper.scheduler.parts_lattice import sizes_in
+from sweeper.scheduler.lattice import sizes_in
 from sweeper.scheduler.policy import lane_loop_of
 
 # what says how trials are proposed, placed and cut into rounds: of one given trial nothing depends

@@ -51,6 +51,24 @@ class PartNetworks:
         """The networks by the name of their part."""
         return dict(self.networks)
 
+    @staticmethod
+    def plain(network: Network) -> PartNetworks:
+        """The one part of a plain model, which has no name."""
+        return PartNetworks((("", network),), (("", None),))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the model is one network, and not several by name."""
+        return "" in self.by_name
+
+    def by_part(self, tree: Any) -> Mapping[str, Any]:
+        """What Equinox or Optax has of each part, by its name."""
+        return {"": tree} if self.is_plain else tree
+
+    def joined(self, trees: Mapping[str, Any]) -> Any:
+        """What Equinox or Optax has: a mapping, or the one of a plain model by itself."""
+        return trees[""] if self.is_plain else trees
+
     @property
     def needs_keys(self) -> bool:
         """Whether outputs take keys in training."""
@@ -73,7 +91,7 @@ class PartNetworks:
     def traced(self, settings: Settings) -> dict[str, int]:
         """What of the trial's structure the compiled program is told, `PART.name` each."""
         return {
-            f"{name}.{key}": value
+            (f"{name}.{key}" if name else key): value
             for name, network in self.networks
             for key, value in network.traced(settings.of_part(name)).items()
         }
@@ -136,5 +154,7 @@ class PartNetworks:
 
 def traced_of(name: str, traced: Traced) -> Traced:
     """What of its own structure a part is told, of what its lane is told."""
+    if not name:
+        return traced
     own = f"{name}."
     return {key.removeprefix(own): traced[key] for key in traced if key.startswith(own)}

@@ -11,8 +11,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.scheduler.classes import Plan, ProgramClass
 from sweeper.scheduler.forecast import Forecast
-from sweeper.scheduler.lattice import LatticeClass
-from sweeper.scheduler.parts_lattice import PartsClass
+from sweeper.scheduler.lattice import LatticeClass, PaddedSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +80,11 @@ def duration(
     )
 
 
-def _blocks(forecast: Forecast) -> Iterator[tuple[LatticeClass | PartsClass, float]]:
+def _blocks(forecast: Forecast) -> Iterator[tuple[LatticeClass, float]]:
     """The classes of the lattice, and seconds to compile one of the structures of each."""
     for family in forecast.families.values():
         for block in family.classes:
-            yield block, forecast.costs.compile_s(block.depth, family.workload)
-    for parts in forecast.parts.values():
-        for block in parts.classes:
-            yield block, parts.compile_s(block.sizes, forecast.costs)
+            yield block, family.compile_s(PaddedSize(block.sizes), forecast.costs)
 
 
 def _of_lattice(forecast: Forecast) -> Iterator[_Programs]:

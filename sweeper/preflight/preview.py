@@ -26,8 +26,7 @@ from sweeper.preflight.duration import (
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
-from sweeper.scheduler.lattice import LatticeClass
-from sweeper.scheduler.parts_lattice import PaddedSize, PartsClass, format_sizes
+from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.doubts import doubts, hints
 from sweeper.study.options import n_proposals
@@ -204,40 +203,28 @@ class Preview:
     def _lattice(self) -> Iterator[dict[str, Any]]:
         if not self._is_padding:
             return
-        yield from self._parts_lattice()
         for name, family in self.forecast.families.items():
             for block in family.classes:
+                if family.plain is None:
+                    sizes: dict[str, Any] = {"parts": format_sizes(block.sizes)}
+                else:
+                    sizes = {
+                        "run_widths": list(block.run_widths),
+                        "for_widths": list(block.widths),
+                        "for_depths": list(block.depths),
+                    }
+                compile_s = family.compile_s(PaddedSize(block.sizes), self.forecast.costs)
                 yield {
                     "strategy": "exact" if block.structures == 1 else "padded",
                     "width": block.width,
                     "depth": block.depth,
-                    "run_widths": list(block.run_widths),
-                    "for_widths": list(block.widths),
-                    "for_depths": list(block.depths),
+                    **sizes,
                     "trials": round(block.trials, _DIGITS),
                     "structures": block.structures,
                     "compile_s": block.compile_s,
                     "train_s": block.train_s,
                     "waste_fraction": block.waste_fraction,
-                    "why": why(block, self.forecast.costs.compile_s(block.depth, family.workload)),
-                    "settings": json.loads(name),
-                }
-
-    def _parts_lattice(self) -> Iterator[dict[str, Any]]:
-        for name, family in self.forecast.parts.items():
-            for block in family.classes:
-                room = PaddedSize.of_parts(block.sizes)
-                yield {
-                    "strategy": "exact" if block.structures == 1 else "padded",
-                    "width": room.width,
-                    "depth": room.depth,
-                    "parts": format_sizes(block.sizes),
-                    "trials": round(block.trials, _DIGITS),
-                    "structures": block.structures,
-                    "compile_s": block.compile_s,
-                    "train_s": block.train_s,
-                    "waste_fraction": block.waste_fraction,
-                    "why": why(block, family.compile_s(block.sizes, self.forecast.costs)),
+                    "why": why(block, compile_s),
                     "settings": json.loads(name),
                 }
 
@@ -254,7 +241,12 @@ class Preview:
     def _advice(self) -> str | None:
         """What would let more trials stack, where hardly two of them have the same structure."""
         share = partnered_share(self.config, n_proposals(self.config))
-        if not self.forecast.families or share >= _FEW or self.config.trial is not None:
+        if (
+            "mlp" not in self.config.kinds
+            or not self.forecast.families
+            or share >= _FEW
+            or self.config.trial is not None
+        ):
             return None
         told = f"{100 * share:.0f} % of the trials will have another of the same structure"
         waste_s = self._duration.waste_s
@@ -284,10 +276,10 @@ class Preview:
         settings: Mapping[str, Any] = largest_branch(program)
         width = program.padded_width or settings.get("model.width")
         depth = program.padded_depth or settings.get("model.depth")
-        family = next(iter(self.forecast.families.values()), None)
-        if width is None or depth is None or family is None:
+        work = next((family.plain for family in self.forecast.families.values()), None)
+        if width is None or depth is None or work is None:
             return None
-        work, data = family.workload, self.data
+        data = self.data
         lanes = lanes_per_device(program, self.devices)
         at_once = lanes if program.lane_loop == "vmap" else 1
         state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
@@ -299,7 +291,7 @@ class Preview:
         return numbers * work.bytes_per_number + sum(a.nbytes for a in arrays) + order
 
 
-def why(block: LatticeClass | PartsClass, compile_s: float) -> str:
+def why(block: LatticeClass, compile_s: float) -> str:
     """Why the lattice has this class, which takes `compile_s` seconds to compile."""
     if block.structures == 1:
         return "one structure, with trials enough for a program of its own"

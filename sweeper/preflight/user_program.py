@@ -169,7 +169,7 @@ def _traced(method: Callable[..., Any], lane: LaneParameters, *given: Any) -> Tr
 def _blank(program: Own) -> Any:
     arrays = jax.tree.leaves(program.network.shapes())
     model = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in arrays)
-    return State(model, None, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
+    return State({"": model}, None, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
 
 
 def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:

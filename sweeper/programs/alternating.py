@@ -15,12 +15,12 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from sweeper.config import Settings
-from sweeper.config.alternating import DATA, AlternatingTable, PhaseTable
+from sweeper.config.alternating import DATA, AlternatingTable
 from sweeper.config.defaults import OPTIMIZER_S_RATE
 from sweeper.config.optimizers import OptimizersTable
 from sweeper.models.keys import key_of
-from sweeper.models.part_networks import Vectors, traced_of
-from sweeper.programs.base import begun, in_blocks, stepped
+from sweeper.models.part_networks import traced_of
+from sweeper.programs.base import in_blocks, stepped
 from sweeper.programs.losses import Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
@@ -34,8 +34,7 @@ from sweeper.programs.program import (
     State,
     measured,
 )
-from sweeper.programs.schedules import hparams_of, schedule_steps
-from sweeper.trial import words
+from sweeper.programs.schedules import hparams_of
 
 
 @dataclass(frozen=True)
@@ -59,22 +58,10 @@ class Alternating(OfParts):
     traced: frozenset[str] = frozenset()
     phase: str | None = None
 
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
-        key = words(self.data.seed, "dropout", number, replicate)[:2]
-        hparams = settings.traced() | schedule_steps(settings, self.data)
+    def traced_in(self, settings: Settings) -> dict[str, int]:
         assert isinstance(settings.train, AlternatingTable)
         lengths = {k: v for k, v in settings.train.lengths.items() if k in self.traced}
-        return LaneParameters.of(
-            hparams, self.parts.traced(settings) | lengths, key, self.data.dtype
-        )
-
-    def begin(self, state: State, lane: LaneParameters) -> State:
-        assert isinstance(state.model, Mapping)
-        moments = {
-            part: self._optimizer(part, lane, 0).init(vector)
-            for part, vector in state.model.items()
-        }
-        return begun(self.settings, state, moments, self.data.dtype)
+        return self.parts.traced(settings) | lengths
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
@@ -85,7 +72,7 @@ class Alternating(OfParts):
         return lax.switch(self._phase_at(epoch, lane), branches, state, batch, lane)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        models: Vectors = measured(state)  # type: ignore[assignment]
+        models = measured(state)
         outputs = in_blocks(lambda x: self.parts.outputs(models, x, lane.traced), data.x)
         losses = self._losses(outputs, data.y)
         judged = self._train.by_loss[self._train.of_data or ""].of
@@ -110,14 +97,13 @@ class Alternating(OfParts):
     ) -> tuple[State, Metrics]:
         """One update in the phase `name`; every loss is measured, whichever is minimised."""
         phase = self._train.by_phase[name]
-        assert isinstance(state.model, Mapping)
         trained = {part: state.model[part] for part in phase.trains}
         key = None
         if self.parts.needs_keys:
             key = jax.random.fold_in(key_of(lane.key), state.step)
 
         def loss(trained: Any) -> tuple[Float[Array, ""], Metrics]:
-            vectors = {**state.model, **trained}  # type: ignore[dict-item]
+            vectors = {**state.model, **trained}
             outputs = self.parts.outputs(vectors, batch.x, lane.traced, key, lane.hparams)
             value = self._minimised(phase.loss, outputs, batch.y)
             return value, self._losses(outputs, batch.y)
@@ -126,7 +112,7 @@ class Alternating(OfParts):
         gradients = self._clipped(gradients, lane.hparams)
         model, moments = {**state.model}, {**state.optimizer}
         for part in phase.trains:
-            optimizer = self._optimizer(part, lane, state.step, phase, name)
+            optimizer = self.optimizer_in(part, lane, state.step, name)
             updates, moments[part] = optimizer.update(
                 gradients[part], state.optimizer[part], state.model[part]
             )
@@ -176,17 +162,12 @@ class Alternating(OfParts):
         clip = optax.clip_by_global_norm(hparams["optimizer.clip_norm"])  # type: ignore[arg-type]
         return clip.update(gradients, clip.init(gradients))[0]
 
-    def _optimizer(
-        self,
-        part: str,
-        lane: LaneParameters,
-        step: Any,
-        phase: PhaseTable | None = None,
-        name: str = "",
+    def optimizer_in(
+        self, part: str, lane: LaneParameters, step: Any, phase: str = ""
     ) -> optax.GradientTransformation:
         own = hparams_of(part, lane.hparams, self.settings)
-        key = f"train.phases.{name}.lr"
-        if phase is not None and key in lane.hparams:
+        key = f"train.phases.{phase}.lr"
+        if key in lane.hparams:
             rate = lane.hparams[key]
             if self.settings.has(key):  # some trials draw it
                 rate = jnp.where(rate == OPTIMIZER_S_RATE, own["optimizer.lr"], rate)

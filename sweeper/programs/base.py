@@ -23,6 +23,7 @@ from sweeper.programs.program import (
     AnyArray,
     BestWeights,
     LaneParameters,
+    Parameters,
     Patience,
     State,
     in_training,
@@ -46,7 +47,7 @@ def begun(settings: Settings, state: State, optimizer: PyTree[Array], dtype: str
 
 
 def stepped(
-    state: State, model: PyTree[Array], optimizer: PyTree[Array], lane: LaneParameters
+    state: State, model: Parameters, optimizer: PyTree[Array], lane: LaneParameters
 ) -> State:
     """`state` after an update that gave `model` and `optimizer`."""
     average = state.average

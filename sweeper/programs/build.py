@@ -30,7 +30,7 @@ from sweeper.programs.supervised import Supervised
 from sweeper.programs.switch import Switch
 from sweeper.programs.user_program import Own
 from sweeper.scheduler.classes import ProgramClass
-from sweeper.scheduler.parts_lattice import Sizes, sizes_in
+from sweeper.scheduler.lattice import Sizes, sizes_in
 from sweeper.scheduler.signature import canonical, compiled_in
 from sweeper.scheduler.switching import branch_classes, branch_settings
 
@@ -75,7 +75,8 @@ class Programs:
             return Coupled(settings, self._data, parts)
         if isinstance(settings.train, OwnProgramTable):
             return self.exact(settings)
-        return Supervised(settings, self._data, self._network(program_class, settings))
+        network = self._network(program_class, settings)
+        return Supervised(settings, self._data, PartNetworks.plain(network))
 
     def exact(self, settings: Settings) -> Program:
         """The program that would train a trial with `settings` alone."""
@@ -86,7 +87,7 @@ class Programs:
         network = self._exact_network(settings, self._data)
         if isinstance(settings.train, OwnProgramTable):
             return Own(settings, self._data, network)
-        return Supervised(settings, self._data, network)
+        return Supervised(settings, self._data, PartNetworks.plain(network))
 
     def _continued(self, program: Program, settings: Settings) -> Program:
         start = self._start

@@ -38,8 +38,9 @@ def named(tree: PyTree, under: str = "") -> dict[str, Any]:
     """The leaves of `tree` by path, such as `model/layers/0/weight`."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     names = (jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths)
+    # the one part of a plain model has no name, which adds nothing to a path
     return {
-        "/".join(part for part in (under, name) if part): leaf
+        "/".join(filter(None, (under, *name.split("/")))): leaf
         for name, (_, leaf) in zip(names, paths, strict=True)
     }
 

@@ -6,7 +6,7 @@ With `debug_gradients`, each step checks that no loss moves a model that it must
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
@@ -25,8 +24,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable, upstream
 from sweeper.config.user_code import load_function
 from sweeper.models.keys import key_of
-from sweeper.models.part_networks import traced_of
-from sweeper.programs.base import begun, stepped
+from sweeper.programs.base import stepped
 from sweeper.programs.generator_critic import (
     OBJECTIVES,
     Game,
@@ -35,10 +33,8 @@ from sweeper.programs.generator_critic import (
     measure_of,
     noise_of,
 )
-from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.parts import OfParts
 from sweeper.programs.program import Batch, LaneParameters, Metrics, State, measured
-from sweeper.programs.schedules import hparams_of, schedule_steps
 from sweeper.trial import words
 
 
@@ -77,7 +73,7 @@ def without_leaks(
 
 def _of(state: State, name: str) -> PyTree[Array]:
     """A model and the state of its optimizer."""
-    return state.model[name], state.optimizer[name]  # type: ignore[index]
+    return state.model[name], state.optimizer[name]
 
 
 def _differ(one: PyTree[Array], other: PyTree[Array]) -> Bool[Array, ""]:
@@ -111,17 +107,8 @@ class Coupled(OfParts):
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         own = words(self.data.seed, "latent", number, replicate)[:2]
         shared = words(self.data.seed, "latent of evaluation")[:2]
-        hparams = settings.traced() | schedule_steps(settings, self.data)
-        key = np.concatenate([own, shared])
-        return LaneParameters.of(hparams, self.parts.traced(settings), key, self.data.dtype)
-
-    def begin(self, state: State, lane: LaneParameters) -> State:
-        assert isinstance(state.model, Mapping)
-        moments = {
-            name: self._optimizer(name, lane, 0).init(vector)
-            for name, vector in state.model.items()
-        }
-        return begun(self.settings, state, moments, self.data.dtype)
+        lane = super().lane(number, settings, replicate)
+        return replace(lane, key=np.concatenate([own, shared]))
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
@@ -140,7 +127,7 @@ class Coupled(OfParts):
         return moved, tuple(losses[name] for name in self._train.models)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        models: Models = measured(state)  # type: ignore[assignment]
+        models = measured(state)
         key = _key(lane, _OF_STUDY)
         game = self._game(data, lane, key, in_training=False)
         losses = self._losses(models, data, lane, key) if game is None else game.losses(models)
@@ -155,7 +142,7 @@ class Coupled(OfParts):
     def _by_objective(
         self, game: Game, state: State, lane: LaneParameters, is_due: Bool[Array, ""]
     ) -> tuple[State, Losses]:
-        models: Models = state.model  # type: ignore[assignment]
+        models = state.model
 
         def judged(critic: Any, rows: Array) -> tuple[Float[Array, ""], Losses]:
             losses = game.judged(critic, rows)
@@ -165,7 +152,7 @@ class Coupled(OfParts):
         given = lax.stop_gradient(rows)
         gradient, losses = jax.grad(judged, has_aux=True)(models[CRITIC], given)
         state = self._moved(state, {CRITIC: gradient}, lane)
-        critic: Any = state.model[CRITIC]  # type: ignore[index]
+        critic = state.model[CRITIC]
         if game.objective.clipped:
             bound = jnp.asarray(lane.hparams.get("train.clip", CLIP))
             critic = jnp.clip(critic, -bound, bound)
@@ -186,7 +173,7 @@ class Coupled(OfParts):
         key: PRNGKeyArray,
         is_due: Bool[Array, ""],
     ) -> tuple[State, Losses]:
-        names, models = self._train.models, dict(state.model)  # type: ignore[arg-type]
+        names, models = self._train.models, dict(state.model)
 
         def loss_of(name: str, own: Array) -> Float[Array, ""]:
             return self._losses({**models, name: own}, batch, lane, key)[name]
@@ -227,10 +214,10 @@ class Coupled(OfParts):
 
     def _moved(self, state: State, gradients: Mapping[str, Array], lane: LaneParameters) -> State:
         """`state` with the models of `gradients` moved, each by its own optimizer."""
-        model: dict[str, Any] = dict(state.model)  # type: ignore[arg-type]
+        model: dict[str, Any] = dict(state.model)
         moments: dict[str, Any] = dict(state.optimizer)
         for name, gradient in gradients.items():
-            optimizer = self._optimizer(name, lane, state.step)
+            optimizer = self.optimizer_in(name, lane, state.step)
             updates, moments[name] = optimizer.update(gradient, moments[name], model[name])
             model[name] = eqx.apply_updates(model[name], updates)
         return _with(state, model, moments)
@@ -240,13 +227,6 @@ class Coupled(OfParts):
             x = (x - data.shift) / data.scale
         scale, mean = (jnp.asarray(by, x.dtype) for by in (self.data.x_scale, self.data.x_mean))
         return x * scale + mean
-
-    def _optimizer(
-        self, name: str, lane: LaneParameters, step: Any
-    ) -> optax.GradientTransformation:
-        own = hparams_of(name, lane.hparams, self.settings)
-        told, its = traced_of(name, lane.traced), self.settings.of_part(name)
-        return optimizer_of(its, own, told, self.parts.by_name[name], step)
 
     @property
     def _latent_size(self) -> int:
@@ -279,6 +259,6 @@ def _count(lane: LaneParameters, key: str) -> Int[Array, ""]:
 
 def _with(state: State, model: Mapping[str, Any], moments: Any = None) -> State:
     """`state` with these models and, where they are given, these states of their optimizers."""
-    every = {**state.model, **model}  # type: ignore[dict-item]
+    every = {**state.model, **model}
     optimizer = state.optimizer if moments is None else moments
     return State(every, optimizer, state.step, state.average, state.kept, state.patience)

@@ -1,9 +1,8 @@
-"""Programs that train a model of several parts: how states are made, cut, padded and saved."""
+"""What all programs share: how the states of a model's parts are made, cut, padded and saved."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,206 +12,161 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from sweeper.config import Settings
-from sweeper.models.part_networks import PartNetworks
-from sweeper.programs.base import Tabled
-from sweeper.programs.data_spec import DataSpec, blank_of
+from sweeper.models.network import Network
+from sweeper.models.part_networks import PartNetworks, traced_of
+from sweeper.programs.base import Tabled, begun
+from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import Leaves, lane_state, plain_optimizer, plain_state
+from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import AnyArray, LaneParameters, OfUse, State, whole
 from sweeper.programs.schedules import hparams_of, schedule_steps
-from sweeper.trial import generator
-
-SettingsOf = Callable[[str, Settings], Settings]
-"""The settings of the optimizer of a part."""
-Optimizers = Mapping[str, optax.GradientTransformation]
-
-
-def optimizers_of(
-    parts: PartNetworks, data: DataSpec, settings: Settings, settings_of: SettingsOf
-) -> dict[str, optax.GradientTransformation]:
-    """The optimizer of each part, over the arrays of its model."""
-    numbers = settings.traced() | schedule_steps(settings, data)
-    hparams = {key: np.asarray(value, data.dtype) for key, value in numbers.items()}
-    return {
-        part: plain_optimizer(
-            settings_of(part, settings), hparams_of(part, hparams, settings), network
-        )
-        for part, network in parts.networks
-    }
-
-
-def opt_states(
-    parts: PartNetworks,
-    state: State,
-    optimizers: Optimizers,
-    settings: Settings,
-    settings_of: SettingsOf,
-) -> dict[str, PyTree[AnyArray]]:
-    """What the states of `optimizers` are in `state`."""
-    return {
-        part: plain_state(
-            settings_of(part, settings),
-            optimizer,
-            parts.by_name[part],
-            state.optimizer[part],
-            state.step,
-        )
-        for part, optimizer in optimizers.items()
-    }
-
-
-def with_model(parts: PartNetworks, state: State, model: Any, dtype: str) -> State:
-    """`state` with the arrays of this model as its parameters."""
-    vectors = {
-        part: Leaves(network).vector(jax.tree.leaves(model.parts[part])).astype(dtype)
-        for part, network in parts.networks
-    }
-    return replace(state, model=vectors)
-
-
-def with_opt_states(
-    parts: PartNetworks,
-    state: State,
-    opt_state: PyTree[AnyArray],
-    saved: Settings,
-    settings: Settings,
-) -> State:
-    """`state` with what `opt_states` gave for a trial of `saved`."""
-    moments = {
-        part: lane_state(
-            saved.of_part(part),
-            settings.of_part(part),
-            network,
-            state.optimizer[part],
-            opt_state[part],
-        )
-        for part, network in parts.networks
-    }
-    return replace(state, optimizer=moments)
-
-
-def shapes(
-    parts: PartNetworks,
-    begin: Callable[[State, LaneParameters], State],
-    lane: LaneParameters,
-    dtype: str,
-) -> State:
-    """Shapes and dtypes of the state that `begin` makes of the vectors of all parts."""
-
-    def begun(model: Any) -> State:
-        return begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
-
-    vectors = {
-        name: jax.ShapeDtypeStruct((network.n_parameters,), jnp.dtype(dtype))
-        for name, network in parts.networks
-    }
-    return eqx.filter_eval_shape(begun, vectors)
-
-
-def fresh(
-    parts: PartNetworks,
-    abstract: State,
-    settings: Settings,
-    seed: int,
-    number: int,
-    replicate: int,
-) -> State:
-    """The state of a trial before its first step, the weights of each part drawn by themselves."""
-
-    def generator_of(part: str) -> np.random.Generator:
-        return generator(seed, f"weights {part}", number, replicate)
-
-    return replace(blank_of(abstract), model=parts.initial(settings, generator_of))
-
-
-def exact_shapes(parts: PartNetworks, abstract: State, settings: Settings) -> State:
-    """Shapes and dtypes of a trial's own state, without padding."""
-
-    def own(network: Any, part: str, leaf: Any) -> Any:
-        if leaf.shape != (network.n_parameters,):
-            return leaf
-        size = network.own_parameters(settings.of_part(part))
-        return jax.ShapeDtypeStruct((size,), leaf.dtype)
-
-    return parts.over_parameters(own, abstract)
-
-
-def exact_state(parts: PartNetworks, state: State, settings: Settings) -> State:
-    """A trial's own part of its lane's `state`."""
-
-    def own(network: Any, part: str, leaf: Any) -> Any:
-        is_vector = leaf.shape == (network.n_parameters,)
-        return network.own(leaf, settings.of_part(part)) if is_vector else leaf
-
-    return parts.over_parameters(own, state)
-
-
-def padded_state(parts: PartNetworks, state: State, settings: Settings) -> State:
-    """The lane's state whose own part is `state`."""
-
-    def spread(network: Any, part: str, leaf: Any) -> Any:
-        its = settings.of_part(part)
-        is_vector = leaf.shape == (network.own_parameters(its),)
-        return network.padded_from(leaf, its) if is_vector else leaf
-
-    return parts.over_parameters(spread, state)
+from sweeper.trial import generator, words
 
 
 @dataclass(frozen=True)
 class OfParts(Tabled):
     """A program whose state has a vector and an optimizer state for each part; see `Program`.
 
-    What trains the parts is left to the programs themselves: `lane`, `begin`, `step`, `evaluate`.
+    How the parts are trained is left to the programs themselves: `step` and `evaluate`.
     """
 
     parts: PartNetworks
-
-    @abstractmethod
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters: ...
-
-    @abstractmethod
-    def begin(self, state: State, lane: LaneParameters) -> State: ...
 
     def abstract(self) -> State:
         return self._abstract
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        return fresh(self.parts, self._abstract, settings, self.data.seed, number, replicate)
+        def generator_of(part: str) -> np.random.Generator:
+            purpose = f"weights {part}" if part else "weights"
+            return generator(self.data.seed, purpose, number, replicate)
+
+        vectors = self.parts.initial(settings, generator_of)
+        return replace(self._blank, model=vectors)
+
+    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
+        key = words(self.data.seed, "dropout", number, replicate)[:2]
+        told = self.traced_in(settings)
+        return LaneParameters.of(self._hparams(settings), told, key, self.data.dtype)
+
+    def traced_in(self, settings: Settings) -> dict[str, int]:
+        """What of the trial's structure the compiled program is told at run time."""
+        return self.parts.traced(settings)
+
+    def begin(self, state: State, lane: LaneParameters) -> State:
+        moments = {
+            part: self.optimizer_in(part, lane, 0).init(vector)
+            for part, vector in state.model.items()
+        }
+        return begun(self.settings, state, moments, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
-        return exact_shapes(self.parts, self._abstract, settings)
+        def own(network: Network, part: str, leaf: Any) -> Any:
+            if leaf.shape != (network.n_parameters,):
+                return leaf
+            size = network.own_parameters(settings.of_part(part))
+            return jax.ShapeDtypeStruct((size,), leaf.dtype)
+
+        return self.parts.over_parameters(own, self._abstract)
 
     def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
-        return exact_state(self.parts, of_use(state), settings)
+        def own(network: Network, part: str, leaf: Any) -> Any:
+            is_vector = leaf.shape == (network.n_parameters,)
+            return network.own(leaf, settings.of_part(part)) if is_vector else leaf
+
+        return self.parts.over_parameters(own, of_use(state))
 
     def padded(self, state: State, settings: Settings) -> State:
-        return padded_state(self.parts, state, settings)
+        def spread(network: Network, part: str, leaf: Any) -> Any:
+            its = settings.of_part(part)
+            is_vector = leaf.shape == (network.own_parameters(its),)
+            return network.padded_from(leaf, its) if is_vector else leaf
+
+        return self.parts.over_parameters(spread, state)
 
     def model(self, state: State) -> eqx.Module:
-        assert isinstance(state.model, Mapping)
+        if self.parts.is_plain:
+            return self.parts.by_name[""].model(state.model[""])
         return self.parts.model(state.model)
 
-    def optimizer(self, settings: Settings) -> dict[str, optax.GradientTransformation]:
-        return optimizers_of(self.parts, self.data, settings, self.settings_of)
+    def optimizer(self, settings: Settings) -> Any:
+        return self.parts.joined(self._optimizers(settings))
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
-        optimizers = self.optimizer(settings)
-        return opt_states(self.parts, state, optimizers, settings, self.settings_of)
+        optimizers = self._optimizers(settings)
+        return self.parts.joined(
+            {
+                part: plain_state(
+                    self.settings_of(part, settings),
+                    *(optimizers[part], network, state.optimizer[part], state.step),
+                )
+                for part, network in self.parts.networks
+            }
+        )
 
-    def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
-        return with_model(self.parts, state, model, self.data.dtype)
+    def with_model(self, state: State, model: Any) -> State:
+        models = self.parts.by_part(model if self.parts.is_plain else model.parts)
+        vectors = {
+            part: Leaves(network).vector(jax.tree.leaves(models[part])).astype(self.data.dtype)
+            for part, network in self.parts.networks
+        }
+        return replace(state, model=vectors)
 
     def with_opt_state(
         self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
     ) -> State:
-        return with_opt_states(self.parts, state, opt_state, saved, settings)
+        given = self.parts.by_part(opt_state)
+        moments = {
+            part: lane_state(
+                *(saved.of_part(part), settings.of_part(part), network),
+                *(state.optimizer[part], given[part]),
+            )
+            for part, network in self.parts.networks
+        }
+        return replace(state, optimizer=moments)
 
     def settings_of(self, part: str, settings: Settings) -> Settings:
         """Those of the optimizer of a part."""
         return settings.of_part(part)
 
+    def optimizer_in(
+        self, part: str, lane: LaneParameters, step: Any
+    ) -> optax.GradientTransformation:
+        """The optimizer of a part in a step of a lane."""
+        own = hparams_of(part, lane.hparams, self.settings)
+        told, its = traced_of(part, lane.traced), self.settings_of(part, self.settings)
+        return optimizer_of(its, own, told, self.parts.by_name[part], step)
+
+    def _optimizers(self, settings: Settings) -> Mapping[str, optax.GradientTransformation]:
+        """The optimizer of each part as Optax has it, over the arrays of its model."""
+        # arrays, as a lane has them: with numbers of Python Optax computes some in float32
+        numbers = self._hparams(settings).items()
+        hparams = {key: np.asarray(value, self.data.dtype) for key, value in numbers}
+        return {
+            part: plain_optimizer(
+                self.settings_of(part, settings), hparams_of(part, hparams, settings), network
+            )
+            for part, network in self.parts.networks
+        }
+
+    def _hparams(self, settings: Settings) -> dict[str, float]:
+        return settings.traced() | schedule_steps(settings, self.data)
+
+    @cached_property
+    def _blank(self) -> State:
+        return blank_of(self._abstract)
+
     @cached_property
     def _abstract(self) -> State:
-        return shapes(self.parts, self.begin, self.lane(0, self.settings), self.data.dtype)
+        lane = self.lane(0, self.settings)
+
+        def fresh(model: Mapping[str, Array]) -> State:
+            return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
+
+        vectors = {
+            name: jax.ShapeDtypeStruct((network.n_parameters,), jnp.dtype(self.data.dtype))
+            for name, network in self.parts.networks
+        }
+        return eqx.filter_eval_shape(fresh, vectors)

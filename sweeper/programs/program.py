@@ -18,8 +18,11 @@ Hparams = Mapping[str, Float[AnyArray, ""]]
 Metrics = tuple[Float[Array, ""], ...]
 
 
-Parameters = PyTree[Float[AnyArray, " parameters"]]
-"""A vector of parameters, or one for each part of a model."""
+Parameters = Mapping[str, Any]
+"""The vector of each part of a model, by name; a plain model is a part without one.
+
+A user-defined program has a tuple of arrays instead of the vector.
+"""
 
 
 class BestWeights(eqx.Module):

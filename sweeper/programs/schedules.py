@@ -85,6 +85,8 @@ def _along(first: Number, last: Number, share: Number) -> Rate:
 
 def hparams_of(part: str, hparams: Hparams, settings: Settings) -> dict[str, Any]:
     """What the optimizer and the network of `part` are told, of what its lane is told."""
+    if not part:
+        return dict(hparams)
     is_own = isinstance(settings.optimizer, OptimizersTable)
     prefixes = {f"model.{part}.": "model."}
     prefixes |= {f"optimizer.{part}." if is_own else "optimizer.": "optimizer."}

@@ -107,7 +107,7 @@ class Own(Tabled):
         rng = generator(self.data.seed, "weights", number, replicate)
         return replace(
             blank_of(self.abstract()),
-            model=(*self._leaves.of(self.network.initial(settings, rng)),),
+            model={"": (*self._leaves.of(self.network.initial(settings, rng)),)},
         )
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
@@ -125,7 +125,7 @@ class Own(Tabled):
 
     def model(self, state: State) -> Any:
         structure = jax.tree.structure(self._like)
-        return eqx.combine(jax.tree.unflatten(structure, state.model), self._rest)
+        return eqx.combine(jax.tree.unflatten(structure, state.model[""]), self._rest)
 
     def optimizer(self, settings: Settings) -> optax.GradientTransformation:
         hparams = self._hparams(settings).items()
@@ -137,7 +137,7 @@ class Own(Tabled):
 
     def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
         arrays = (np.asarray(leaf, self.data.dtype) for leaf in jax.tree.leaves(model))
-        return replace(state, model=(*arrays,))
+        return replace(state, model={"": (*arrays,)})
 
     def with_opt_state(
         self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
@@ -147,7 +147,7 @@ class Own(Tabled):
     def begin(self, state: State, lane: LaneParameters) -> State:
         model, opt_state = self.begun_by_user(state, lane)
         arrays = (*map(jnp.asarray, jax.tree.leaves(parameters_of(model))),)
-        state = replace(state, model=arrays)
+        state = replace(state, model={"": arrays})
         return begun(self.settings, state, _arrays(opt_state), self.data.dtype)
 
     def step(
@@ -155,7 +155,7 @@ class Own(Tabled):
     ) -> tuple[State, Metrics]:
         model, opt_state, loss = self.stepped_by_user(state, batch, lane)
         arrays = (*jax.tree.leaves(parameters_of(model)),)
-        return stepped(state, arrays, _arrays(opt_state), lane), (loss,)
+        return stepped(state, {"": arrays}, _arrays(opt_state), lane), (loss,)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         given = self.evaluated_by_user(state, data, lane)
@@ -248,7 +248,7 @@ class Own(Tabled):
         lane = self.lane(0, self.settings)
 
         def fresh(arrays: PyTree) -> tuple[State, PyTree, PyTree]:
-            state = State(arrays, None, jnp.zeros((), jnp.int32))  # type: ignore[arg-type]
+            state = State({"": arrays}, None, jnp.zeros((), jnp.int32))  # type: ignore[arg-type]
             _, opt_state = self.begun_by_user(state, lane)
             return self.begin(state, lane), *eqx.partition(opt_state, eqx.is_array)
 

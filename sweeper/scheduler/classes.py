@@ -12,6 +12,7 @@ from sweeper.config.search import SearchEntry
 from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.forecast import Forecast
+from sweeper.scheduler.lattice import EXACT, PaddedSize, plain_size, sizes_in
 from sweeper.trial import Scalar, TrialSpec
 
 Strategy = Literal["exact", "padded", "switch", "process"]
@@ -43,6 +44,14 @@ class ProgramClass:
     predicted_compile_s: float | None = None
     cached_s: float | None = None
     branches: tuple[Mapping[str, Scalar], ...] = ()
+
+    @property
+    def room(self) -> PaddedSize:
+        """What it is padded to."""
+        if self.padded_width is None or self.padded_depth is None:
+            return EXACT
+        sizes = sizes_in(self.padded_parts) or plain_size(self.padded_width, self.padded_depth)
+        return PaddedSize(sizes, self.run_widths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,30 @@ recorded. Trials are expected where a sampler that knows nothing yet would draw 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
+from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
+from sweeper.config.coupled import CoupledTable
+from sweeper.config.model import PartsTable
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload
-from sweeper.scheduler.lattice import Cell, LatticeClass, lattice, place
-from sweeper.scheduler.parts_forecast import PartsFamily, parts_families
-from sweeper.scheduler.parts_lattice import PaddedSize, PartsClass
-from sweeper.scheduler.population import cells_of, chances, families_of, merged
-from sweeper.scheduler.signature import Structure, family_of
+from sweeper.scheduler.lattice import (
+    Cell,
+    LatticeClass,
+    PaddedSize,
+    Size,
+    Sizes,
+    lattice,
+    ordered_lattice,
+    plain_size,
+)
+from sweeper.scheduler.population import cells_by_family, chances
+from sweeper.scheduler.signature import Structure
 from sweeper.scheduler.width_lattice import Prices, width_lattice
 from sweeper.trial import Scalar
 
@@ -38,46 +48,84 @@ class DataSizes:
 class Family:
     """Trials that padding can bring together: what each lane does, and the best classes for them.
 
-    `trials` are those that the study is expected to have of it, `example` the parameters of one,
-    by column.
+    `workloads` is what a lane does in each part. `phases` are compiled into one program; a step
+    goes through one of them. `trials` are those that the study is expected to have of it, `example`
+    the parameters of one, by column.
     """
 
-    workload: Workload
+    workloads: Mapping[str, Workload]
+    phases: int
     trials: float
     example: Mapping[str, Scalar]
-    classes: tuple[LatticeClass, ...]
+    classes: tuple[LatticeClass, ...] = ()
+
+    @property
+    def plain(self) -> Workload | None:
+        """What a lane of plain models does; None if they have several parts."""
+        return self.workloads.get("")
+
+    @property
+    def epochs(self) -> float:
+        """The mean number of epochs of a trial."""
+        return next(iter(self.workloads.values())).epochs
+
+    def compile_s(self, room: PaddedSize, costs: CostModel) -> float:
+        """Seconds to compile a class; every phase has a backward pass of its own."""
+        seconds = [
+            costs.compile_s(depth, self.workloads[name], len(room.run_widths) or 1)
+            for name, _, depth in room.sizes
+        ]
+        if self.plain is not None:
+            return seconds[0]
+        base_s = costs.compile_base_s
+        return (base_s + sum(each_s - base_s for each_s in seconds)) * (1 + self.phases) / 2
+
+    def lane_s(
+        self, room: PaddedSize, own: Sizes, costs: CostModel, lane_loop: LaneLoop, capacity: int
+    ) -> float:
+        """Seconds to train a lane of its `own` sizes, for all of its epochs, in a class of `room`.
+
+        As if every part were trained in every step: which are differs from phase to phase.
+        """
+
+        def part_s(padded: Size, its: Size) -> float:
+            (name, width, padded_depth), (_, own_width, depth) = padded, its
+            run_width = next((run for run in room.run_widths if own_width <= run), width)
+            work = self.workloads[name]
+            return costs.lane_s(run_width, padded_depth, depth, work, lane_loop, capacity)
+
+        seconds = sum(map(part_s, room.sizes, own))
+        if self.plain is None or lane_loop == "vmap":
+            return seconds
+        ((_, width, depth),) = room.sizes
+        return seconds + costs.carry_s(width, depth, self.plain)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """The predicted costs of a study and the lattice of each family, by the family's name.
 
-    `parts` are the families of models of several parts. `capacity` is the number of lanes that a
-    class is reckoned with, on each of so many `devices`: those that there were when it was made,
-    however many there are later.
+    `capacity` is the number of lanes that a class is reckoned with, on each of so many `devices`:
+    those that there were when it was made, however many there are later.
     """
 
     costs: CostModel
     lane_loop: LaneLoop
     capacity: int
     families: Mapping[str, Family]
-    parts: Mapping[str, PartsFamily] = field(default_factory=dict[str, PartsFamily])
     devices: int = 1
 
-    def best_class(self, structure: Structure) -> LatticeClass | PartsClass | None:
+    def best_class(self, structure: Structure) -> LatticeClass | None:
         """The class that trains such a trial in the least time; None where padding is of no use."""
-        of_parts = self.parts.get(structure.family or "")
-        if of_parts is not None:
-            how = self.costs, self.lane_loop, self.capacity
-            return of_parts.best_class(structure.sizes, *how)
-        family = self.families.get(structure.family or "")
-        if family is None or structure.width is None or structure.depth is None:
+        family = self._family(structure)
+        if family is None:
             return None
-
-        def trial_s(known: LatticeClass, width: int, depth: int) -> float:
-            return self._trial_s(family.workload, width, depth, room_in(known), self.capacity)
-
-        return family.classes[place(structure.width, structure.depth, family.classes, trial_s)]
+        how = structure.sizes, self.costs, self.lane_loop, self.capacity
+        return min(
+            (known for known in family.classes if known.holds(structure.sizes)),
+            key=lambda known: family.lane_s(known.room, *how),
+            default=None,
+        )
 
     def epoch_s(self, structure: Structure, room: PaddedSize, capacity: int) -> float | None:
         """Seconds that a trial trains for one epoch in a class with this room, or of its own size.
@@ -85,101 +133,104 @@ class Forecast:
         Under `vmap` it shares with others what is done once for all lanes, `capacity` of them.
         None where nothing is known of such trials.
         """
-        of_parts = self.parts.get(structure.family or "")
-        if of_parts is not None and structure.sizes:
-            parts, own = room.parts or structure.sizes, structure.sizes
-            lane_s = of_parts.lane_s(parts, own, self.costs, self.lane_loop, capacity)
-            return lane_s / next(iter(of_parts.workloads.values())).epochs
-        family = self.families.get(structure.family or "")
-        if family is None or structure.width is None or structure.depth is None:
+        family = self._family(structure)
+        if family is None:
             return None
-        work = family.workload
-        trial_s = self._trial_s(work, structure.width, structure.depth, room, capacity)
-        return trial_s / work.epochs
+        room = room if room.sizes else PaddedSize(structure.sizes)
+        how = self.costs, self.lane_loop, capacity
+        return family.lane_s(room, structure.sizes, *how) / family.epochs
 
     def compile_s(self, structure: Structure, room: PaddedSize) -> float | None:
         """Seconds to compile the class of such a trial, with nothing in the compile cache."""
-        of_parts = self.parts.get(structure.family or "")
-        if of_parts is not None and structure.sizes:
-            return of_parts.compile_s(room.parts or structure.sizes, self.costs)
-        family = self.families.get(structure.family or "")
-        if family is None or structure.depth is None:
+        family = self._family(structure)
+        if family is None:
             return None
-        depth, widths = room.depth or structure.depth, len(room.run_widths) or 1
-        return self.costs.compile_s(depth, family.workload, widths)
+        return family.compile_s(room if room.sizes else PaddedSize(structure.sizes), self.costs)
+
+    def _family(self, structure: Structure) -> Family | None:
+        return self.families.get(structure.family or "")
 
     def train_s(self, n_trials: int) -> float | None:
         """Seconds to train so many trials, drawn as all are; None where nothing is known."""
-        families = (*self.families.values(), *self.parts.values())
+        families = self.families.values()
         trials = sum(family.trials for family in families)
-        seconds = sum(block.train_s for family in families for block in family.classes)
+        seconds = sum(known.train_s for family in families for known in family.classes)
         return seconds * n_trials / trials if trials else None
 
     def as_dict(self) -> dict[str, Any]:
         """The forecast as JSON-able values; `from_dict` reads it back."""
+        plain, of_parts = (
+            {
+                name: _recorded(family)
+                for name, family in self.families.items()
+                if (family.plain is not None) == is_plain
+            }
+            for is_plain in (True, False)
+        )
         return {
             "costs": self.costs.as_dict(),
             "lane_loop": self.lane_loop,
             "capacity": self.capacity,
-            "families": {name: asdict(family) for name, family in self.families.items()},
-            "parts": {name: asdict(family) for name, family in self.parts.items()},
+            "families": plain,
+            "parts": of_parts,
             "devices": self.devices,
         }
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Forecast:
         """The forecast that `as_dict` wrote."""
-        families = {name: _family(**family) for name, family in values["families"].items()}
-        costs = CostModel.from_dict(values["costs"])
-        parts = {name: _parts_family(**family) for name, family in values.get("parts", {}).items()}
-        of_classes = values["lane_loop"], values["capacity"], families, parts
-        return Forecast(costs, *of_classes, values.get("devices", 1))
-
-    def _trial_s(
-        self, workload: Workload, width: int, depth: int, room: PaddedSize, capacity: int
-    ) -> float:
-        """Seconds of a trial of this size in a class with such room, or in one of its own."""
-        how = workload, self.lane_loop, capacity
-        deepest = room.depth or depth
-        lane_s = self.costs.lane_s(room.run_width(width), deepest, depth, *how)
-        if self.lane_loop == "vmap":
-            return lane_s
-        return lane_s + self.costs.carry_s(room.width or width, deepest, workload)
+        families = {**values["families"], **values.get("parts", {})}
+        return Forecast(
+            CostModel.from_dict(values["costs"]),
+            values["lane_loop"],
+            values["capacity"],
+            {name: _read_family(**family) for name, family in families.items()},
+            values.get("devices", 1),
+        )
 
 
-def room_in(known: LatticeClass) -> PaddedSize:
-    """The room that a class of the lattice has."""
-    return PaddedSize(known.width, known.depth, run_widths=known.run_widths)
+# of a class, what is recorded of every model, of a plain one and of one of several parts
+_PREDICTED = ("trials", "compile_s", "train_s", "exact_train_s", "structures")
+_OF_PLAIN = ("width", "depth", "widths", "depths", *_PREDICTED, "run_widths")
+_OF_PARTS = ("sizes", *_PREDICTED, "example")
 
 
-def _family(
-    workload: Mapping[str, Any],
+def _recorded(family: Family) -> dict[str, Any]:
+    """The family as plans and ledgers have it, which tell plain models from those of parts."""
+    told = _OF_PARTS if family.plain is None else _OF_PLAIN
+    classes = tuple({name: getattr(known, name) for name in told} for known in family.classes)
+    if family.plain is None:
+        works = {name: asdict(work) for name, work in family.workloads.items()}
+        of_all = {"workloads": works, "phases": family.phases, "trials": family.trials}
+        return {**of_all, "classes": classes}
+    of_one = {"workload": asdict(family.plain), "trials": family.trials}
+    return {**of_one, "example": family.example, "classes": classes}
+
+
+def _read_family(
+    *,
+    workload: Mapping[str, Any] | None = None,
+    workloads: Mapping[str, Mapping[str, Any]] | None = None,
+    phases: int = 1,
     trials: float,
-    example: Mapping[str, Scalar],
-    classes: Sequence[Mapping[str, Any]],
+    example: Mapping[str, Scalar] | None = None,
+    classes: Iterable[Mapping[str, Any]],
 ) -> Family:
-    return Family(Workload(**workload), trials, example, tuple(map(_lattice_class, classes)))
+    every: Mapping[str, Any] = workloads or {"": workload}
+    works = {name: Workload(**work) for name, work in every.items()}
+    return Family(
+        works, phases, trials, example or {}, tuple(_read_class(**one) for one in classes)
+    )
 
 
-def _parts_family(
-    workloads: Mapping[str, Mapping[str, Any]],
-    phases: int,
-    trials: float,
-    classes: Sequence[Mapping[str, Any]],
-) -> PartsFamily:
-    read = {name: Workload(**workload) for name, workload in workloads.items()}
-    return PartsFamily(read, phases, trials, tuple(map(_parts_class, classes)))
-
-
-def _parts_class(entry: Mapping[str, Any]) -> PartsClass:
-    sizes: Any = tuple(tuple(size) for size in entry["sizes"])
-    return PartsClass(**{**entry, "sizes": sizes})
-
-
-def _lattice_class(entry: Mapping[str, Any]) -> LatticeClass:
+def _read_class(
+    *, width: int = 0, depth: int = 0, sizes: Iterable[Iterable[Any]] = (), **entry: Any
+) -> LatticeClass:
+    own: Any = tuple(map(tuple, sizes)) or plain_size(width, depth)
     spans = ("widths", "depths", "run_widths")
-    tuples: dict[str, Any] = {name: tuple(entry.get(name, ())) for name in spans}
-    return LatticeClass(**{**entry, **tuples})
+    return LatticeClass(
+        sizes=own, **{**entry, **{name: tuple(entry.get(name, ())) for name in spans}}
+    )
 
 
 def forecast(
@@ -196,25 +247,28 @@ def forecast(
     `traced` are structural settings that programs are told at run time.
     """
     at_once = min(n_trials, config.schedule.parallel) * len(config.members)
-    capacity = capacity_for(lane_loop, at_once, devices)
+    how = costs, lane_loop, capacity_for(lane_loop, at_once, devices)
     families: dict[str, Family] = {}
-    for name, (example, every) in cells_by_family(config, traced, n_trials).items():
-        work = workload_of(config, config.filled(example), data, traced)
-        cells = list(merged(every))
-
-        classes = _lattice(cells, work, costs, lane_loop, capacity)
-        families[name] = Family(work, sum(cell.trials for cell in cells), example, classes)
-    parts: dict[str, PartsFamily] = {}
-    if "parts" in config.kinds:
-        whole = workload_of(config, config.filled({}), data, traced)
-        parts = parts_families(config, traced, whole, costs, lane_loop, capacity, n_trials)
-    return Forecast(costs, lane_loop, capacity, families, parts, devices)
+    for name, cells in cells_by_family(config, traced, n_trials).items():
+        settings = config.filled(cells[0].example)
+        works, trials = _workloads(config, settings, data, traced), sum(c.trials for c in cells)
+        example = {} if "" not in works else cells[0].example
+        family = Family(works, _phases(settings), trials, example)
+        families[name] = replace(family, classes=_lattice(cells, family, *how))
+    return Forecast(*how, families, devices)
 
 
 def _lattice(
-    cells: Sequence[Cell], work: Workload, costs: CostModel, lane_loop: LaneLoop, capacity: int
+    cells: Sequence[Cell], family: Family, costs: CostModel, lane_loop: LaneLoop, capacity: int
 ) -> tuple[LatticeClass, ...]:
     """The best classes for these cells, by these costs."""
+    how, work = (costs, lane_loop, capacity), family.plain
+    if work is None:
+        return ordered_lattice(
+            cells,
+            lambda sizes: family.compile_s(PaddedSize(sizes), costs),
+            lambda sizes, own: family.lane_s(PaddedSize(sizes), own, *how),
+        )
 
     def lane_s(width: int, padded: int, depth: int) -> float:
         return costs.lane_s(width, padded, depth, work, lane_loop, capacity)
@@ -229,17 +283,38 @@ def _lattice(
     return width_lattice(cells, prices)
 
 
-def cells_by_family(
-    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], n_trials: int
-) -> dict[str, tuple[dict[str, Scalar], list[Cell]]]:
-    """The trials of each family of MLPs by name: parameters of one of them, and their shapes."""
-    population: dict[str, tuple[dict[str, Scalar], list[Cell]]] = {}
-    for example, chance in families_of(config, traced):
-        name = family_of(config.filled(example), traced)
-        if name is not None:
-            _, cells = population.setdefault(name, (example, []))
-            cells += cells_of(config, traced, example, n_trials * chance)
-    return population
+def _workloads(
+    config: StudyConfig,
+    settings: Settings,
+    data: DataSizes,
+    traced: Mapping[str, Sequence[Scalar]],
+) -> dict[str, Workload]:
+    """What a lane does in each part of the model of a trial with `settings`."""
+    model, train = settings.model, settings.train
+    if not isinstance(model, PartsTable):
+        return {"": workload_of(config, settings, data, traced)}
+    assert isinstance(train, AlternatingTable | CoupledTable)
+    whole = workload_of(config, config.filled({}), data, traced)
+    found: dict[str, Workload] = {}
+    sizes = sizes_of_parts(model, train, data.in_size, data.out_size)
+    for name, (in_size, out_size) in sizes.items():
+        its, part = settings.of_part(name), model.parts[name]
+        runs = train.runs_of(name) if isinstance(train, CoupledTable) else 1
+        found[name] = replace(
+            whole,
+            in_size=in_size,
+            out_size=out_size,
+            batch_size=runs * whole.batch_size,
+            layer_norm=part.kind == "mlp" and part.layer_norm,
+            dropout=its.has("model.dropout"),
+            optimizer_slots=its.sole_optimizer.slots,
+        )
+    return found
+
+
+def _phases(settings: Settings) -> int:
+    train = settings.train
+    return len(train.by_phase) if isinstance(train, AlternatingTable) else 1
 
 
 def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequence[Scalar]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, cast
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import MAX_COUNT
 from sweeper.config.recorded import of_json
-from sweeper.scheduler.cost import CostModel
-from sweeper.scheduler.forecast import Family, Forecast, cells_by_family
-from sweeper.scheduler.lattice import holds
-from sweeper.scheduler.parts_forecast import PartsFamily
+from sweeper.scheduler.forecast import Family, Forecast
+from sweeper.scheduler.lattice import Sizes
+from sweeper.scheduler.population import cells_by_family
 from sweeper.scheduler.width_lattice import MAX_WIDTHS
 from sweeper.trial import Scalar
 
@@ -29,8 +29,8 @@ def read_forecast(text: str) -> Forecast:
     """
     try:
         values: Any = json.loads(text)["forecast"]
-        CostModel.from_dict(values["costs"])
-        read = of_json(Forecast, json.dumps(values, allow_nan=False))
+        written = asdict(Forecast.from_dict(values))
+        read = of_json(Forecast, json.dumps(written, allow_nan=False))
     except RecursionError:
         raise ValueError("too many brackets within each other") from None
     except (KeyError, TypeError, AttributeError) as error:
@@ -73,8 +73,7 @@ def _faults(
     config: StudyConfig,
     traced: Mapping[str, Sequence[Scalar]],
 ) -> Iterator[str]:
-    own = made.lane_loop, made.families.keys(), made.parts.keys()
-    if (given.lane_loop, given.families.keys(), given.parts.keys()) != own:
+    if (given.lane_loop, given.families.keys()) != (made.lane_loop, made.families.keys()):
         yield "its structures, or its lane loop, are not those of this study on this device"
         return
     if given.capacity < 1:
@@ -85,24 +84,22 @@ def _faults(
         yield f"capacity {given.capacity}, where {most} lanes are the most"
     if given.devices < 1:
         yield f"{given.devices} devices, where it takes one at least"
-    if any(
-        _numbers_below_0(family) for family in (*given.families.values(), *given.parts.values())
-    ):
+    if any(_numbers_below_0(family) for family in given.families.values()):
         yield "a number below 0"
     shapes = cells_by_family(config, traced, 1)
     for name, family in made.families.items():
-        _, cells = shapes[name]
-        yield from _of_family(given.families[name], family, {(c.width, c.depth) for c in cells})
+        if family.plain is None:
+            yield from _of_parts(given.families[name], family, config)
+            continue
+        yield from _of_family(given.families[name], family, {cell.sizes for cell in shapes[name]})
         if given.lane_loop == "vmap" and any(
             one.run_widths for one in given.families[name].classes
         ):
             yield "widths to run at, of a class whose lanes are side by side"
-    for name, family in made.parts.items():
-        yield from _of_parts(given.parts[name], family, config)
 
 
-def _of_family(given: Family, made: Family, shapes: Iterable[tuple[int, int]]) -> Iterator[str]:
-    if given.workload != made.workload:
+def _of_family(given: Family, made: Family, shapes: Iterable[Sizes]) -> Iterator[str]:
+    if given.workloads != made.workloads:
         yield "it is for other data, or another training"
     if given.example != made.example:
         yield f"its example {dict(given.example)} is none of this study's trials"
@@ -115,12 +112,13 @@ def _of_family(given: Family, made: Family, shapes: Iterable[tuple[int, int]]) -
             yield f"a class runs at {len(runs)} widths, where {MAX_WIDTHS} are the most"
         if runs and (runs != tuple(sorted({*runs})) or runs[-1] != known.width or runs[0] < 1):
             yield f"the widths that a class runs at, {runs}, do not ascend to its own"
-    for width, depth in sorted(shapes):
-        if not any(holds(known, width, depth) for known in given.classes):
+    for sizes in sorted(shapes):
+        if not any(known.holds(sizes) for known in given.classes):
+            ((_, width, depth),) = sizes
             yield f"no class has room for width {width}, depth {depth}"
 
 
-def _of_parts(given: PartsFamily, made: PartsFamily, config: StudyConfig) -> Iterator[str]:
+def _of_parts(given: Family, made: Family, config: StudyConfig) -> Iterator[str]:
     if (given.workloads, given.phases) != (made.workloads, made.phases):
         yield "it is for other data, or another training"
     yield from _too_large(size for known in given.classes for _, *size in known.sizes)
@@ -152,7 +150,7 @@ def _names(sizes: Iterable[tuple[str, int, int]]) -> tuple[str, ...]:
     return tuple(name for name, _, _ in sizes)
 
 
-def _numbers_below_0(family: Family | PartsFamily) -> bool:
+def _numbers_below_0(family: Family) -> bool:
     spent = (
         number
         for known in family.classes

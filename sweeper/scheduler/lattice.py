@@ -1,115 +1,136 @@
 """The lattice where lanes run side by side: the classes that a study compiles, chosen once.
 
-Many classes are slow to compile, few waste training on padding. Widths and depths are sorted, so
-the optimum is found exactly: widths are cut into intervals, and the depths of each interval of
-widths into intervals of their own, both by dynamic programming.
+Many classes are slow to compile, few waste training on padding. Widths and depths of a plain model
+are sorted, so the optimum is found exactly: widths are cut into intervals, and the depths of each
+interval of widths into intervals of their own, both by dynamic programming.
+
+Sizes of several parts have no such order. They are ordered by what a lane costs, and cut into
+intervals whose classes have room for the largest of every part: exact among such cuts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeper.trial import Scalar
+
+Size = tuple[str, int, int]
+"""Name, width and depth of a part; a plain model is one without a name."""
+Sizes = tuple[Size, ...]
+"""Those of each part that can be padded."""
 CompileSeconds = Callable[[int, int], float]
 """Seconds to compile a class, by its width and depth."""
 LaneSeconds = Callable[[int, int, int], float]
 """Seconds to train a lane, by the class's width, the class's depth and the lane's own depth."""
-TrialSeconds = Callable[["LatticeClass", int, int], float]
-"""Seconds to train a trial in a class, by its own width and depth."""
 
 _VECTOR = 16  # units: of four bytes, the 64 that a processor takes at once, or two times the half
 # More widths than these are rounded up to the widest of this many groups, equal in number, before
 # they are cut into intervals: the search takes time with the square of the widths.
 _MAX_WIDTHS = 512
+# more sizes of several parts than these are taken together, those next to each other
+_MAX_SIZES = 32
 # Of equally cheap lattices the one with fewer classes wins. Far above the rounding of sums, far
 # below what anybody waits for.
 TIE_S = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """How many trials of one shape the study can expect."""
-
-    width: int
-    depth: int
-    trials: float
+def plain_size(width: int, depth: int) -> Sizes:
+    """The sizes of a plain model."""
+    return (("", width, depth),)
 
 
 @dataclass(frozen=True, slots=True)
-class LatticeClass:
-    """A class of the lattice: its size, what it is for, and what it is predicted to cost.
+class PaddedSize:
+    """What a class is padded to; no sizes if it is exact.
 
-    `widths` and `depths` are the lowest and highest it is for, `structures` the shapes among them
-    that have trials; `run_widths` are those that it runs lanes at, where there are several.
-    `train_s` is for all `trials` together, `exact_train_s` for the same trials
-    each in a class of its own shape, compiling left out.
+    `run_widths` are the widths that it runs lanes at, if there are several.
     """
 
-    width: int
-    depth: int
-    widths: tuple[int, int]
-    depths: tuple[int, int]
+    sizes: Sizes = ()
+    run_widths: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int | None:
+        """The width of the widest part."""
+        return max((width for _, width, _ in self.sizes), default=None)
+
+    @property
+    def depth(self) -> int | None:
+        """The depth of the deepest part."""
+        return max((depth for *_, depth in self.sizes), default=None)
+
+
+EXACT = PaddedSize()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How many trials of these sizes the study can expect, and the parameters of one of them."""
+
+    sizes: Sizes
+    trials: float
+    example: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+
+    @property
+    def width(self) -> int:
+        """The width of a plain model."""
+        return self.sizes[0][1]
+
+    @property
+    def depth(self) -> int:
+        """The depth of a plain model."""
+        return self.sizes[0][2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatticeClass:
+    """A class of the lattice: what it has room for, and what it is predicted to cost.
+
+    `train_s` is for all `trials` together, `exact_train_s` for the same trials each in a class of
+    its own sizes, compiling left out; `structures` counts the sizes among them. Of a plain model
+    `widths` and `depths` are the lowest and highest it is for, and `run_widths` those that it runs
+    lanes at, if there are several; of several parts `example` has the parameters of a trial.
+    """
+
+    sizes: Sizes
+    widths: tuple[int, ...] = ()
+    depths: tuple[int, ...] = ()
     trials: float
     compile_s: float
     train_s: float
     exact_train_s: float
     structures: int
     run_widths: tuple[int, ...] = ()
+    example: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+
+    @property
+    def room(self) -> PaddedSize:
+        """What it is padded to."""
+        return PaddedSize(self.sizes, self.run_widths)
+
+    @property
+    def width(self) -> int:
+        """The width of its widest part."""
+        return max(width for _, width, _ in self.sizes)
+
+    @property
+    def depth(self) -> int:
+        """The depth of its deepest part."""
+        return max(depth for *_, depth in self.sizes)
 
     @property
     def waste_fraction(self) -> float:
         """The part of the training time that goes into padding."""
         return 1 - self.exact_train_s / self.train_s if self.train_s else 0.0
 
-
-def lattice(
-    cells: Iterable[Cell], compile_s: CompileSeconds, lane_s: LaneSeconds
-) -> tuple[LatticeClass, ...]:
-    """The classes for which compiling and training take the fewest seconds in sum.
-
-    They ascend by width, then depth, and are cut by the widths that trials have; a padded one is
-    then as wide as `filled` has it. Shapes without trials get no class. Linear models (depth 0)
-    get one of their own: a padded class has a hidden layer, and all their widths are one network.
-    """
-    wanted = [cell for cell in cells if cell.trials > 0]
-    linear = [cell for cell in wanted if cell.depth == 0]
-    blocks = _cut_shapes([cell for cell in wanted if cell.depth > 0], compile_s, lane_s)
-    if linear:
-        widths = _span(cell.width for cell in linear)
-        blocks.insert(0, _Block(widths[0], widths, (0, 0), linear))
-    return tuple(_class_of(block, compile_s, lane_s) for block in blocks)
-
-
-def place(width: int, depth: int, classes: Sequence[LatticeClass], trial_s: TrialSeconds) -> int:
-    """The index of the class that trains a shape in the fewest seconds, the first of equals.
-
-    Raises:
-        LookupError: no class holds the shape.
-    """
-    holding = [index for index, known in enumerate(classes) if holds(known, width, depth)]
-    if not holding:
-        raise LookupError(f"no class of the lattice holds width {width}, depth {depth}")
-    return min(holding, key=lambda at: trial_s(classes[at], width, depth))
-
-
-def holds(known: LatticeClass, width: int, depth: int) -> bool:
-    """Whether a class has room for a shape."""
-    if depth == 0:
-        return known.depth == 0
-    return width <= known.width and depth <= known.depth
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """The shapes that share one class, and the width of that class."""
-
-    width: int
-    widths: tuple[int, int]
-    depths: tuple[int, int]
-    cells: list[Cell]
+    def holds(self, sizes: Sizes) -> bool:
+        """Whether it has room for a trial of these sizes."""
+        pairs = zip(self.sizes, sizes, strict=True)
+        return all(w >= own_w and d >= own_d for (_, w, d), (_, own_w, own_d) in pairs)
 
 
 def filled(width: int) -> int:
@@ -120,31 +141,6 @@ def filled(width: int) -> int:
     eighth longer than one of 128.
     """
     return -(-width // _VECTOR) * _VECTOR
-
-
-def _class_of(block: _Block, compile_s: CompileSeconds, lane_s: LaneSeconds) -> LatticeClass:
-    depth, cells = block.depths[1], block.cells
-    structures = len({(cell.depth and cell.width, cell.depth) for cell in cells})
-    is_padded = structures > 1 and depth > 0
-    width = filled(block.width) if is_padded else block.width
-    return LatticeClass(
-        width=width,
-        depth=depth,
-        widths=block.widths,
-        depths=block.depths,
-        trials=sum(cell.trials for cell in cells),
-        compile_s=compile_s(width, depth),
-        train_s=sum(cell.trials * lane_s(width, depth, cell.depth) for cell in cells),
-        exact_train_s=sum(
-            cell.trials * lane_s(cell.width, cell.depth, cell.depth) for cell in cells
-        ),
-        structures=structures,
-    )
-
-
-def _span(values: Iterable[int]) -> tuple[int, int]:
-    ascending = sorted(values)
-    return ascending[0], ascending[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +157,12 @@ class CellGrid:
     cells: list[list[Cell]]
     trials: NDArray[np.float64]
     shapes: NDArray[np.float64]
+
+    def held(self, rows: tuple[int, int], columns: tuple[int, int]) -> list[Cell]:
+        """The cells from the first to the last of these rows and columns."""
+        shallowest, deepest = (self.depths[column] for column in columns)
+        cells = (cell for row in self.cells[rows[0] : rows[1] + 1] for cell in row)
+        return [cell for cell in cells if shallowest <= cell.depth <= deepest]
 
 
 def grid_of(
@@ -183,10 +185,17 @@ def grid_of(
     return CellGrid(lows, [int(row[-1]) for row in rows], depths, by_row, trials, shapes)
 
 
-def _cut_shapes(cells: list[Cell], compile_s: CompileSeconds, lane_s: LaneSeconds) -> list[_Block]:
-    """The blocks of the best lattice for `cells`, all with hidden layers."""
+def lattice(
+    cells: Iterable[Cell], compile_s: CompileSeconds, lane_s: LaneSeconds
+) -> tuple[LatticeClass, ...]:
+    """The classes for which compiling and training plain models take the fewest seconds in sum.
+
+    They ascend by width, then depth, and are cut by the widths that trials have; a padded one is
+    then as wide as `filled` has it. Shapes without trials get no class.
+    """
+    cells = [cell for cell in cells if cell.trials > 0]
     if not cells:
-        return []
+        return ()
     grid = grid_of(cells)
     n_rows = len(grid.tops)
     rows_s = np.zeros((n_rows, n_rows))
@@ -195,24 +204,38 @@ def _cut_shapes(cells: list[Cell], compile_s: CompileSeconds, lane_s: LaneSecond
         prices = _price_blocks(grid, last, compile_s, lane_s)
         rows_s[: last + 1, last], starts = cut(prices)
         depth_starts.append(starts)
-    return [
-        block
-        for first, last in intervals(cut(rows_s)[1])
-        for block in _blocks(grid, first, last, intervals(depth_starts[last][first]))
-    ]
+    return tuple(
+        _class_of(grid, rows, columns, held, compile_s, lane_s)
+        for rows in intervals(cut(rows_s)[1])
+        for columns in intervals(depth_starts[rows[1]][rows[0]])
+        if (held := grid.held(rows, columns))
+    )
 
 
-def _blocks(
-    grid: CellGrid, first: int, last: int, columns: Iterable[tuple[int, int]]
-) -> Iterable[_Block]:
-    """The blocks with trials among the rows `first` to `last`, cut into `columns`."""
-    cells = [cell for row in grid.cells[first : last + 1] for cell in row]
-    for start, end in columns:
-        shallowest, deepest = grid.depths[start], grid.depths[end]
-        held = [cell for cell in cells if shallowest <= cell.depth <= deepest]
-        if held:
-            widths = grid.lows[first], grid.tops[last]
-            yield _Block(grid.tops[last], widths, (shallowest, deepest), held)
+def _class_of(
+    grid: CellGrid,
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+    cells: list[Cell],
+    compile_s: CompileSeconds,
+    lane_s: LaneSeconds,
+) -> LatticeClass:
+    """The class of the cells from the first to the last of these rows and columns."""
+    top, (shallowest, depth) = grid.tops[rows[1]], (grid.depths[column] for column in columns)
+    structures = len({cell.sizes for cell in cells})
+    width = filled(top) if structures > 1 else top
+    return LatticeClass(
+        sizes=plain_size(width, depth),
+        widths=(grid.lows[rows[0]], top),
+        depths=(shallowest, depth),
+        trials=sum(cell.trials for cell in cells),
+        compile_s=compile_s(width, depth),
+        train_s=sum(cell.trials * lane_s(width, depth, cell.depth) for cell in cells),
+        exact_train_s=sum(
+            cell.trials * lane_s(cell.width, cell.depth, cell.depth) for cell in cells
+        ),
+        structures=structures,
+    )
 
 
 def _price_blocks(
@@ -271,3 +294,73 @@ def intervals(starts: NDArray[np.intp]) -> list[tuple[int, int]]:
         found.append((int(starts[last]), last))
         last = int(starts[last]) - 1
     return found[::-1]
+
+
+def room_of(several: Iterable[Sizes]) -> Sizes:
+    """What a class for all of these is padded to, each part as wide as `filled` has it.
+
+    One alone is not padded.
+    """
+    different = {*several}
+    if len(different) == 1:
+        return different.pop()
+    largest = (
+        (part[0][0], max(width for _, width, _ in part), max(depth for *_, depth in part))
+        for part in zip(*different, strict=True)
+    )
+    return tuple((name, filled(width) if depth else width, depth) for name, width, depth in largest)
+
+
+def ordered_lattice(
+    cells: Sequence[Cell],
+    compile_s: Callable[[Sizes], float],
+    lane_s: Callable[[Sizes, Sizes], float],
+) -> tuple[LatticeClass, ...]:
+    """The classes of the best cut of models of several parts, ordered by what a lane costs.
+
+    `compile_s` is given the sizes of a class, `lane_s` those of a class and those of a lane.
+    """
+    if not cells:
+        return ()
+    ordered = sorted(cells, key=lambda cell: (lane_s(cell.sizes, cell.sizes), cell.sizes))
+    blocks = np.array_split(np.arange(len(ordered)), min(len(ordered), _MAX_SIZES))
+    n = len(blocks)
+
+    def class_of(first: int, last: int) -> LatticeClass:
+        held = [ordered[int(at)] for block in blocks[first : last + 1] for at in block]
+        sizes = room_of(cell.sizes for cell in held)
+        return LatticeClass(
+            sizes=sizes,
+            trials=sum(cell.trials for cell in held),
+            compile_s=compile_s(sizes),
+            train_s=sum(cell.trials * lane_s(sizes, cell.sizes) for cell in held),
+            exact_train_s=sum(cell.trials * lane_s(cell.sizes, cell.sizes) for cell in held),
+            structures=len({cell.sizes for cell in held}),
+            example=max(held, key=lambda cell: cell.trials).example,
+        )
+
+    prices = np.zeros((n, n))
+    for first in range(n):
+        for last in range(first, n):
+            found = class_of(first, last)
+            prices[first, last] = found.compile_s + found.train_s + TIE_S
+    return tuple(class_of(first, last) for first, last in intervals(cut(prices)[1]))
+
+
+def format_sizes(sizes: Sizes) -> str:
+    """The sizes as a class is recorded with them: `a=128x3,b=32x1`, width by depth.
+
+    Nothing of a plain model, whose class has a column for each.
+    """
+    return ",".join(f"{name}={width}x{depth}" for name, width, depth in sizes if name)
+
+
+def sizes_in(text: str) -> Sizes:
+    """The sizes that `format_sizes` wrote."""
+    sizes = (part.partition("=") for part in text.split(",") if part)
+    return tuple((name, *_width_and_depth(size)) for name, _, size in sizes)
+
+
+def _width_and_depth(text: str) -> tuple[int, int]:
+    width, depth = text.split("x")
+    return int(width), int(depth)

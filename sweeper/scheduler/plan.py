@@ -10,11 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.classes import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
-from sweeper.scheduler.forecast import room_in
-from sweeper.scheduler.parts_lattice import EXACT, PaddedSize, PartsClass, format_sizes, sizes_in
+from sweeper.scheduler.lattice import EXACT, PaddedSize, format_sizes
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
@@ -104,11 +105,8 @@ def _wanted(
     have, the same structure.
     """
     if policy.given is not None:
-        given = policy.given
-        sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes if given.sizes)
-        room = PaddedSize(given.width, given.depth, run_widths=given.run_widths)
-        room = PaddedSize.of_parts(sizes) if sizes else room
-        return _program(structure, given.strategy, policy, room)
+        room = _room_given(structure, policy.given)
+        return _program(structure, policy.given.strategy, policy, room)
     best = policy.forecast.best_class(structure)
     if policy.strategy == "process":
         return _program(structure, "process", policy)
@@ -121,9 +119,17 @@ def _wanted(
         return exact if is_shared else _program(structure, "process", policy)
     if policy.strategy == "auto" and best.structures == 1:
         return _program(structure, "exact", policy)
-    is_of_parts = isinstance(best, PartsClass)
-    room = PaddedSize.of_parts(best.sizes) if is_of_parts else room_in(best)
-    return _program(structure, "padded", policy, room)
+    return _program(structure, "padded", policy, best.room)
+
+
+def _room_given(structure: Structure, given: ClassTable) -> PaddedSize:
+    """The room of the class that a study of one trial names."""
+    if not given.sizes and given.width is None:
+        return EXACT
+    size: Any = given.width, given.depth
+    by_name = {name: given.sizes.get(name, size) for name, _, _ in structure.sizes}
+    sizes = tuple((name, width, depth) for name, (width, depth) in by_name.items())
+    return PaddedSize(sizes, given.run_widths)
 
 
 def _program(
@@ -132,7 +138,7 @@ def _program(
     policy: Policy,
     room: PaddedSize = EXACT,
 ) -> ProgramClass:
-    settings = structure.program if room.width is None else (structure.family or "")
+    settings = (structure.family or "") if room.sizes else structure.program
     return ProgramClass(
         class_id="",
         settings=settings,
@@ -143,7 +149,7 @@ def _program(
         padded_width=room.width,
         padded_depth=room.depth,
         run_widths=room.run_widths,
-        padded_parts=format_sizes(room.parts),
+        padded_parts=format_sizes(room.sizes),
         predicted_compile_s=policy.forecast.compile_s(structure, room),
         cached_s=policy.forecast.costs.compile_cached_s,
     )
@@ -217,12 +223,10 @@ def _predicted(
     """
     program = members[0].program
     epochs = [lane.epoch_to - lane.epoch_from for lane in lanes]
-    parts = sizes_in(program.padded_parts)
-    room = PaddedSize(program.padded_width, program.padded_depth, parts, program.run_widths)
     taken_s: list[float] = []
     useful_s = 0.0
     for member, count in zip(members, epochs, strict=True):
-        padded_s = policy.forecast.epoch_s(member.structure, room, program.capacity)
+        padded_s = policy.forecast.epoch_s(member.structure, program.room, program.capacity)
         own_s = policy.forecast.epoch_s(member.structure, EXACT, program.capacity)
         if padded_s is None or own_s is None:
             return None, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,11 +12,14 @@ from sweeper.config import StudyConfig
 from sweeper.config.conditions import is_active, needed
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
 from sweeper.config.space import any_value
-from sweeper.scheduler.lattice import Cell
+from sweeper.scheduler.lattice import Cell, Sizes, plain_size
+from sweeper.scheduler.signature import family_of, sizes_of
 from sweeper.trial import Scalar
 
 # a space of more families than these has hardly two trials in one, and is not worth a lattice
 _MAX_FAMILIES = 1024
+# a space of more structures of parts than these is not looked through: no two trials share sizes
+_MAX_STRUCTURES = 2048
 
 
 def chances(entry: SearchEntry) -> dict[Scalar, float]:
@@ -107,7 +111,7 @@ def cells_of(
     )
     for (width, likely), (depth, deep) in product(widths.items(), depths.items()):
         if depth:
-            yield Cell(int(width), int(depth), trials * likely * deep)
+            yield Cell(plain_size(int(width), int(depth)), trials * likely * deep, example)
 
 
 def _drawn_beside(
@@ -120,14 +124,49 @@ def _drawn_beside(
     return entry if entry is not None and is_active(entry, values) else None
 
 
-def merged(cells: Iterable[Cell]) -> Iterator[Cell]:
+def cells_by_family(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], n_trials: int
+) -> dict[str, list[Cell]]:
+    """The trials of each family that padding can bring together, by its name."""
+    found: dict[str, list[Cell]] = {}
+    for example, chance in families_of(config, traced):
+        name = family_of(config.filled(example), traced)
+        if name is not None:
+            found.setdefault(name, []).extend(cells_of(config, traced, example, n_trials * chance))
+    for params, chance in _structures_of_parts(config, traced):
+        settings = config.filled(params)
+        name = family_of(settings, traced)
+        if name is not None:
+            cell = Cell(sizes_of(settings), n_trials * chance, params)
+            found.setdefault(name, []).append(cell)
+    return {name: _merged(cells) for name, cells in found.items()}
+
+
+def _structures_of_parts(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]
+) -> Iterator[tuple[dict[str, Scalar], float]]:
+    """Parameters of a trial of each structure, and the share of trials that have it."""
+    if "parts" not in config.kinds:
+        return
+    keys = [key for key in config.search if config.splits(key, "parts") and key not in traced]
+    if any(config.search[key].when for key in keys):
+        return
+    entries = {key: chances(config.search[key]) for key in keys}
+    if math.prod(len(entry) for entry in entries.values()) > _MAX_STRUCTURES:
+        return
+    for values in product(*(entry.items() for entry in entries.values())):
+        drawn = zip(entries, values, strict=True)
+        params = {config.search[key].column(key): value for key, (value, _) in drawn}
+        yield params, math.prod(chance for _, chance in values)
+
+
+def _merged(cells: Iterable[Cell]) -> list[Cell]:
     """The cells, those of one size as one."""
-    trials: dict[tuple[int, int], float] = {}
+    found: dict[Sizes, Cell] = {}
     for cell in cells:
-        size = cell.width, cell.depth
-        trials[size] = trials.get(size, 0.0) + cell.trials
-    for (width, depth), count in trials.items():
-        yield Cell(width, depth, count)
+        trials = cell.trials + (found[cell.sizes].trials if cell.sizes in found else 0.0)
+        found[cell.sizes] = replace(cell, trials=trials)
+    return [*found.values()]
 
 
 def one_of_each(

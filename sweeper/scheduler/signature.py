@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from sweeper.config import Settings
 from sweeper.config.model import ModelKind, PartsTable
-from sweeper.scheduler.parts_lattice import Sizes
+from sweeper.scheduler.lattice import Sizes, plain_size
 from sweeper.trial import Scalar, TrialSpec
 
-# what a padded class has room for: any width up to its own, any depth from 1 up to its own
-_PADDED = ("model.width", "model.depth")
 # what hidden layers alone have use for
 _HIDDEN = ("model.width", "model.activation", "model.layer_norm", "model.dropout")
 # the programs that draw random numbers in their models alone
@@ -28,18 +26,15 @@ class Structure:
 
     `structure_id` names its structural hyperparameters. `program` is what a program compiles in
     that trains trials of this PyTree alone; two trials can be lanes of it exactly where theirs are
-    equal. `family` is the same for every shape that padding can bring together; it is None, as
-    `width` and `depth` are, where padding is of no help; of a model of parts `sizes` are those that
-    can be padded. `kind` is that of the model. `has_fixed_start` says whether its initial weights
-    are the same for every key, None where that is not known.
+    equal. `family` is the same for all `sizes` that padding can bring together; it is None, and
+    there are none, where padding is of no help. `kind` is that of the model. `has_fixed_start` says
+    whether its initial weights are the same for every key, None if that is not known.
     """
 
     structure_id: str
     program: str
     n_parameters: int
     family: str | None = None
-    width: int | None = None
-    depth: int | None = None
     sizes: Sizes = ()
     kind: ModelKind = "mlp"
     has_fixed_start: bool | None = None
@@ -98,20 +93,16 @@ class Structures:
         return self._known[key]
 
     def _structure(self, settings: Settings, own: Mapping[str, object]) -> Structure:
-        model = settings.model
-        structure = Structure(
+        family = family_of(settings, self._traced)
+        return Structure(
             short_hash(canonical(own)),
             canonical(compiled_in(settings, self._traced)),
             self._n_parameters(settings),
-            kind=model.kind,
+            family=family,
+            sizes=() if family is None else sizes_of(settings),
+            kind=settings.model.kind,
             has_fixed_start=self._has_fixed_start(settings),
         )
-        family = family_of(settings, self._traced)
-        if family is not None and model.kind == "parts":
-            return replace(structure, family=family, sizes=sizes_of(settings))
-        if family is None or model.kind != "mlp":
-            return structure
-        return replace(structure, family=family, width=model.width, depth=model.depth)
 
 
 def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> dict[str, object]:
@@ -132,16 +123,12 @@ def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str
     """
     if not (settings.optimizer.elementwise and settings.train.is_padded):
         return None
-    if isinstance(settings.model, PartsTable):
-        sizes = [f"model.{name}" for name, _, _ in sizes_of(settings)]
-        padded = tuple(f"{part}.{name}" for part in sizes for name in ("width", "depth"))
-    elif settings.model.kind == "mlp" and settings.model.depth > 0:
-        padded = _PADDED
-    else:
+    models = [f"model.{name}".rstrip(".") for name, _, _ in sizes_of(settings)]
+    if not models:
         return None
+    padded = {f"{model}.{size}" for model in models for size in ("width", "depth")}
     everything = compiled_in(settings, traced)
-    room = {key: value for key, value in everything.items() if key not in padded}
-    return canonical(room) if padded else None
+    return canonical({key: value for key, value in everything.items() if key not in padded})
 
 
 def may_draw(compiled: str) -> bool:
@@ -158,6 +145,7 @@ def may_draw(compiled: str) -> bool:
 
 def sizes_of(settings: Settings) -> Sizes:
     """The sizes of the parts that can be padded: MLPs with hidden layers."""
-    assert isinstance(settings.model, PartsTable)
-    sizes = settings.model.with_hidden_layers
-    return tuple((name, width, depth) for name, (width, depth) in sizes.items())
+    model = settings.model
+    if isinstance(model, PartsTable):
+        return tuple((name, *size) for name, size in model.with_hidden_layers.items())
+    return plain_size(model.width, model.depth) if model.kind == "mlp" and model.depth else ()

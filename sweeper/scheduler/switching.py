@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.classes import Policy, ProgramClass
-from sweeper.scheduler.parts_lattice import EXACT
+from sweeper.scheduler.lattice import EXACT
 from sweeper.scheduler.signature import Structure, StructureOf, canonical, may_draw
 from sweeper.trial import Scalar, TrialSpec
 

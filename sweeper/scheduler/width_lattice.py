@@ -19,7 +19,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.scheduler.lattice import TIE_S, Cell, CellGrid, LatticeClass, filled, grid_of
+from sweeper.scheduler.lattice import (
+    TIE_S,
+    Cell,
+    CellGrid,
+    LatticeClass,
+    filled,
+    grid_of,
+    plain_size,
+)
 
 # more widths than these are rounded up: the search takes time with their cube
 MAX_WIDTHS = 192
@@ -75,8 +83,7 @@ def _class_of(
     compile_s, train_s = prices.of(cells, widths, widths[-1], depth)
     alone = (prices.of([cell], [cell.width], cell.width, cell.depth)[1] for cell in cells)
     return LatticeClass(
-        width=widths[-1],
-        depth=depth,
+        sizes=plain_size(widths[-1], depth),
         widths=(min(cell.width for cell in cells), max(cell.width for cell in cells)),
         depths=(min(cell.depth for cell in cells), max(cell.depth for cell in cells)),
         trials=sum(cell.trials for cell in cells),

@@ -132,23 +132,15 @@ def _likely_classes(
         yield from _switch_classes(structure_of, policy)
     if policy.strategy not in ("auto", "padded") or policy.lane_loop != "map":
         return
-    ready = [
-        (block.train_s, block.example)
-        for family in policy.forecast.parts.values()
-        for block in family.classes
-        if block.trials >= _LIKELY
-    ]
-    blocks = [
-        (family.example, block)
-        for family in policy.forecast.families.values()
-        for block in family.classes
-        if block.trials >= _LIKELY
-    ]
-    for example, block in blocks:
-        shape = {"model.width": block.width, "model.depth": block.depth}
-        searched = [key for key in shape if key in config.search]
-        params = {**example, **{config.search[key].column(key): shape[key] for key in searched}}
-        ready.append((block.train_s, params))
+    ready: list[tuple[float, Mapping[str, Scalar]]] = []
+    for family in policy.forecast.families.values():
+        for block in family.classes:
+            shape = {"model.width": block.width, "model.depth": block.depth}
+            searched = [key for key in shape if key in config.search]
+            largest = {config.search[key].column(key): shape[key] for key in searched}
+            params = block.example or {**family.example, **largest}
+            if block.trials >= _LIKELY:
+                ready.append((block.train_s, params))
     for _, params in sorted(ready, key=lambda pair: -pair[0]):
         trial = LiveTrial(TrialSpec(0, params, {}, 0), 1)
         for program_class in scheduler.plan([trial], (), structure_of, policy).classes:

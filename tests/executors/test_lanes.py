@@ -19,7 +19,7 @@ PLACE = Place("thread 0", "cpu:0", "host", 1, None, None)
 
 def measured(rows: list[list[float]], objective: str) -> LaneResult:
     """The result of one lane that trained from epoch 2 on."""
-    state = State(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1, int))
+    state = State({"": jnp.zeros(1)}, jnp.zeros(1), jnp.zeros(1, int))
     curve = np.vstack([np.zeros((1, 3)), rows])
     segment = Segment(state, jnp.asarray(curve[None]), jnp.asarray([[0.5]]))
     lane = Lane(7, 1, len(curve), "")

@@ -19,7 +19,7 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
-from sweeper.scheduler.parts_lattice import Sizes, format_sizes
+from sweeper.scheduler.lattice import Sizes, format_sizes
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
 from tests.small_studies import DIGITS, bent

@@ -29,7 +29,7 @@ def shrunk(program: Alternating, settings: Settings) -> Any:
     state, lane = program.init(0, settings), program.lane(0, settings)
     assert isinstance(state.model, dict)
     vector = jnp.asarray(state.model["a"])
-    optimizer = program._optimizer("a", lane, 0)
+    optimizer = program.optimizer_in("a", lane, 0)
     updates, _ = optimizer.update(jnp.zeros_like(vector), optimizer.init(vector), vector)
     network = program.parts.by_name["a"]
     moved = np.asarray(optax.apply_updates(vector, updates))

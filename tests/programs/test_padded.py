@@ -62,7 +62,7 @@ def segment(
     states = [program.init(s.number, its) for s, its in zip(specs, settings, strict=True)]
     if nudge is not None:
         rng = np.random.default_rng(nudge)
-        states = [State(_nudged(s.model, rng), s.optimizer, s.step) for s in states]
+        states = [State({"": _nudged(s.model[""], rng)}, s.optimizer, s.step) for s in states]
     lanes = stack(work, [TrialStart((state,), 0) for state in states], settings, program)
     parts = study.trainer.classes.parts(settings[0].train.batch_size, program)
     compiled = study.trainer.classes.compiled(work.program, specs[0].params)
@@ -110,7 +110,7 @@ def test_a_padded_lane_is_the_trial_alone(
 
     np.testing.assert_allclose(padded.curves, alone(study, specs), rtol=RELATIVE)
     for each, state in zip(specs, own, strict=True):
-        assert state.model.shape == (network_size(study, each),)
+        assert state.model[""].shape == (network_size(study, each),)
 
 
 def network_size(study: Bench, each: TrialSpec) -> int:

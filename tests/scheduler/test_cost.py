@@ -20,7 +20,7 @@ from sweeper.scheduler.cost import (
     n_parameters,
     shipped,
 )
-from sweeper.scheduler.lattice import Cell, LatticeClass
+from sweeper.scheduler.lattice import Cell, LatticeClass, plain_size
 from sweeper.scheduler.width_lattice import Prices, width_lattice
 
 DIGITS = Workload(
@@ -201,7 +201,7 @@ def test_an_unknown_backend_takes_the_gpu_model() -> None:
 def classes_for(trials: int) -> tuple[LatticeClass, ...]:
     """The lattice of the shipped CPU model for `trials` trials, equally many of 16 shapes."""
     model = shipped("cpu")
-    cells = [Cell(w, d, trials / 16) for w in (16, 32, 64, 128) for d in (1, 2, 3, 4)]
+    cells = [Cell(plain_size(w, d), trials / 16) for w in (16, 32, 64, 128) for d in (1, 2, 3, 4)]
     prices = Prices(
         compile_s=lambda depth, widths: model.compile_s(depth, DIGITS, widths),
         lane_s=lambda width, depth: model.lane_s(width, depth, depth, DIGITS, "map", 4),

@@ -11,7 +11,7 @@ import pytest
 from sweeper.config import StudyConfig, parse
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
-from sweeper.scheduler.parts_lattice import EXACT, PaddedSize
+from sweeper.scheduler.lattice import EXACT
 from sweeper.scheduler.plan import LiveTrial, plan
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.population import chances, partnered_share
@@ -117,7 +117,7 @@ def test_predicted_seconds_and_waste_are_those_of_the_cost_model() -> None:
 
     best = made.best_class(structure)
     assert best is not None
-    padded_s = made.epoch_s(structure, PaddedSize(best.width, best.depth), 4)
+    padded_s = made.epoch_s(structure, best.room, 4)
     own_s = made.epoch_s(structure, EXACT, 4)
     assert padded_s is not None and own_s is not None
     epochs = bucket.lanes[0].epoch_to

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -12,10 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.scheduler.lattice import Cell, LaneSeconds, LatticeClass, filled, lattice, place
+from sweeper.scheduler.lattice import (
+    Cell,
+    LatticeClass,
+    Sizes,
+    filled,
+    format_sizes,
+    lattice,
+    ordered_lattice,
+    plain_size,
+    room_of,
+    sizes_in,
+)
 
 WIDTHS = (16, 32, 48, 64, 128, 256)
-DEPTHS = (0, 1, 2, 3, 5)
+DEPTHS = (1, 2, 3, 5)
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ grids = st.dictionaries(
     st.tuples(st.sampled_from(WIDTHS), st.sampled_from(DEPTHS)),
     st.one_of(st.just(0.0), st.floats(0.01, 20.0)),
     max_size=30,
-).map(lambda counts: [Cell(*shape, trials) for shape, trials in counts.items()])
+).map(lambda counts: [Cell(plain_size(*shape), trials) for shape, trials in counts.items()])
 
 
 def partitions(values: Sequence[int]) -> Iterator[list[Sequence[int]]]:
@@ -66,24 +76,17 @@ def block_s(
     return by.compile_s(widths[-1], depths[-1]) + training_s if held else 0.0
 
 
-def linear_s(cells: Sequence[Cell], by: Costs) -> float:
-    """Seconds of the one class of all linear models, if there are any."""
-    if not cells:
-        return 0.0
-    width = min(cell.width for cell in cells)
-    return by.compile_s(width, 0) + sum(cell.trials for cell in cells) * by.lane_s(width, 0, 0)
-
-
 def cheapest_s(cells: Sequence[Cell], by: Costs) -> float:
     """Seconds of the best of all partitions, found by trying each."""
     wanted = [cell for cell in cells if cell.trials]
-    linear = [cell for cell in wanted if cell.depth == 0]
-    deep = [cell for cell in wanted if cell.depth > 0]
-    widths = sorted({cell.width for cell in deep})
-    depths = sorted({cell.depth for cell in deep})
-    return linear_s(linear, by) + min(
+    widths = sorted({cell.width for cell in wanted})
+    depths = sorted({cell.depth for cell in wanted})
+    return min(
         sum(
-            min(sum(block_s(deep, columns, rows, by) for rows in cut) for cut in partitions(depths))
+            min(
+                sum(block_s(wanted, columns, rows, by) for rows in cut)
+                for cut in partitions(depths)
+            )
             for columns in cut_widths
         )
         for cut_widths in partitions(widths)
@@ -116,30 +119,12 @@ def test_each_shape_with_trials_belongs_to_one_class(cells: list[Cell], by: Cost
     for cell in wanted:
         (known,) = [known for known in found if is_for(known, cell)]
         assert known.depth >= cell.depth
-        assert known.width >= cell.width or cell.depth == 0
+        assert known.width >= cell.width
+        assert known.holds(cell.sizes)
     for known in found:
         own = [cell for cell in wanted if is_for(known, cell)]
         assert known.trials == pytest.approx(sum(cell.trials for cell in own))
-        assert known.structures == (len(own) if known.depth else 1)
-
-
-@given(grids, costs, st.sampled_from(WIDTHS), st.sampled_from(DEPTHS))
-def test_a_shape_is_placed_where_it_is_cheapest(
-    cells: list[Cell], by: Costs, width: int, depth: int
-) -> None:
-    classes = lattice(cells, by.compile_s, by.lane_s)
-    prices = {
-        index: by.lane_s(known.width, known.depth, depth)
-        for index, known in enumerate(classes)
-        if (known.depth == 0 if depth == 0 else known.depth >= depth and known.width >= width)
-    }
-
-    if prices:
-        index = place(width, depth, classes, partial(trial_s, by.lane_s))
-        assert (prices[index], index) == min((price, at) for at, price in prices.items())
-    else:
-        with pytest.raises(LookupError, match=f"width {width}, depth {depth}"):
-            place(width, depth, classes, partial(trial_s, by.lane_s))
+        assert known.structures == len(own)
 
 
 @given(grids, costs)
@@ -150,11 +135,6 @@ def test_the_order_of_cells_changes_no_class(cells: list[Cell], by: Costs) -> No
     assert sizes(cells[::-1]) == sizes(cells)
 
 
-def trial_s(lane_s: LaneSeconds, known: LatticeClass, width: int, depth: int) -> float:
-    """What a trial takes where every lane is run as wide as its class."""
-    return lane_s(known.width, known.depth, depth)
-
-
 def constant_s(width: int, padded_depth: int, depth: int) -> float:
     return 1.0
 
@@ -163,7 +143,7 @@ def proportional_s(width: int, padded_depth: int, depth: int) -> float:
     return float(width * padded_depth)
 
 
-FULL = [Cell(width, depth, 1.0) for width, depth in product(WIDTHS, DEPTHS[1:])]
+FULL = [Cell(plain_size(width, depth), 1.0) for width, depth in product(WIDTHS, DEPTHS)]
 
 
 def test_of_equally_cheap_lattices_the_one_with_fewer_classes_is_taken() -> None:
@@ -180,30 +160,29 @@ def test_free_compiling_gives_a_class_to_each_shape() -> None:
 
 
 def test_dear_compiling_gives_one_class_and_its_waste() -> None:
-    cells = [Cell(16, 1, 3.0), Cell(32, 2, 1.0)]
+    cells = [Cell(plain_size(16, 1), 3.0), Cell(plain_size(32, 2), 1.0)]
 
     assert lattice(cells, lambda width, depth: 1e6, proportional_s) == (
-        LatticeClass(32, 2, (16, 32), (1, 2), 4.0, 1e6, 256.0, 112.0, 2),
+        LatticeClass(
+            sizes=plain_size(32, 2),
+            widths=(16, 32),
+            depths=(1, 2),
+            trials=4.0,
+            compile_s=1e6,
+            train_s=256.0,
+            exact_train_s=112.0,
+            structures=2,
+        ),
     )
     (only,) = lattice(cells, lambda width, depth: 1e6, proportional_s)
     assert only.waste_fraction == 1 - 112 / 256
 
 
-def test_linear_models_are_one_network_apart_from_the_others() -> None:
-    cells = [Cell(16, 0, 2.0), Cell(8, 0, 1.0), Cell(16, 1, 1.0)]
-
-    found = lattice(cells, lambda width, depth: 1e6, lambda width, padded, depth: 1.0 + depth)
-
-    assert found == (
-        LatticeClass(8, 0, (8, 16), (0, 0), 3.0, 1e6, 3.0, 3.0, 1),
-        LatticeClass(16, 1, (16, 16), (1, 1), 1.0, 1e6, 2.0, 2.0, 1),
-    )
-    assert place(64, 0, found, partial(trial_s, constant_s)) == 0
-
-
 def test_shapes_without_trials_get_no_class() -> None:
-    assert lattice([Cell(8, 1, 0.0)], constant_compile_s, constant_s) == ()
-    (only,) = lattice([Cell(8, 1, 1.0), Cell(64, 3, 0.0)], constant_compile_s, constant_s)
+    assert lattice([Cell(plain_size(8, 1), 0.0)], constant_compile_s, constant_s) == ()
+    (only,) = lattice(
+        [Cell(plain_size(8, 1), 1.0), Cell(plain_size(64, 3), 0.0)], constant_compile_s, constant_s
+    )
     assert (only.width, only.depth) == (8, 1)
 
 
@@ -212,7 +191,7 @@ def constant_compile_s(width: int, depth: int) -> float:
 
 
 def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
-    cells = [Cell(width, 1, 1.0) for width in range(1, 1001)]
+    cells = [Cell(plain_size(width, 1), 1.0) for width in range(1, 1001)]
 
     found = lattice(cells, lambda width, depth: 0.0, proportional_s)
 
@@ -222,14 +201,14 @@ def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
     for known in found:
         top = known.widths[1]
         assert known.width == (top if known.structures == 1 else filled(top))
-    how = partial(trial_s, proportional_s)
-    assert [found[place(w, 1, found, how)].width - w for w in (1, 999, 1000)] == [15, 0, 0]
+    held = (min(c.width for c in found if c.holds(plain_size(w, 1))) for w in (1, 999, 1000))
+    assert [*held] == [16, 999, 1000]
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 4))
 def test_a_padded_class_is_as_wide_as_whole_vectors(one: int, other: int, depth: int) -> None:
     """An odd width takes nearly twice as long; a class of one shape alone has that shape."""
-    cells = [Cell(one, depth, 1.0), Cell(other, depth, 1.0)]
+    cells = [Cell(plain_size(one, depth), 1.0), Cell(plain_size(other, depth), 1.0)]
 
     together = lattice(cells, lambda width, depth: 1e6, lambda width, padded, depth: width)
     alone = lattice(cells[:1], lambda width, depth: 1e6, lambda width, padded, depth: width)
@@ -238,3 +217,63 @@ def test_a_padded_class_is_as_wide_as_whole_vectors(one: int, other: int, depth:
     if one != other:
         assert together[0].width % 16 == 0 and widest <= together[0].width < widest + 16
     assert alone[0].width == one
+
+
+BASE_S = 1.5
+
+
+def parts_compile_s(sizes: Sizes) -> float:
+    return BASE_S + 0.1 * sum(depth for *_, depth in sizes)
+
+
+def parts_lane_s(room: Sizes, own: Sizes) -> float:
+    pairs = zip(room, own, strict=True)
+    return sum(0.01 * width * depth for (_, width, _), (*_, depth) in pairs)
+
+
+@st.composite
+def cells_of_parts(draw: st.DrawFn) -> list[Cell]:
+    size = st.tuples(st.integers(1, 64), st.integers(1, 4))
+    drawn = draw(st.lists(st.tuples(size, size), min_size=1, max_size=6, unique=True))
+    return [
+        Cell((("a", *a), ("b", *b)), draw(st.floats(0.1, 40)), {"index": index})
+        for index, (a, b) in enumerate(drawn)
+    ]
+
+
+@given(cells_of_parts())
+def test_every_trial_has_room_in_one_class(found: list[Cell]) -> None:
+    classes = ordered_lattice(found, parts_compile_s, parts_lane_s)
+
+    assert sum(one.structures for one in classes) == len(found)
+    assert sum(one.trials for one in classes) == pytest.approx(sum(c.trials for c in found))
+    for cell in found:
+        assert any(one.holds(cell.sizes) for one in classes)
+
+
+@given(cells_of_parts())
+def test_no_cut_of_the_order_is_cheaper(found: list[Cell]) -> None:
+    ordered = sorted(found, key=lambda cell: (parts_lane_s(cell.sizes, cell.sizes), cell.sizes))
+
+    def price(cut: tuple[int, ...]) -> float:
+        bounds = (0, *cut, len(ordered))
+        blocks = [ordered[a:b] for a, b in pairwise(bounds)]
+        rooms = [room_of(cell.sizes for cell in block) for block in blocks]
+        return sum(
+            parts_compile_s(room)
+            + sum(cell.trials * parts_lane_s(room, cell.sizes) for cell in block)
+            for room, block in zip(rooms, blocks, strict=True)
+        )
+
+    places = range(1, len(ordered))
+    cuts = (cut for count in range(len(ordered)) for cut in combinations(places, count))
+    classes = ordered_lattice(found, parts_compile_s, parts_lane_s)
+    total = sum(one.compile_s + one.train_s for one in classes)
+    assert total == pytest.approx(min(map(price, cuts)), rel=1e-6, abs=1e-4)
+
+
+def test_sizes_are_written_as_they_are_read() -> None:
+    sizes: Sizes = (("a", 128, 3), ("head_2", 32, 1))
+    assert format_sizes(sizes) == "a=128x3,head_2=32x1"
+    assert sizes_in(format_sizes(sizes)) == sizes
+    assert sizes_in("") == ()

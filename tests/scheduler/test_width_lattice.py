@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.scheduler.lattice import Cell, LatticeClass, filled
+from sweeper.scheduler.lattice import Cell, LatticeClass, filled, plain_size
 from sweeper.scheduler.width_lattice import Prices, width_lattice
 
 WIDTHS = (5, 16, 20, 48, 50, 128)
@@ -44,7 +44,7 @@ grids = st.dictionaries(
     st.tuples(st.sampled_from(WIDTHS), st.sampled_from(DEPTHS)),
     st.one_of(st.just(0.0), st.floats(0.01, 20.0)),
     max_size=18,
-).map(lambda counts: [Cell(*shape, trials) for shape, trials in counts.items()])
+).map(lambda counts: [Cell(plain_size(*shape), trials) for shape, trials in counts.items()])
 
 
 def partitions(values: Sequence[int]) -> Iterator[list[Sequence[int]]]:
@@ -138,14 +138,22 @@ def proportional(compile_s: float, width_s: float, carry_s: float) -> Prices:
     )
 
 
-CELLS = [Cell(16, 1, 3.0), Cell(32, 2, 1.0), Cell(64, 1, 1.0)]
+CELLS = [Cell(plain_size(16, 1), 3.0), Cell(plain_size(32, 2), 1.0), Cell(plain_size(64, 1), 1.0)]
 
 
 def test_free_widths_waste_nothing() -> None:
     (only,) = width_lattice(CELLS, proportional(100.0, 0.0, 0.0))
 
     expected = LatticeClass(
-        64, 2, (16, 64), (1, 2), 5.0, 100.0, 176.0, 176.0, 3, run_widths=(16, 32, 64)
+        sizes=plain_size(64, 2),
+        widths=(16, 64),
+        depths=(1, 2),
+        trials=5.0,
+        compile_s=100.0,
+        train_s=176.0,
+        exact_train_s=176.0,
+        structures=3,
+        run_widths=(16, 32, 64),
     )
     assert only == expected
 
@@ -165,7 +173,7 @@ def test_what_a_large_class_carries_parts_it() -> None:
 
 
 def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
-    cells = [Cell(width, 1, 1.0) for width in range(1, 10_001)]
+    cells = [Cell(plain_size(width, 1), 1.0) for width in range(1, 10_001)]
 
     (only,) = width_lattice(cells, proportional(1.0, 0.0, 0.0))
 
@@ -175,6 +183,8 @@ def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
 
 
 def test_shapes_without_trials_get_no_class() -> None:
-    assert width_lattice([Cell(8, 1, 0.0)], proportional(1.0, 1.0, 0.0)) == ()
-    (only,) = width_lattice([Cell(8, 1, 1.0), Cell(64, 3, 0.0)], proportional(1.0, 1.0, 0.0))
+    assert width_lattice([Cell(plain_size(8, 1), 0.0)], proportional(1.0, 1.0, 0.0)) == ()
+    (only,) = width_lattice(
+        [Cell(plain_size(8, 1), 1.0), Cell(plain_size(64, 3), 0.0)], proportional(1.0, 1.0, 0.0)
+    )
     assert (only.width, only.depth) == (8, 1)
