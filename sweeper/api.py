@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from sweeper.config import StudyConfig
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
-from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
 from sweeper.errors import DataError, StudyError
@@ -279,7 +278,7 @@ def run_prepared(
         # JAX, while another process prepares the data
         import jax
 
-        from sweeper.executors.claims import check_fits, claim_devices, left_out, n_threads
+        from sweeper.executors.claims import check_fits, claim_devices, left_out
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored, own_xla_threads
@@ -298,14 +297,7 @@ def run_prepared(
         start = warm_start.started_from(
             config, run_dir, continue_from, fresh=fresh, trust_code=trust_code
         )
-        executor = None
         if not prepared.is_kept:
-            is_new = not run_dir.ledger.exists()
-            if n_threads(config) and is_new and (expected := blank(config)):  # threads compile
-                executor = stack.enter_context(
-                    fleet(config, expected, run_dir, tell, start, timeline)
-                )
-                prepare_classes(config, expected, make_forecast(config, expected, None), executor)
             with timeline.spending(Activity.IMPORT):
                 import_module("sweeper.sweep.run")
         with timeline.spending(Activity.DATA):
@@ -326,10 +318,7 @@ def run_prepared(
                 config, data.digest, foresee, environment(), fresh=fresh, start=saved
             )
         )
-        if executor is None:
-            executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
-        stack.callback(executor.close)  # before another process may go on with the study
-        executor.use(data)
+        executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
         if held.deaths < MAX:  # what compiles may be what kills
             prepare_classes(config, data, held.forecast, executor)
         # Optuna and pyarrow, while the first classes are compiled
