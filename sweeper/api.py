@@ -179,7 +179,7 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Study
-        from sweeper.sweep.planning import make_forecast, structures
+        from sweeper.sweep.planning import make_forecast, plan_digests, structures
 
         data = prepared()
     with jax_restored():
@@ -202,6 +202,7 @@ def plan(config: StudyConfig) -> Preview:
             devices,
             n_threads(config),
             n_workers(config),
+            plan_digests(config, data, foreseen_.as_dict()),
             partly_idle(config, never_run(config, data)),
             of_models,
         )
@@ -305,7 +306,7 @@ def run_prepared(
         check_fits(config, data)
         for warning in check_models(config, data):
             tell(Warned(warning))
-        given = None if plan_file is None else read_plan(plan_file)
+        given = None if plan_file is None else read_plan(plan_file, config, data)
         foresee = partial(make_forecast, config, data, given=given)
         saved = None
         if start is not None:
