@@ -354,3 +354,32 @@ def state_root() -> Path | None:
     """The user's state directory, None without a home directory; no command clears it."""
     path = user_state_path("sweeper")
     return path if path.is_absolute() else None
+
+
+# packages that results depend on
+LIBRARIES = (
+    "sweeper",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "optuna",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "cmaes",
+    "torch",
+)
+
+
+@cache
+def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """The version of each of these packages that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
