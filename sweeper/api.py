@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from sweeper.config import StudyConfig
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
-from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
 from sweeper.errors import DataError, StudyError
@@ -180,7 +179,7 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Study
-        from sweeper.sweep.planning import make_forecast, structures
+        from sweeper.sweep.planning import make_forecast, plan_digests, structures
 
         data = prepared()
     with jax_restored():
@@ -203,6 +202,7 @@ def plan(config: StudyConfig) -> Preview:
             devices,
             n_threads(config),
             n_workers(config),
+            plan_digests(config, data, foreseen_.as_dict()),
             partly_idle(config, never_run(config, data)),
             of_models,
         )
@@ -279,7 +279,7 @@ def run_prepared(
         # JAX, while another process prepares the data
         import jax
 
-        from sweeper.executors.claims import check_fits, claim_devices, left_out, n_threads
+        from sweeper.executors.claims import check_fits, claim_devices, left_out
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored, own_xla_threads
@@ -298,14 +298,7 @@ def run_prepared(
         start = warm_start.started_from(
             config, run_dir, continue_from, fresh=fresh, trust_code=trust_code
         )
-        executor = None
         if not prepared.is_kept:
-            is_new = not run_dir.ledger.exists()
-            if n_threads(config) and is_new and (expected := blank(config)):  # threads compile
-                executor = stack.enter_context(
-                    fleet(config, expected, run_dir, tell, start, timeline)
-                )
-                prepare_classes(config, expected, make_forecast(config, expected, None), executor)
             with timeline.spending(Activity.IMPORT):
                 import_module("sweeper.sweep.run")
         with timeline.spending(Activity.DATA):
@@ -313,7 +306,7 @@ def run_prepared(
         check_fits(config, data)
         for warning in check_models(config, data):
             tell(Warned(warning))
-        given = None if plan_file is None else read_plan(plan_file)
+        given = None if plan_file is None else read_plan(plan_file, config, data)
         foresee = partial(make_forecast, config, data, given=given)
         saved = None
         if start is not None:
@@ -326,10 +319,7 @@ def run_prepared(
                 config, data.digest, foresee, environment(), fresh=fresh, start=saved
             )
         )
-        if executor is None:
-            executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
-        stack.callback(executor.close)  # before another process may go on with the study
-        executor.use(data)
+        executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
         if held.deaths < MAX:  # what compiles may be what kills
             prepare_classes(config, data, held.forecast, executor)
         # Optuna and pyarrow, while the first classes are compiled

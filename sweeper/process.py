@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -227,3 +228,32 @@ def _paths(proc: Path) -> dict[str, Path]:
             inside = Path(*(part for part in path.split("/") if part not in ("", "..")))
             paths |= dict.fromkeys(controllers.split(","), inside)
     return paths
+
+
+# packages that results depend on
+LIBRARIES = (
+    "sweeper",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "optuna",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "cmaes",
+    "torch",
+)
+
+
+@cache
+def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """The version of each of these packages that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

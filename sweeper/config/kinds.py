@@ -222,8 +222,8 @@ _COUNT_OR_SHARE: Mapping[str, Any] = {
     ]
 }
 CountOrShare = Annotated[int | float, ReadBy(_count_or_share, _COUNT_OR_SHARE)]
-MAX_COUNT = 10_000_000
+_MAX_COUNT = 10_000_000
 MAX_XLA_THREADS = 1024  # beyond it XLA may die of as many
-Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Count = Annotated[int, Field(ge=1, le=_MAX_COUNT)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

@@ -117,14 +117,6 @@ class Dataset:
         """The memory that the arrays take."""
         return sum(array.nbytes for array in self._arrays().values())
 
-    def has_sizes_of(self, other: Dataset) -> bool:
-        """Whether a program that was compiled for the one can be given the other."""
-        mine, theirs = (
-            [(array.shape, array.dtype) for array in data._arrays().values()]
-            for data in (self, other)
-        )
-        return (mine, self.out_size) == (theirs, other.out_size)
-
     @cached_property
     def digest(self) -> str:
         """Equal for two datasets exactly where every bit of them is equal."""

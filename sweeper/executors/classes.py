@@ -58,10 +58,8 @@ class Classes:
         self.devices = tuple(devices)
         self.timeline = timeline or Timeline()
         self._config = config
-        self._start = start
         self._data = data
-        self._spec = data_spec(config, data)
-        self.programs = Programs(self._spec, start)
+        self.programs = Programs(data_spec(config, data), start)
         self._parts: dict[tuple[int, bool], DeviceData] = {}
         self._made: dict[tuple[str, int], _Made] = {}
         self._unclaimed_s: dict[str, float] = {}
@@ -74,15 +72,6 @@ class Classes:
         if self._limit is None:
             self._limit = limit_on(self.devices[0], self._config)
         return self._limit
-
-    def use(self, data: Dataset) -> None:
-        """Go on with `data` instead; programs that were compiled for its sizes stay."""
-        spec = data_spec(self._config, data)
-        with self._lock:
-            if spec != self._spec or not data.has_sizes_of(self._data):
-                self._spec, self.programs, self._made = spec, Programs(spec, self._start), {}
-            self._data = data
-            self._parts.clear()
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class ahead, for as many lanes as it may have at a time.

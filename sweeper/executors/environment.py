@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 import jax
 
 from sweeper.executors.compile_cache import processor
 from sweeper.executors.jax_setup import own_xla_threads
+from sweeper.process import LIBRARIES, installed_versions
 from sweeper.scheduler.signature import short_hash
 
-_LIBRARIES = (
-    "sweeper",
-    "jax",
-    "jaxlib",
-    "equinox",
-    "optax",
-    "optuna",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "pandas",
-    "cmaes",
-    "torch",
-)
 # of those that JAX and its backends read, what changes results
 FLAGS = (
     "XLA_FLAGS",
@@ -42,18 +28,12 @@ _FREE = ("--xla_force_host_platform_device_count", "--xla_dump")
 def environment() -> dict[str, str]:
     """Each of them by name; what is not there is empty."""
     return {
-        **{library: _version(library) for library in _LIBRARIES},
+        **dict.fromkeys(LIBRARIES, ""),
+        **installed_versions(LIBRARIES),
         "device": _device(),
         "xla_threads": str(own_xla_threads() or "") if jax.default_backend() == "cpu" else "",
         **{name: " ".join(_set(name)) for name in FLAGS},
     }
-
-
-def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return ""
 
 
 def _device() -> str:

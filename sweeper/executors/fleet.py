@@ -59,20 +59,12 @@ class Fleet:
 
     def __init__(
         self,
-        data: Dataset,
         inline: InlineExecutor | None,
-        start_workers: Callable[[Dataset], Queue] | None,
+        start_workers: Callable[[], Queue] | None,
     ) -> None:
-        self.data = data
         self.inline = inline
         self._start_workers = start_workers
         self.process: Queue | None = None
-
-    def use(self, data: Dataset) -> None:
-        """Train on `data` from here on; nothing may have been trained yet."""
-        self.data = data
-        if self.inline is not None:
-            self.inline.use(data)
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class of threads ahead; `params` are those of any of its trials."""
@@ -92,7 +84,7 @@ class Fleet:
     def _side(self, work: Work) -> Queue:
         wants_workers = work.bucket.side == "process" or self.inline is None
         if wants_workers and self.process is None and self._start_workers is not None:
-            self.process = self._start_workers(self.data)
+            self.process = self._start_workers()
         wanted, other = self.inline, self.process
         if wants_workers:
             wanted, other = other, wanted
@@ -132,9 +124,10 @@ def fleet(
     timeline = timeline or Timeline()
     threads, workers = n_threads(config), n_workers(config)
     built = Fleet(
-        data,
         _inline(config, data, run_dir, observer, threads, start, timeline) if threads else None,
-        partial(_process, config, run_dir, observer, workers, start, timeline) if workers else None,
+        partial(_process, config, data, run_dir, observer, workers, start, timeline)
+        if workers
+        else None,
     )
     try:
         yield built
@@ -155,12 +148,12 @@ def _cluster(
 
     executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
 
-    def begin(data: Dataset) -> Queue:
+    def begin() -> Queue:
         _send(data, run_dir)
         return executor
 
     try:
-        yield Fleet(data, None, begin)
+        yield Fleet(None, begin)
     finally:
         executor.close()
 
@@ -200,12 +193,12 @@ def _inline(
 
 def _process(
     config: StudyConfig,
+    data: Dataset,
     run_dir: RunDir,
     observer: Observer,
     workers: int,
     start: SavedStart | None,
     timeline: Timeline,
-    data: Dataset,
 ) -> Queue:
     check_fits_workers(config, data)
     from sweeper.executors.process import (

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sweeper.config.user_code import is_raised
-from sweeper.data.dataset import Dataset
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.placement import DeviceQueues
 from sweeper.executors.trainer import Trainer
@@ -114,11 +113,6 @@ class InlineExecutor:
         self._idle = [0] * len(self._trainers)  # threads that wait
         self._closed = False
         self._log = logging.getLogger("sweeper")
-
-    def use(self, data: Dataset) -> None:
-        """Train on `data` from here on."""
-        for trainer in self._trainers:
-            trainer.use(data)
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class before any bucket asks for it; `params` are of any of its trials.

@@ -75,10 +75,6 @@ class Trainer:
         given = config, data, start, devices or jax.local_devices(), self._timeline
         self.classes = Classes(*given)
 
-    def use(self, data: Dataset) -> None:
-        """Train on `data` instead; programs that were compiled for its sizes stay."""
-        self.classes.use(data)
-
     def compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class ahead, once; `params` are those of any of its trials.
 

@@ -54,7 +54,7 @@ class Reproduction:
     differing: int
     first: MetricDifference | None
     largest: Mapping[str, float]
-    versions: Mapping[str, tuple[str | None, str | None]]
+    versions: Mapping[str, tuple[str, str | None]]
 
 
 def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig, int]:
@@ -101,10 +101,9 @@ def _values(run_dir: RunDir, number: int, name: str) -> Any:
     return its.set_index(_PLACE)[["value"]].rename(columns={"value": name})
 
 
-def _versions(recorded: RunDir, again: RunDir) -> dict[str, tuple[str | None, str | None]]:
+def _versions(recorded: RunDir, again: RunDir) -> dict[str, tuple[str, str | None]]:
     before, now = (open_results(one.root).study["versions"] for one in (recorded, again))
-    names = {**before, **now}
-    return {n: (before.get(n), now.get(n)) for n in names if before.get(n) != now.get(n)}
+    return {n: (then, now.get(n)) for n, then in before.items() if then != now.get(n)}
 
 
 def _finite(value: Any) -> float | None:

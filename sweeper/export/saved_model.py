@@ -159,10 +159,6 @@ class SavedModel:
             return numbers[:, 0] if numbers.shape[1] == 1 else numbers
         return np.array(data["transform"]["classes"])[self.classes_by(outputs)]
 
-    def classes_of(self, rows: Any) -> NDArray[np.int64]:
-        """The class of each row, as its place in `class_names`."""
-        return self.classes_by(self.outputs(rows))
-
     def probabilities(self, rows: Any) -> NDArray[Any]:
         """The probability of each class, shaped (rows, classes).
 

@@ -107,8 +107,8 @@ _FEW = 0.5
 class Preview:
     """How a study would begin on this machine: its space, its lattice, its first round.
 
-    `idle_rules` are those of weight decay that are about no array of some trials' models,
-    `of_models` what to warn of them.
+    `digests` are those of what the forecast was made from. `idle_rules` are those of weight decay
+    that are about no array of some trials' models, `of_models` what to warn of them.
     """
 
     config: StudyConfig
@@ -119,11 +119,12 @@ class Preview:
     devices: int
     threads: int
     workers: int
+    digests: Mapping[str, str]
     idle_rules: tuple[str, ...] = ()
     of_models: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The preview as JSON-able values; `run --plan` takes it by its `forecast`."""
+        """The preview as JSON-able values; `run --plan` reads its `forecast` and `digests`."""
         return {
             "study": self.config.study.name,
             "n_trials": n_proposals(self.config),
@@ -156,6 +157,7 @@ class Preview:
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
             },
             "forecast": self.forecast.as_dict(),
+            "digests": dict(self.digests),
         }
 
     def _space(self) -> list[dict[str, Any]]:

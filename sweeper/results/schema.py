@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from sweeper.config import StudyConfig
+from sweeper.process import LIBRARIES, installed_versions
 from sweeper.results.columns import (
     BEST,
     BOOL,
@@ -42,18 +40,8 @@ from sweeper.results.columns import (
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir, holds, read_small, swapped
 
-_PACKAGES = (
-    "sweeper",
-    "jax",
-    "jaxlib",
-    "equinox",
-    "optax",
-    "optuna",
-    "joblib",
-    "numpy",
-    "scikit-learn",
-    "pyarrow",
-)
+# what writes the files and starts workers, apart from what results depend on
+_WRITING = ("joblib", "pyarrow")
 
 
 def trials_schema(config: StudyConfig) -> pa.Schema:
@@ -127,22 +115,12 @@ def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:
         "search": canonical["search"],
         "settings": canonical,
         "study_file": str(config.source.path),
-        "versions": _versions(),
+        "versions": installed_versions((*LIBRARIES, *_WRITING)),
         "columns": {
             c.name: {"meaning": c.meaning, "unit": c.unit, "deterministic": c.deterministic}
             for c in columns
         },
     }
-
-
-@cache
-def _versions() -> dict[str, str]:
-    """The version of each package that results depend on, where it is installed."""
-    found: dict[str, str] = {}
-    for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
 
 
 def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:

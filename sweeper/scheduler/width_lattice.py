@@ -30,7 +30,7 @@ from sweeper.scheduler.lattice import (
 )
 
 # more widths than these are rounded up: the search takes time with their cube
-MAX_WIDTHS = 192
+_MAX_WIDTHS = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def width_lattice(cells: Iterable[Cell], prices: Prices) -> tuple[LatticeClass, 
     wanted = [cell for cell in cells if cell.trials > 0]
     if not wanted:
         return ()
-    grid = grid_of(wanted, MAX_WIDTHS, filled)
+    grid = grid_of(wanted, _MAX_WIDTHS, filled)
     depth = grid.depths[-1]
     return tuple(_class_of(grid, rows, depth, prices) for rows in _cut(grid, depth, prices))
 

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, StudyError, listed
 from sweeper.executors.claims import n_devices
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.rundir import read_json, read_small
+from sweeper.rundir import read_json
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import LiveTrial, Policy, ProgramClass
 from sweeper.scheduler.cost import CostModel, shipped
 from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
-from sweeper.scheduler.given_plan import read_forecast, unfit
 from sweeper.scheduler.policy import lane_loop_of, policy_of
-from sweeper.scheduler.signature import Structures
+from sweeper.scheduler.signature import Structures, short_hash
 from sweeper.study.options import n_proposals, rungs
 from sweeper.trial import Scalar, TrialSpec
 
 # classes for fewer trials than these may turn out not to be needed at all
 _LIKELY = 3.0
+# tables of a study that its forecast does not depend on, but for one or two settings of execution
+_WITHOUT_EFFECT = ("edition", "execution", "results")
 
 
 def make_forecast(
@@ -40,38 +42,51 @@ def make_forecast(
     """The forecast of a study on the device of this process.
 
     A `given` one, or else the `recorded` one while it fits: a study is planned once.
-
-    Raises:
-        StudyError: the given one is of another study, for another lane loop, or was edited so
-            that no study can go by it.
     """
     lane_loop = lane_loop_of(config, jax.default_backend())
-    if given is None and recorded is not None and recorded.lane_loop == lane_loop:
+    if given is not None:
+        return given
+    if recorded is not None and recorded.lane_loop == lane_loop:
         return recorded
-    sizes = DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows)
     traced = traced_structure(config, lane_loop)
-    costs = costs_of(config)
-    n_trials, devices = n_proposals(config), n_devices(config)
-    made = forecast(config, sizes, costs, lane_loop, traced, n_trials, devices)
-    if given is None:
-        return made
-    if found := unfit(given, made, config, traced):
-        raise StudyError(Problem("--plan", "", found, "write it anew with `plan --json`"))
-    return given
+    given_to = costs_of(config), lane_loop, traced, n_proposals(config), n_devices(config)
+    return forecast(config, _sizes(data), *given_to)
 
 
-def read_plan(path: Path) -> Forecast:
-    """The forecast in a file that `plan --json` wrote.
+def _sizes(data: Dataset) -> DataSizes:
+    return DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows)
+
+
+def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of what the forecast of a study is made from, and of `forecast` itself, as JSON."""
+    settings = {k: v for k, v in config.canonical().items() if k not in _WITHOUT_EFFECT}
+    lane_loop = lane_loop_of(config, jax.default_backend())
+    return {
+        "study": short_hash(settings, config.execution.precision),
+        "data": short_hash(asdict(_sizes(data))),
+        "device": short_hash(lane_loop, n_devices(config), costs_of(config).as_dict()),
+        "forecast": short_hash(forecast),
+    }
+
+
+def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:
+    """The forecast in a file that `plan --json` wrote for this study, data and device.
 
     Raises:
-        StudyError: it is not such a file.
+        StudyError: it is not such a file, was written for others, or was edited.
     """
+    hint = "write it again with `python -m sweeper plan STUDY --json > plan.json`"
     try:
-        return read_forecast(read_small(path))
-    except (OSError, ValueError) as error:
-        found = f"no plan that can be read ({error})"
-        hint = "write it with `python -m sweeper plan STUDY --json > plan.json`"
+        plan = read_json(path)
+        written = dict[str, str](plan["digests"])
+        digests = plan_digests(config, data, plan["forecast"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        found = f"not a plan that this version can read ({type(error).__name__}: {error})"
         raise StudyError(Problem(str(path), "", found, hint)) from error
+    if changed := [name for name, digest in digests.items() if written.get(name) != digest]:
+        found = f"{listed(changed)} changed since it was written"
+        raise StudyError(Problem(str(path), "", found, hint))
+    return Forecast.from_dict(plan["forecast"])
 
 
 def costs_of(config: StudyConfig) -> CostModel:

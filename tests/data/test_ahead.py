@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import pytest
 from sweeper.config import StudyConfig, parse
 from sweeper.data import ahead
 from sweeper.data.ahead import preparing
-from sweeper.data.blank import blank
 from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
@@ -199,22 +197,6 @@ def test_of_much_that_is_kept_what_was_used_last_stays(
     assert theirs <= {path.name for path in kept.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["digits", "iris", "wine", "breast_cancer"])
-def test_blank_data_have_the_sizes_of_the_real(
-    name: str, study: Callable[..., StudyConfig]
-) -> None:
-    config = study(f"data.name={name}", "train.batch_size=16")
-    expected = blank(config)
-
-    assert expected is not None
-    assert prepare(config).has_sizes_of(expected)
-
-
-@pytest.fixture
-def study() -> Callable[..., StudyConfig]:
-    return lambda *overrides: parse(DIGITS, Path("study.toml"), list(overrides))
-
-
 PARQUET = 'data={source="parquet", path="*.parquet", target="y", split={val=0.2, test=0.1}}'
 
 
@@ -314,19 +296,3 @@ def test_data_that_are_larger_than_the_share_are_refused(tmp_path: Path) -> None
             f"machine's memory is {int(memory * fraction)} B; drop columns or rows, or write a "
             "larger execution.memory_fraction"
         )
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        'data.split={group="target"}',
-        'data.split={time="target"}',
-        'data.categorical_columns=["target"]',
-        'data.class_weights="balanced"',
-    ],
-)
-def test_sizes_that_the_rows_decide_on_are_not_known_before(
-    setting: str, study: Callable[..., StudyConfig]
-) -> None:
-    assert blank(study("data.split={val=0.2, test=0.1}")) is not None
-    assert blank(study("data.split={val=0.2, test=0.1}", setting)) is None

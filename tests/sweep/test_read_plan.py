@@ -1,0 +1,130 @@
+"""A plan is accepted for the study, data and device that it was written for, as it was written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweeper
+from sweeper.config import StudyConfig
+from sweeper.data.dataset import Dataset
+from sweeper.data.prepare import prepare
+from sweeper.errors import StudyError
+from sweeper.rundir import RunDir
+from sweeper.scheduler.cost import shipped
+from sweeper.sweep.planning import make_forecast, plan_digests, read_plan
+from tests.in_process import study_in
+from tests.small_studies import DIGITS, PARTS, bent
+
+WIDTHS = "search.model.width={type='int',low=16,high=64,base=2}"
+STUDIES = {"mlp": bent(DIGITS, "search={}", WIDTHS), "parts": bent(PARTS, "optimizer.lr=1e-2")}
+
+
+@pytest.fixture(params=STUDIES)
+def study(request: pytest.FixtureRequest, tmp_path: Path) -> StudyConfig:
+    return study_in(tmp_path, STUDIES[request.param])
+
+
+@pytest.fixture
+def data(study: StudyConfig) -> Dataset:
+    return prepare(study)
+
+
+@pytest.fixture
+def plan(study: StudyConfig, data: Dataset) -> dict[str, Any]:
+    """What `plan --json` writes, as far as it is read again."""
+    forecast = make_forecast(study, data, None).as_dict()
+    return {"forecast": forecast, "digests": plan_digests(study, data, forecast)}
+
+
+def written(plan: object, directory: Path) -> Path:
+    path = directory / "plan.json"
+    path.write_text(plan if isinstance(plan, str) else json.dumps(plan), encoding="utf-8")
+    return path
+
+
+def refusal(plan: object, config: StudyConfig, data: Dataset) -> str:
+    with pytest.raises(StudyError) as refused:
+        read_plan(written(plan, config.base_dir), config, data)
+    message = str(refused.value)
+    assert message.endswith("write it again with `python -m sweeper plan STUDY --json > plan.json`")
+    return message
+
+
+def test_a_study_goes_by_its_own_plan(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    read = read_plan(written(plan, study.base_dir), study, data)
+    assert read == make_forecast(study, data, None)
+
+
+def test_a_plan_of_a_study_with_other_settings_is_refused(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    other = sweeper.load_study(study.base_dir / "study.toml", ["train.epochs=1"])
+    assert "plan.json: study changed since it was written" in refusal(plan, other, data)
+
+
+def test_a_plan_for_other_rows_is_refused(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    fewer = replace(data, x_train=data.x_train[:-8], y_train=data.y_train[:-8])
+    assert "data changed since" in refusal(plan, study, fewer)
+
+
+def test_a_plan_for_other_costs_is_refused(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    costs = {**shipped("cpu").as_dict(), "compile_base_s": 1.0}
+    (study.base_dir / "costs.json").write_text(json.dumps({"model": costs}), encoding="utf-8")
+    other = sweeper.load_study(study.base_dir / "study.toml", ["execution.costs=costs.json"])
+    assert "device changed since" in refusal(plan, other, data)
+
+
+def test_an_edited_plan_is_refused(study: StudyConfig, data: Dataset, plan: dict[str, Any]) -> None:
+    edited = {**plan, "forecast": {**plan["forecast"], "capacity": 0}}
+    assert "forecast changed since" in refusal(edited, study, data)
+
+
+def test_all_that_changed_is_named(study: StudyConfig, data: Dataset, plan: dict[str, Any]) -> None:
+    other = sweeper.load_study(study.base_dir / "study.toml", ["study.n_trials=3"])
+    edited = {**plan, "forecast": {}}
+    assert "study and forecast changed since" in refusal(edited, other, data)
+
+
+def test_where_results_go_and_which_threads_train_change_no_plan(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    settings = ["results.keep_models=1", "execution.threads=1", "execution.retries=3"]
+    other = sweeper.load_study(study.base_dir / "study.toml", settings)
+    assert read_plan(written(plan, study.base_dir), other, data)
+
+
+@pytest.mark.parametrize("study", ["mlp"], indirect=True)
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "{}", '"a"', "[" * 100_000, '{"digests": 3}', '{"digests": {}}']
+)
+def test_a_file_that_is_not_a_plan_is_refused(text: str, study: StudyConfig, data: Dataset) -> None:
+    assert "not a plan that this version can read" in refusal(text, study, data)
+
+
+@pytest.mark.parametrize("study", ["mlp"], indirect=True)
+def test_a_plan_without_digests_is_refused(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    """As earlier versions wrote them."""
+    assert "KeyError: 'digests'" in refusal({"forecast": plan["forecast"]}, study, data)
+
+
+@pytest.mark.parametrize("study", ["mlp"], indirect=True)
+def test_nothing_of_a_plan_that_is_refused_is_recorded(
+    study: StudyConfig, plan: dict[str, Any]
+) -> None:
+    edited = {**plan, "forecast": {**plan["forecast"], "capacity": 0}}
+    with pytest.raises(StudyError, match="forecast changed"):
+        sweeper.run(study, plan_file=written(edited, study.base_dir))
+    assert not RunDir(study.run_dir).ledger.exists()
