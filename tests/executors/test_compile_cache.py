@@ -15,8 +15,8 @@ import sweeper
 from sweeper import process
 from sweeper.executors.compile_cache import CheckedCache, cache_directory
 from sweeper.executors.jax_setup import configure_jax, jax_restored
-from sweeper.results.compare import deterministic_digest
 from sweeper.rundir import RunDir
+from tests.digest import deterministic_digest
 from tests.in_process import study_in
 from tests.small_studies import DIGITS
 

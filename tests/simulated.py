@@ -1,8 +1,7 @@
-"""An executor that trains nothing: a formula instead of a network, in microseconds.
+"""An executor and a cluster that train nothing: a formula instead of a network, in microseconds.
 
-For tests of the round loop and for planning sizes that no machine at hand has.
-
-A cluster that trains nothing, on a clock of its own: for planning sizes that nobody has at hand.
+The executor is for tests of the round loop. The cluster has its own clock: with it,
+`scripts/simulate` measures sizes for which no machine is at hand.
 
 Buckets take what they are predicted to take, but for chance: devices are not all alike, some
 buckets are held up, and nodes are lost. Chance is drawn from the seed, the round and the bucket,
