@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from sweeper import api
-from sweeper.config import jax_pins
 from sweeper.config.jax_pins import overridden, pins
 from sweeper.errors import SetupError
 from sweeper.executors.jax_setup import check_kept, configure_jax, jax_restored, keep_configured
@@ -189,7 +188,7 @@ def test_rows_do_not_depend_on_the_settings_of_the_caller_or_of_a_module(tmp_pat
 def test_every_key_is_made_in_one_module() -> None:
     """Elsewhere it would be of whatever implementation is JAX's default."""
     makers = re.compile(r"random\.(PRNGKey|key|wrap_key_data)\(")
-    package = Path(jax_pins.__file__).parent
+    package = Path(api.__file__).parent
     makes = [
         str(path.relative_to(package))
         for path in sorted(package.rglob("*.py"))
