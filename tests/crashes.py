@@ -14,8 +14,8 @@ import numpy as np
 import sweeper
 from sweeper.config import StudyConfig
 from sweeper.faults import VARIABLE, Fault, Step, counting, plan_faults
-from sweeper.results.compare import deterministic_digest
 from sweeper.rundir import RunDir
+from tests.digest import deterministic_digest
 
 HEAD = """\
 version = 1

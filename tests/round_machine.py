@@ -17,7 +17,6 @@ from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig, parse
-from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.ledger import Ledger
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, forecast
@@ -27,6 +26,7 @@ from sweeper.study.options import rungs
 from sweeper.sweep.parts import Store, SweepContext
 from sweeper.sweep.sweep import Sweep
 from sweeper.trial import TrialSpec, generator
+from tests.simulated import SimulatedExecutor
 from tests.small_studies import DIGITS, bent
 
 STUDY = bent(

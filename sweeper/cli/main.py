@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from traceback import walk_tb
 from typing import Annotated, NoReturn
 
 import typer
@@ -21,6 +20,7 @@ from sweeper.cli.address_space import check_address_space
 from sweeper.cli.commands.printing import print_shown
 from sweeper.cli.console import console_on, drop_unwritten, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
+from sweeper.executors.private_apis import is_invalid_jax_setting
 from sweeper.executors.signals import Left, ignore_interrupts, leave_on_signals
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.process import open_streams
@@ -125,7 +125,7 @@ def main() -> NoReturn:
         drop_unwritten(sys.stdout)
         _refuse(SetupError(unforeseen(error)))
     except ValueError as error:
-        if not _is_of_jax_settings(error):
+        if not is_invalid_jax_setting(error):
             raise
         hint = "fix or unset the environment variable of that name"
         _refuse(SetupError(Problem("JAX", "", str(error), hint)))
@@ -159,12 +159,6 @@ def _check_current_directory() -> None:
     except FileNotFoundError:
         found = "the directory that this was started in is gone"
         raise SetupError(Problem("", "", found, "change into one that is there")) from None
-
-
-def _is_of_jax_settings(error: ValueError) -> bool:
-    """Whether importing JAX raised it, for an environment variable with an invalid value."""
-    *_, (frame, _) = walk_tb(error.__traceback__)
-    return frame.f_globals.get("__name__") == "jax._src.config"
 
 
 def _refuse(error: SweeperError) -> NoReturn:

@@ -1,8 +1,7 @@
 """Compiled programs on disk, each behind a digest: a damaged one is compiled again.
 
 JAX runs what its cache holds unchecked, and never replaces an entry that it cannot read. This
-module wraps JAX's own cache of files, so that JAX_COMPILATION_CACHE_MAX_SIZE still holds. It is the
-only one that uses this private part of JAX.
+module wraps JAX's own cache of files, so that JAX_COMPILATION_CACHE_MAX_SIZE still holds.
 """
 
 from __future__ import annotations
@@ -15,11 +14,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-import jax
-from jax._src import compilation_cache
-from jax._src.compilation_cache_interface import CacheInterface
-from jax._src.lru_cache import LRUCache
-
+from sweeper.executors.private_apis import current_cache, file_cache, replace_cache
 from sweeper.rundir import own_directory
 from sweeper.scheduler.signature import short_hash
 
@@ -30,7 +25,7 @@ _CHECKED = "-checked"
 _log = logging.getLogger("sweeper")
 
 
-class CheckedCache(CacheInterface):
+class CheckedCache:
     """JAX's cache in a directory, which returns an entry only as it was written.
 
     No error of the disk is one of the program that is compiled: the entry is missing then, or is
@@ -38,14 +33,11 @@ class CheckedCache(CacheInterface):
     """
 
     def __init__(self, path: Path) -> None:
-        size: int = jax.config.values.get("jax_compilation_cache_max_size", -1)
-        self._files = LRUCache(str(path), max_size=size)
-        self._path = self._files._path
-        self._place = path
+        self._files = file_cache(path)
+        self._path = path  # JAX logs it under this name
         self._has_warned = False
 
-    # JAX's own base class declares no result
-    def get(self, key: str) -> bytes | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def get(self, key: str) -> bytes | None:
         """The entry of `key`; None if there is none, or it is not what was written."""
         try:
             found = self._files.get(f"{key}{_CHECKED}")
@@ -69,7 +61,7 @@ class CheckedCache(CacheInterface):
         except Exception as error:
             if not self._has_warned:
                 told = "compiled programs are not kept in %s: %s; the study goes on without"
-                _log.warning(told, self._place, error)
+                _log.warning(told, self._path, error)
             self._has_warned = True
 
     def _remove(self, key: str) -> None:
@@ -78,7 +70,7 @@ class CheckedCache(CacheInterface):
                 path.unlink()
 
     def _paths(self, key: str) -> list[Path]:
-        return [self._place / f"{key}{_CHECKED}{suffix}" for suffix in _SUFFIXES]
+        return [self._path / f"{key}{_CHECKED}{suffix}" for suffix in _SUFFIXES]
 
 
 def _digest(key: str, content: bytes) -> bytes:
@@ -110,16 +102,12 @@ def processor() -> str:
 
 
 def use_cache(path: Path | None) -> None:
-    """Have JAX keep compiled programs in `path`, as its settings say too; in none if it is None."""
-    current = compilation_cache._cache
-    if path is not None and isinstance(current, CheckedCache) and current._place == path:
+    """Have JAX keep compiled programs in `path`; if it is None, where JAX's own settings say."""
+    current = current_cache()
+    if path is not None and isinstance(current, CheckedCache) and current._path == path:
         return
-    compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
+    cache = None
     if path is not None:
         with suppress(OSError):  # it was removed meanwhile
-            compilation_cache._cache = CheckedCache(path)
-
-
-def leave_cache() -> None:
-    """Have JAX use the cache that its own settings name, from the next compilation on."""
-    compilation_cache.reset_cache()
+            cache = CheckedCache(path)
+    replace_cache(cache)

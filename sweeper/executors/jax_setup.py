@@ -10,19 +10,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import jax
-from jax._src import xla_bridge  # nothing public says whether JAX has opened its devices
 
 from sweeper.config import StudyConfig
 from sweeper.config.jax_pins import pins
 from sweeper.config.study import EDITION
 from sweeper.errors import Problem, SetupError, listed
-from sweeper.executors.compile_cache import cache_directory, leave_cache, use_cache
+from sweeper.executors.compile_cache import cache_directory, use_cache
 from sweeper.executors.devices import XLA_THREADS, carried_fraction, check_xla_threads
+from sweeper.executors.private_apis import count_xla_threads, has_open_devices
 from sweeper.process import usable_cpus
 
 # what `configure_jax` sets
@@ -152,7 +151,7 @@ def jax_restored() -> Iterator[None]:
 
 
 def _restore() -> None:
-    leave_cache()
+    use_cache(None)
     for name, value in _callers.items():
         jax.config.update(name, value)
 
@@ -181,7 +180,6 @@ def with_pins() -> Iterator[None]:
 
 
 _PLATFORMS = "JAX_PLATFORMS"
-_XLA_THREAD = "tf_XLAEigen"  # as XLA calls each of those that run parts of a program
 _opening = threading.Lock()
 _is_open = False
 _fraction: float | None = None
@@ -202,7 +200,7 @@ def open_devices(variables: Mapping[str, str]) -> None:
         if _is_open:
             return
         check_xla_threads(os.environ)
-        is_the_callers = xla_bridge.backends_are_initialized()
+        is_the_callers = has_open_devices()
         missing = {name: value for name, value in variables.items() if name not in os.environ}
         os.environ.update(missing)
         try:
@@ -210,7 +208,7 @@ def open_devices(variables: Mapping[str, str]) -> None:
             _is_open, _fraction = True, carried_fraction(os.environ)
             _threads = _carried_threads(os.environ)
             if is_the_callers:  # as many as XLA was told then, or cores that there were
-                _threads = _threads_there() or len(usable_cpus())
+                _threads = count_xla_threads() or len(usable_cpus())
         except Exception as error:  # a bare AssertionError even
             said = str(error).strip().splitlines() or ["there is none"]
             told = f"no device can be opened: {said[0]}"
@@ -234,12 +232,3 @@ def own_xla_threads() -> int | None:
 def _carried_threads(environment: Mapping[str, str]) -> int | None:
     told = environment.get(XLA_THREADS)
     return None if told is None else int(told)
-
-
-def _threads_there() -> int | None:
-    """How many XLA has started for programs on a CPU, where the system lists threads by name."""
-    names: list[str] = []
-    for thread in Path("/proc/self/task").glob("*/comm"):
-        with suppress(OSError):  # one that has just ended
-            names.append(thread.read_text().strip())
-    return names.count(_XLA_THREAD) or None

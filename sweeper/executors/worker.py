@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
 from sweeper.executors.devices import XLA_THREADS, carried_fraction
+from sweeper.executors.private_apis import let_worker_memory_grow
 from sweeper.executors.signals import ignore_terminating_signals
 from sweeper.faults import VARIABLE, Step, fault_points, plan_faults
 from sweeper.process import die_with
@@ -72,12 +73,10 @@ _memory_fraction: float | None = None
 
 def begin(setup: WorkerSetup, output: Connection) -> None:
     """Make this process a worker that writes what it has to say to `output`."""
-    from joblib.externals.loky import process_executor as loky
-
     write_to(output)
     if os.environ.get(SAFE_PATH) == BY_SWEEPER:
         del os.environ[SAFE_PATH]  # programs that user code starts are searched as ever
-    loky._USE_PSUTIL = False  # with it, loky ends a worker whose memory grows
+    let_worker_memory_grow()
     start(setup)
 
 

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sweeper.errors import Problem, StudyError, listed
+from sweeper.results.light import floats, texts
 from sweeper.trial import TrialState
 
 Kind = Literal["number", "truth", "text", "time"]
 Mask = NDArray[np.bool_]
+Truth = NDArray[np.float64]
+"""For each row 1 if a condition is true, 0 if it is false: `and` takes the least, `or` the most."""
+_UNKNOWN = 0.5  # neither, for a null is compared; `not` leaves it so
 _SAYS = {
     "number": "numbers, such as 0.5",
     "truth": "True or False",
@@ -51,16 +56,8 @@ class Values:
     is_null: Mask
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """For which rows a condition is true, and for which it is false; for others it is neither."""
-
-    true: Mask
-    false: Mask
-
-
-def rows_where(condition: str, columns: Mapping[str, Values]) -> Mask:
-    """The rows for which `condition` is true.
+def rows_where(condition: str, table: pa.Table) -> Mask:
+    """The rows of a table, as `read_light` returns it, for which `condition` is true.
 
     Raises:
         StudyError: it is no such condition, or names no such column.
@@ -69,7 +66,7 @@ def rows_where(condition: str, columns: Mapping[str, Values]) -> Mask:
         if len(condition) > _LONGEST:
             raise ValueError(f"longer than {_LONGEST} characters")
         tree = ast.parse(condition.strip(), mode="eval")
-        return _Reader(condition, columns).answer(tree.body).true
+        return _Reader(condition, table).truth(tree.body) == 1
     except (
         SyntaxError,
         ValueError,
@@ -114,54 +111,44 @@ def _unread(condition: str, found: str, hint: str = _GRAMMAR) -> StudyError:
 @dataclass(frozen=True, slots=True)
 class _Reader:
     condition: str
-    columns: Mapping[str, Values]
+    table: pa.Table
 
-    def answer(self, node: ast.expr) -> Answer:
+    def truth(self, node: ast.expr) -> Truth:
         """What a condition, or a part of it, says of every row."""
         match node:
             case ast.BoolOp(op=op, values=parts):
-                answers = [self.answer(part) for part in parts]
-                both, either = (np.logical_and.reduce, np.logical_or.reduce)
-                true, false = (both, either) if isinstance(op, ast.And) else (either, both)
-                return Answer(true([a.true for a in answers]), false([a.false for a in answers]))
+                fold = np.minimum if isinstance(op, ast.And) else np.maximum
+                return fold.reduce([self.truth(part) for part in parts])
             case ast.UnaryOp(op=ast.Not(), operand=inner):
-                found = self.answer(inner)
-                return Answer(found.false, found.true)
+                return 1 - self.truth(inner)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 sides = [left, *rights]
                 pairs = zip(sides[:-1], ops, sides[1:], strict=True)
-                answers = [self._compared(*pair) for pair in pairs]
-                return Answer(
-                    np.logical_and.reduce([a.true for a in answers]),
-                    np.logical_or.reduce([a.false for a in answers]),
-                )
+                return np.minimum.reduce([self._compared(*pair) for pair in pairs])
             case ast.Name(id=name) if self._column(name).kind == "truth":
                 column = self._column(name)
-                true = column.values.astype(bool) & ~column.is_null
-                return Answer(true, ~true & ~column.is_null)
+                return np.where(column.is_null, _UNKNOWN, column.values)
             case _:
                 raise self._no_condition(node)
 
-    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Answer:
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Truth:
         if isinstance(op, ast.In | ast.NotIn):
             if not isinstance(right, ast.Tuple | ast.List | ast.Set) or not right.elts:
                 raise self._no_condition(right)
-            each = [self._compared(left, ast.Eq(), one) for one in right.elts]
-            true = np.logical_or.reduce([a.true for a in each])
-            false = np.logical_and.reduce([a.false for a in each])
-            return Answer(true, false) if isinstance(op, ast.In) else Answer(false, true)
+            found = np.maximum.reduce([self._compared(left, ast.Eq(), one) for one in right.elts])
+            return found if isinstance(op, ast.In) else 1 - found
         if isinstance(op, ast.Is | ast.IsNot):
             if not _is_none(right) or not isinstance(left, ast.Name):
                 raise self._no_condition(right)
-            null = self._column(left.id).is_null
-            return Answer(null, ~null) if isinstance(op, ast.Is) else Answer(~null, null)
+            null = self._column(left.id).is_null.astype(np.float64)
+            return null if isinstance(op, ast.Is) else 1 - null
         if _is_none(left) or _is_none(right):
             raise _unread(self.condition, "compares with None", "write `is None`, or `is not None`")
         return self._of_values(left, _COMPARISONS[type(op)], right)
 
     def _of_values(
         self, left: ast.expr, compare: Callable[[Any, Any], Any], right: ast.expr
-    ) -> Answer:
+    ) -> Truth:
         names = [side.id for side in (left, right) if isinstance(side, ast.Name)]
         if not names:
             raise self._no_condition(left)
@@ -173,8 +160,7 @@ class _Reader:
         if kind == "text" and compare not in (operator.eq, operator.ne):
             raise _unread(self.condition, f"orders '{names[0]}', which holds text", "use == or in")
         null = np.logical_or.reduce([self._column(name).is_null for name in names])
-        held = np.asarray(compare(*sides), bool)
-        return Answer(held & ~null, ~held & ~null)
+        return np.where(null, _UNKNOWN, compare(*sides))
 
     def _side(self, node: ast.expr, column: str) -> Any:
         """The values of one side of a comparison with `column`."""
@@ -207,10 +193,20 @@ class _Reader:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def _column(self, name: str) -> Values:
-        return self.columns[column_named("--where", name, self.columns)]
+        return _values(self.table[column_named("--where", name, self.table.column_names)])
 
     def _no_condition(self, node: ast.expr) -> StudyError:
         return _unread(self.condition, f"has '{ast.unparse(node)}', which is no condition")
+
+
+def _values(column: pa.ChunkedArray) -> Values:
+    if pa.types.is_dictionary(column.type):
+        names, codes = texts(column)
+        return Values("text", np.array([*names, ""], object)[codes], codes < 0)
+    values = floats(column)
+    is_truth, is_time = pa.types.is_boolean(column.type), pa.types.is_timestamp(column.type)
+    kind = "truth" if is_truth else "time" if is_time else "number"
+    return Values(kind, values, np.isnan(values))
 
 
 def _is_none(node: ast.expr) -> bool:

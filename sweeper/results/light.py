@@ -1,8 +1,7 @@
-"""Published results as Arrow alone reads them: neither pandas nor the configuration is imported.
+"""Published results, read without importing pandas or the configuration.
 
-Most of what turns a column of Arrow into values of Python or NumPy imports pandas where it is
-installed, or Arrow's computing, which takes longer than reading the table: so columns are taken
-from their buffers.
+Most of Arrow's conversions to NumPy import pandas if it is installed, or `pyarrow.compute`. That
+takes longer than reading the table; tensors and lists need neither.
 """
 
 from __future__ import annotations
@@ -64,19 +63,19 @@ def said_of_study(table: pa.Table) -> dict[str, Any]:
 
 
 def floats(column: pa.ChunkedArray) -> np.ndarray:
-    """Numbers, truth values or times as float64, nan where null; times in seconds since 1970."""
-    array = _whole(column)
-    values = _values(array).astype(np.float64)
-    values[_is_null(array)] = np.nan
-    return values / _TICKS[array.type.unit] if pa.types.is_timestamp(array.type) else values
+    """Numbers, booleans or times as float64, nan where null; times in seconds since 1970."""
+    kind, array = column.type, _whole(column)
+    if pa.types.is_boolean(kind):
+        return np.array(array.to_pylist(), np.float64)
+    is_time = pa.types.is_timestamp(kind)
+    batch = pa.RecordBatch.from_arrays([array.view(pa.int64()) if is_time else array], ["value"])
+    values = batch.to_tensor(null_to_nan=True).to_numpy().reshape(-1).astype(np.float64)
+    return values / _TICKS[kind.unit] if is_time else values
 
 
 def whole_numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Whole numbers as int64, -1 where null."""
-    array = _whole(column)
-    values = _values(array).astype(np.int64)
-    values[_is_null(array)] = -1
-    return values
+    """Integers of at most 53 bits as int64, -1 where null."""
+    return np.nan_to_num(floats(column), nan=-1).astype(np.int64)
 
 
 def texts(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
@@ -88,28 +87,3 @@ def texts(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
 def _whole(column: pa.ChunkedArray) -> Any:
     chunks = column.combine_chunks()
     return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
-
-
-def _values(array: Any) -> np.ndarray:
-    """What the buffer of an array holds: anything where it is null."""
-    kind, bits, data = array.type, array.type.bit_width, array.buffers()[1]
-    if pa.types.is_boolean(kind):
-        return _bits(data, array)
-    letter = "f" if pa.types.is_floating(kind) else "i"
-    values = np.frombuffer(data or b"", f"{letter}{bits // 8}")
-    return values[array.offset : array.offset + len(array)]
-
-
-def _is_null(array: Any) -> np.ndarray:
-    validity = array.buffers()[0]
-    if validity is None or not array.null_count:
-        return np.zeros(len(array), bool)
-    return ~_bits(validity, array)
-
-
-def _bits(data: pa.Buffer | None, array: Any) -> np.ndarray:
-    """The bits of a buffer that are of this array, as truth values."""
-    if data is None or not len(array):
-        return np.empty(0, bool)
-    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-    return bits[array.offset : array.offset + len(array)].astype(bool)

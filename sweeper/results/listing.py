@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sweeper.errors import Problem, SetupError
-from sweeper.results.filter import Values, column_named, rows_where
-from sweeper.results.light import floats, read_light, said_of_study, texts, whole_numbers
+from sweeper.results.filter import column_named, rows_where
+from sweeper.results.light import floats, read_light, said_of_study, texts
 from sweeper.results.ranking import best_first, pareto_front, value_columns
 from sweeper.rundir import RunDir
 
@@ -80,7 +80,7 @@ class TrialRows:
         Raises:
             StudyError: it cannot be read.
         """
-        kept = rows_where(condition, _Columns(self.table))
+        kept = rows_where(condition, self.table)
         return replace(self, places=self.places[kept[self.places]])
 
     def sorted_by(self, key: str) -> TrialRows:
@@ -90,14 +90,14 @@ class TrialRows:
         """
         turned = key.startswith("-")
         name = column_named("--sort", key.removeprefix("-"), self.names)
-        column = _values(self.table[name])
+        values = plain(self.table[name])
         ways = dict(zip(self.values, self.directions, strict=True))
         ways["best_value"] = self.directions[0]
         falls = turned != (ways.get(name) == "maximize")
-        known = [place for place in self.places if not column.is_null[place]]
+        known = [place for place in self.places if values[place] is not None]
         # equals stay as they were, turned or not
-        known.sort(key=lambda place: column.values[place], reverse=falls)
-        null = [place for place in self.places if column.is_null[place]]
+        known.sort(key=lambda place: values[place], reverse=falls)
+        null = [place for place in self.places if values[place] is None]
         return replace(self, places=np.array([*known, *null], np.intp))
 
     def rows(self, wanted: Sequence[str] | None = None, count: int | None = None) -> list[Row]:
@@ -203,46 +203,13 @@ def is_param(column: str) -> bool:
 
 def plain(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column as Python has them, None where it is null."""
-    kind, known = column.type, _values(column)
-    convert: Callable[[Any], Any] | None = None
-    values = known.values
-    if pa.types.is_integer(kind):
-        values = whole_numbers(column)  # floats hold no more than 53 bits
-    elif pa.types.is_boolean(kind):
-        convert = bool
-    elif pa.types.is_timestamp(kind):
-        convert = lambda seconds: datetime.fromtimestamp(seconds, UTC)  # noqa: E731
-    pairs = zip(values.tolist(), known.is_null.tolist(), strict=True)
-    return [None if null else convert(one) if convert else one for one, null in pairs]
-
-
-class _Columns(Mapping[str, Values]):
-    """The columns of a table, each converted when it is asked for."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def __getitem__(self, name: str) -> Values:
-        return _values(self._table[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table.column_names)
-
-    def __len__(self) -> int:
-        return self._table.num_columns
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._table.column_names
-
-
-def _values(column: pa.ChunkedArray) -> Values:
     if pa.types.is_dictionary(column.type):
-        names, codes = texts(column) if len(column) else ([], np.empty(0, np.int64))
-        return Values("text", np.array([*names, ""], object)[codes], codes < 0)
-    values = floats(column)
-    is_truth, is_time = pa.types.is_boolean(column.type), pa.types.is_timestamp(column.type)
-    kind = "truth" if is_truth else "time" if is_time else "number"
-    return Values(kind, values, np.isnan(values))
+        names, codes = texts(column)
+        return [None if code < 0 else names[code] for code in codes.tolist()]
+    if pa.types.is_timestamp(column.type):  # for which Arrow imports pandas
+        seconds = floats(column).tolist()
+        return [None if one != one else datetime.fromtimestamp(one, UTC) for one in seconds]
+    return column.to_pylist()
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -86,12 +86,6 @@ def _described(column: Column) -> dict[str, Any]:
     }
 
 
-def deterministic_columns(schema: pa.Schema) -> list[str]:
-    """The deterministic columns of a published file, in their order."""
-    columns = study_metadata(schema)["columns"]
-    return [name for name in schema.names if columns[name]["deterministic"]]
-
-
 def study_metadata(schema: pa.Schema) -> dict[str, Any]:
     """What a published file says of its study: search space, versions, meaning of the columns."""
     return json.loads(schema.metadata[METADATA_KEY])

@@ -16,11 +16,11 @@ import pytest
 import sweeper
 from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhandled
 from sweeper.ledger import Ledger
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.events import BucketStarted, Event, RoundClosed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY
+from tests.digest import deterministic_digest
 from tests.in_process import study_in
 from tests.processes import ROOT
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
-from jax._src import compilation_cache
 
 import sweeper
 from sweeper import rundir
-from sweeper.executors.compile_cache import CheckedCache, cache_directory
+from sweeper.executors.compile_cache import CheckedCache, cache_directory, use_cache
 from sweeper.executors.jax_setup import configure_jax, jax_restored
-from sweeper.results.compare import deterministic_digest
+from sweeper.executors.private_apis import current_cache
 from sweeper.rundir import RunDir
+from tests.digest import deterministic_digest
 from tests.in_process import study_in
 from tests.small_studies import DIGITS
 
@@ -30,10 +30,10 @@ def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(root))
     before = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", True)  # a calibration may have closed it
-    compilation_cache.reset_cache()
+    use_cache(None)
     yield root
     jax.config.update("jax_enable_compilation_cache", before)
-    compilation_cache.reset_cache()
+    use_cache(None)
     rundir._own_directory.cache_clear()
 
 
@@ -98,20 +98,19 @@ def test_what_is_not_an_entry_is_replaced_or_left_and_never_followed(
 
 
 def test_jax_asks_this_cache_and_its_own_again_afterwards() -> None:
-    """An upgrade of JAX that no longer does so fails here."""
     with jax_restored():
         configure_jax("float32")
         jax.jit(lambda x: x * 3 + 1)(jnp.ones(7)).block_until_ready()
         directory = cache_directory()
         assert directory is not None
-        cache = compilation_cache._cache
+        cache = current_cache()
         assert isinstance(cache, CheckedCache)
         entries = [
             path.name.removesuffix("-checked-cache") for path in directory.glob("*-checked-cache")
         ]
         assert entries
         assert all(cache.get(key) for key in entries)
-    assert not isinstance(compilation_cache._cache, CheckedCache)
+    assert not isinstance(current_cache(), CheckedCache)
 
 
 def test_a_damaged_cache_that_cannot_be_written_changes_no_row(

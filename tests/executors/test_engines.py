@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from sweeper.faults import VARIABLE
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.read import open_results
 from tests import deadly
 from tests.clusters import Cluster, cluster
 from tests.command_line import STUDY, CommandLine, settings
+from tests.digest import deterministic_digest
 from tests.processes import ROOT, parent, start
 
 RAY = pytest.param("ray", marks=pytest.mark.slow)

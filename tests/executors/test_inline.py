@@ -12,9 +12,9 @@ import pytest
 
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import InlineExecutor
-from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import TrialSpec
+from tests.simulated import SimulatedExecutor
 
 
 class FakeTrainer:

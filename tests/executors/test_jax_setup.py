@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from sweeper import api
-from sweeper.config import jax_pins
 from sweeper.config.jax_pins import overridden, pins
 from sweeper.errors import SetupError
 from sweeper.executors.jax_setup import check_kept, configure_jax, jax_restored, keep_configured

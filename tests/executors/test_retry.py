@@ -8,9 +8,9 @@ import pytest
 
 from sweeper.executors.executor import Outcome, Place, Work
 from sweeper.executors.retry import Retrying, WorkerDiedError, WorkerLostError
-from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
+from tests.simulated import SimulatedExecutor
 
 PLACE = Place("dask 0", "", "node", None, None, None)
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from sweeper import open_results
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY
+from tests.digest import deterministic_digest
 from tests.processes import finish, kill, start
 
 FOUR = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}

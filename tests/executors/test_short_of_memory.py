@@ -18,11 +18,11 @@ import pytest
 import sweeper
 from sweeper.errors import StudyError
 from sweeper.faults import VARIABLE, Fault, plan_faults
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.events import Event, Warned
 from sweeper.results.read import Results
 from sweeper.rundir import RunDir
 from tests.crashes import HEAD, SUPERVISED
+from tests.digest import deterministic_digest
 from tests.in_process import study_in
 from tests.processes import ROOT
 from tests.small_studies import bent

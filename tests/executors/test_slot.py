@@ -12,10 +12,10 @@ from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.executors.claims import n_threads
 from sweeper.executors.process import Slot, outcome_of
-from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.executors.worker import WorkerSetup
 from sweeper.executors.worker_process import GoneError
 from tests.executors.test_retry import work
+from tests.simulated import SimulatedExecutor
 from tests.small_studies import DIGITS
 
 

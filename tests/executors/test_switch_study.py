@@ -21,10 +21,10 @@ from sweeper.cli.new_study import begin_again
 from sweeper.config import parse
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.trial import TrialSpec
+from tests.digest import deterministic_digest
 from tests.processes import finish, kill, start
 from tests.programs.conftest import Bench
 from tests.programs.plain import train, weights_only

@@ -16,11 +16,11 @@ from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.ledger import Ledger
 from sweeper.programs.saved_file import MODEL_FILE
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import verify
 from tests.command_line import STUDY, CommandLine
+from tests.digest import deterministic_digest
 
 FIRST = STUDY.replace("n_trials = 12", "n_trials = 2").replace("epochs = 4", "epochs = 3")
 FIRST = FIRST.partition("train.epochs")[0] + '\n[execution]\nstrategy = "exact"\nworkers = 0\n'

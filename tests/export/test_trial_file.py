@@ -16,9 +16,9 @@ from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
 from sweeper.export.trial_file import trial_tables
-from sweeper.results.schema import deterministic_columns
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings
+from tests.digest import deterministic_columns
 from tests.in_process import study_in, trained
 from tests.small_studies import PARTS
 

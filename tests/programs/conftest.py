@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
-from sweeper.executors.compile_cache import leave_cache
+from sweeper.executors.compile_cache import use_cache
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.capacity import LaneLoop
@@ -37,11 +37,11 @@ def _compiled_once(compile_cache: Path) -> Iterator[None]:
     before = {name: jax.config.values[name] for name in cached}
     for name, value in cached.items():
         jax.config.update(name, value)
-    leave_cache()  # JAX looks for a cache once, at its first compilation
+    use_cache(None)  # JAX looks for a cache once, at its first compilation
     yield
     for name, value in before.items():
         jax.config.update(name, value)
-    leave_cache()
+    use_cache(None)
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import compute, parquet
 
 from sweeper.ledger import Ledger
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.publish import Publisher
 from sweeper.rundir import RunDir
+from tests.digest import deterministic_digest
 from tests.results.committed import close_rounds, study
 
 

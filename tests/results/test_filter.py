@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sweeper.errors import StudyError
-from sweeper.results.filter import Values, rows_where
+from sweeper.results.filter import rows_where
 
-_NULL = np.array([False, False, False, True])
-COLUMNS = {
-    "value": Values("number", np.array([0.5, 0.97, 0.99, np.nan]), _NULL),
-    "other": Values("number", np.array([0.5, 0.98, 0.0, 1.0]), np.zeros(4, bool)),
-    "params_depth": Values("number", np.array([1.0, 2.0, 2.0, 3.0]), np.zeros(4, bool)),
-    "params_activation": Values("text", np.array(["relu", "tanh", "a'b", ""], object), _NULL),
-    "feasible": Values("truth", np.array([1.0, 0.0, 1.0, 0.0]), _NULL),
-    "started_at": Values("time", np.array([0.0, 86400.0, 1e9, 0.0]), np.zeros(4, bool)),
-}
+TABLE = pa.table(
+    {
+        "value": pa.array([0.5, 0.97, 0.99, None]),
+        "other": pa.array([0.5, 0.98, 0.0, 1.0]),
+        "params_depth": pa.array([1, 2, 2, 3]),
+        "params_activation": pa.array(["relu", "tanh", "a'b", None]).dictionary_encode(),
+        "feasible": pa.array([True, False, True, None]),
+        "started_at": pa.array([0, 86_400, 10**9, 0], pa.timestamp("s", "UTC")),
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ COLUMNS = {
     ],
 )
 def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
-    assert np.flatnonzero(rows_where(condition, COLUMNS)).tolist() == rows
+    assert np.flatnonzero(rows_where(condition, TABLE)).tolist() == rows
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
 )
 def test_what_is_no_condition_is_refused(condition: str, found: str) -> None:
     with pytest.raises(StudyError) as refusal:
-        rows_where(condition, COLUMNS)
+        rows_where(condition, TABLE)
     assert found in str(refusal.value)
     assert str(refusal.value).startswith("--where: ")
     assert len(str(refusal.value)) < 400

@@ -11,12 +11,12 @@ import pytest
 from pyarrow import parquet
 
 from sweeper.ledger import Ledger
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.publish import Publisher
 from sweeper.results.schema import metrics_schema, trials_schema
 from sweeper.results.table_file import TableFile
 from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir, replacing
+from tests.digest import deterministic_digest
 from tests.results.committed import METRICS, STEPS_PER_EPOCH, TRIALS, close_rounds, curve, study
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from sweeper.results.schema import (
     buckets_schema,
-    deterministic_columns,
     metrics_schema,
     spans_schema,
     study_metadata,
     trials_schema,
 )
+from tests.digest import deterministic_columns
 from tests.results.committed import study
 
 TRIALS = """\

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from sweeper import open_results
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
+from tests.digest import deterministic_digest
 from tests.processes import ROOT, finish, kill, start
 
 STUDY = ROOT / "studies" / "digits.toml"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.ledger import Ledger
-from sweeper.results.compare import deterministic_digest
 from tests.command_line import contents
+from tests.digest import deterministic_digest
 from tests.in_process import study_in, trained
 from tests.processes import ROOT
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent, write_mixture

@@ -13,8 +13,8 @@ import pytest
 
 import sweeper
 from sweeper.ledger import Ledger
-from sweeper.results.compare import deterministic_digest
 from tests.command_line import CommandLine, contents, settings, wait_for
+from tests.digest import deterministic_digest
 
 LATER = settings("study.n_trials=40")
 RUN = ("run", "study.toml", *LATER)

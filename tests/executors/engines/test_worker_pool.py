@@ -26,11 +26,11 @@ from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.engines.worker_pool import Roster
 from sweeper.executors.executor import Work
-from sweeper.executors.simulated import SimulatedExecutor
 from sweeper.results.events import Event, Warned
 from sweeper.scheduler.classes import Bucket
 from tests.executors.engines.test_far_slot import OPENING
 from tests.executors.test_retry import work
+from tests.simulated import SimulatedExecutor
 
 BUSY_S = 1.0
 

@@ -27,7 +27,6 @@ from sweeper.export.directory import export
 from sweeper.ledger import Ledger, checked
 from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import read_saved
-from sweeper.results.compare import deterministic_digest
 from sweeper.results.importance import is_importance, write_importance
 from sweeper.results.light import read_light
 from sweeper.results.read import Results, open_results
@@ -37,6 +36,7 @@ from sweeper.scheduler.cost import shipped
 from sweeper.sweep.planning import costs_of, read_plan
 from sweeper.sweep.session.crashes import note_left
 from tests.crashes import Study
+from tests.digest import deterministic_digest
 
 FEW, MANY = 20, 1000
 COSTS = ["execution.costs=costs.json"]

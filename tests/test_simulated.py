@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sweeper.executors.executor import Work
-from sweeper.executors.simulated import Chances, Simulated, SimulatedCluster
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import TrialSpec
+from tests.simulated import Chances, Simulated, SimulatedCluster
 
 CALM = Chances(spread=0.0, held_up=0.0, lost=0.0)
 

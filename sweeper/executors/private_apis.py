@@ -1,0 +1,71 @@
+"""Private parts of other libraries, which an upgrade may remove: nothing public does the same.
+
+`tests/test_private_apis.py` fails then. Libraries are imported inside the functions, because a
+worker uses this module before it may import JAX.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
+
+_XLA_THREAD = "tf_XLAEigen"  # XLA's name for each thread that runs parts of a program on a CPU
+
+
+def file_cache(path: Path) -> Any:
+    """JAX's own cache of compiled programs in a directory, limited to the size that JAX is set to.
+
+    Raises:
+        OSError: the directory cannot be created.
+    """
+    import jax
+    from jax._src.lru_cache import LRUCache
+
+    size: int = jax.config.values.get("jax_compilation_cache_max_size", -1)
+    return LRUCache(str(path), max_size=size)
+
+
+def current_cache() -> Any:
+    """The cache that JAX uses for compiled programs; None if it has not used any yet."""
+    from jax._src import compilation_cache
+
+    return compilation_cache._cache
+
+
+def replace_cache(cache: Any) -> None:
+    """Have JAX keep compiled programs in `cache`; if it is None, where its own settings say."""
+    from jax._src import compilation_cache
+
+    compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
+    compilation_cache._cache = cache
+
+
+def has_open_devices() -> bool:
+    """Whether JAX has opened its devices; to ask a public function would open them."""
+    from jax._src import xla_bridge
+
+    return xla_bridge.backends_are_initialized()
+
+
+def is_invalid_jax_setting(error: ValueError) -> bool:
+    """Whether importing JAX raised it, for an environment variable with an invalid value."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == "jax._src.config"
+
+
+def count_xla_threads() -> int | None:
+    """How many threads XLA has started on the CPU; None if the system does not list them."""
+    names: list[str] = []
+    for thread in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # one that has just ended
+            names.append(thread.read_text().strip())
+    return names.count(_XLA_THREAD) or None
+
+
+def let_worker_memory_grow() -> None:
+    """Stop loky from ending this worker process when its memory grows."""
+    from joblib.externals.loky import process_executor
+
+    process_executor._USE_PSUTIL = False

@@ -1,0 +1,126 @@
+"""Every private part of another library that sweeper uses is still there, and does the same."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optuna
+import pytest
+from joblib.externals.loky import process_executor
+from optuna.storages._rdb import models
+
+from sweeper.executors import private_apis
+from sweeper.study import samplers
+from sweeper.study.importance import _evaluator
+
+
+def test_the_file_cache_of_jax_returns_what_was_put(tmp_path: Path) -> None:
+    cache = private_apis.file_cache(tmp_path / "cache")
+    assert cache.get("key") is None
+    cache.put("key", b"program")
+    assert cache.get("key") == b"program"
+    assert (tmp_path / "cache" / "key-cache").is_file()
+
+
+def test_jax_keeps_programs_in_the_cache_that_replaces_its_own() -> None:
+    kept: dict[str, bytes] = {}
+
+    class Cache:
+        _path = "here"
+
+        get = staticmethod(kept.get)
+        put = staticmethod(kept.__setitem__)
+
+    names = ("jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: jax.config.values[name] for name in names}
+    try:
+        jax.config.update(names[0], True)
+        jax.config.update(names[1], 0)
+        private_apis.replace_cache(Cache())
+        assert isinstance(private_apis.current_cache(), Cache)
+        jax.jit(lambda x: x * 5 + 2)(jnp.ones(11)).block_until_ready()
+    finally:
+        private_apis.replace_cache(None)
+        for name, value in before.items():
+            jax.config.update(name, value)
+    assert any("lambda" in key for key in kept)
+    assert private_apis.current_cache() is None
+
+
+def test_jax_says_whether_its_devices_are_open() -> None:
+    code = """if True:
+        import jax
+        from sweeper.executors.private_apis import has_open_devices
+        before = has_open_devices()
+        jax.local_devices()
+        print(before, has_open_devices())"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True\n"
+
+
+def test_an_invalid_setting_of_jax_is_told_from_other_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JAX_ENABLE_X64", "perhaps")
+    code = """if True:
+        from sweeper.executors.private_apis import is_invalid_jax_setting
+        for code in ("import jax", "int('perhaps')"):
+            try:
+                exec(code)
+            except ValueError as error:
+                print(is_invalid_jax_setting(error))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\nFalse\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists threads by name")
+def test_threads_of_xla_have_a_known_name() -> None:
+    jax.local_devices()
+    assert (private_apis.count_xla_threads() or 0) >= 1
+
+
+def test_loky_can_be_told_to_let_memory_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_executor, "_USE_PSUTIL", True)
+    private_apis.let_worker_memory_grow()
+    assert process_executor._USE_PSUTIL is False
+    assert "_USE_PSUTIL" in process_executor._process_worker.__code__.co_names
+
+
+def test_python_counts_what_is_registered_for_its_end() -> None:
+    count = atexit._ncallbacks()
+    function = atexit.register(lambda: None)
+    assert atexit._ncallbacks() == count + 1
+    atexit.unregister(function)
+
+
+def test_optuna_numbers_studies_and_trials_in_its_storage() -> None:
+    study = optuna.create_study()
+    trial = study.ask()
+    study.tell(trial, 1.0)
+    found = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    assert [one._trial_id for one in found] == [trial._trial_id]
+    assert study._storage.get_trial(trial._trial_id).number == 0
+
+
+def test_optuna_has_the_tables_that_are_filled_at_once() -> None:
+    tables = {model.__tablename__ for model in vars(models).values() if _is_table(model)}
+    assert tables >= {"trials", "trial_params", "trial_values", "trial_intermediate_values"}
+
+
+def _is_table(model: object) -> bool:
+    return isinstance(model, type) and hasattr(model, "__tablename__")
+
+
+def test_optuna_has_its_evaluator_of_importance() -> None:
+    assert isinstance(_evaluator(), optuna.importance.PedAnovaImportanceEvaluator)
+
+
+def test_optuna_logs_for_the_sampler_by_its_module() -> None:
+    assert samplers.SteadyQMCSampler.__mro__[1].__module__ == "optuna.samplers._qmc"
+    assert logging.getLogger("optuna.samplers._qmc").level == logging.ERROR
