@@ -354,3 +354,13 @@ def state_root() -> Path | None:
     """The user's state directory, None without a home directory; no command clears it."""
     path = user_state_path("sweeper")
     return path if path.is_absolute() else None
+
+
+def package_version() -> str:
+    """The version of this package; "unknown" if it runs from a checkout that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("sweeper")
+    except PackageNotFoundError:
+        return "unknown"
