@@ -257,3 +257,8 @@ def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
+
+
+def package_version() -> str:
+    """The version of this package; "unknown" if it runs from a checkout that is not installed."""
+    return installed_versions(("sweeper",)).get("sweeper", "unknown")

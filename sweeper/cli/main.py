@@ -23,7 +23,7 @@ from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.executors.private_apis import is_invalid_jax_setting
 from sweeper.executors.signals import Left, ignore_interrupts, leave_on_signals
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
-from sweeper.process import open_streams
+from sweeper.process import open_streams, package_version
 
 # Objects made since the last look for garbage among them, and how many looks at the youngest, and
 # then at the next older ones, precede one at those that are older still. Nearly all that imports
@@ -86,9 +86,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print_shown(f"sweeper {version('sweeper')}")
+        print_shown(f"sweeper {package_version()}")
         raise typer.Exit
 
 

@@ -33,11 +33,11 @@ from sweeper.data.files import find_file, find_files
 from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
-from sweeper.process import die_with, physical_bytes, usable_cores
+from sweeper.process import die_with, package_version, physical_bytes, usable_cores
 from sweeper.rundir import own_directory
 
 # what reads, splits and scales: another version may do it otherwise
-_LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn", "sweeper")
+_LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn")
 # of the prepared arrays that are kept, more than these are removed, those unused the longest first
 _MAX_KEPT = 32
 _MAX_BYTES = 8 << 30
@@ -257,4 +257,4 @@ def _digest(path: Path) -> str:
 def _versions() -> list[str]:
     """The libraries and this package's own code for data, by version and by content."""
     code = [_digest(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
-    return [*(version(library) for library in _LIBRARIES), *code]
+    return [*(version(library) for library in _LIBRARIES), package_version(), *code]

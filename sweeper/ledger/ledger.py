@@ -12,7 +12,6 @@ import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from sweeper.ledger.records import (
     pack,
     unpack,
 )
+from sweeper.process import package_version
 from sweeper.results.timeline import Span
 from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec, fields_of
 
@@ -77,7 +77,7 @@ class Ledger:
         name = str(path)
         with refusing(name):
             ledger = Ledger(sqlite3.connect(path, isolation_level=None), name)
-        version = {"schema_version": SCHEMA_VERSION, "sweeper": installed("sweeper")}
+        version = {"schema_version": SCHEMA_VERSION, "sweeper": package_version()}
         with closed_on_error(ledger), ledger._transaction():
             for statement in filter(str.strip, _TABLES.split(";")):
                 ledger._db.execute(statement)

@@ -64,7 +64,12 @@ def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[MachineFi
 def _packages() -> Iterator[MachineFinding]:
     """The versions of what this package stands on, and whether it was made for them."""
     found: list[str] = []
-    for line in requires("sweeper") or ():
+    try:
+        lines = requires("sweeper") or ()
+    except PackageNotFoundError:  # a checkout that is not installed
+        yield MachineFinding("sweeper", "not installed", "python -m pip install .")
+        return
+    for line in lines:
         requirement = Requirement(line)
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
