@@ -226,11 +226,9 @@ def _read_family(
 def _read_class(
     *, width: int = 0, depth: int = 0, sizes: Iterable[Iterable[Any]] = (), **entry: Any
 ) -> LatticeClass:
-    own: Any = tuple(map(tuple, sizes)) or plain_size(width, depth)
-    spans = ("widths", "depths", "run_widths")
-    return LatticeClass(
-        sizes=own, **{**entry, **{name: tuple(entry.get(name, ())) for name in spans}}
-    )
+    padded: Any = tuple(map(tuple, sizes)) or plain_size(width, depth)
+    spans = {name: tuple(entry.pop(name, ())) for name in ("widths", "depths", "run_widths")}
+    return LatticeClass(sizes=padded, **spans, **entry)
 
 
 def forecast(
@@ -252,7 +250,7 @@ def forecast(
     for name, cells in cells_by_family(config, traced, n_trials).items():
         settings = config.filled(cells[0].example)
         works, trials = _workloads(config, settings, data, traced), sum(c.trials for c in cells)
-        example = {} if "" not in works else cells[0].example
+        example = cells[0].example if "" in works else dict[str, Scalar]()
         family = Family(works, _phases(settings), trials, example)
         families[name] = replace(family, classes=_lattice(cells, family, *how))
     return Forecast(*how, families, devices)
@@ -262,12 +260,12 @@ def _lattice(
     cells: Sequence[Cell], family: Family, costs: CostModel, lane_loop: LaneLoop, capacity: int
 ) -> tuple[LatticeClass, ...]:
     """The best classes for these cells, by these costs."""
-    how, work = (costs, lane_loop, capacity), family.plain
+    work = family.plain
     if work is None:
         return ordered_lattice(
             cells,
             lambda sizes: family.compile_s(PaddedSize(sizes), costs),
-            lambda sizes, own: family.lane_s(PaddedSize(sizes), own, *how),
+            lambda sizes, own: family.lane_s(PaddedSize(sizes), own, costs, lane_loop, capacity),
         )
 
     def lane_s(width: int, padded: int, depth: int) -> float:

@@ -10,12 +10,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.classes import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
-from sweeper.scheduler.lattice import EXACT, PaddedSize, format_sizes
+from sweeper.scheduler.lattice import EXACT, PaddedSize, format_sizes, plain_size
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
@@ -124,12 +123,12 @@ def _wanted(
 
 def _room_given(structure: Structure, given: ClassTable) -> PaddedSize:
     """The room of the class that a study of one trial names."""
-    if not given.sizes and given.width is None:
+    if given.sizes:
+        sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes)
+        return PaddedSize(sizes, given.run_widths)
+    if given.width is None or given.depth is None:
         return EXACT
-    size: Any = given.width, given.depth
-    by_name = {name: given.sizes.get(name, size) for name, _, _ in structure.sizes}
-    sizes = tuple((name, width, depth) for name, (width, depth) in by_name.items())
-    return PaddedSize(sizes, given.run_widths)
+    return PaddedSize(plain_size(given.width, given.depth), given.run_widths)
 
 
 def _program(
