@@ -202,14 +202,18 @@ def is_param(column: str) -> bool:
 
 
 def plain(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as Python has them, None where it is null."""
-    if pa.types.is_dictionary(column.type):
+    """The values of a column as Python has them, None where it is null or nan."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
         names, codes = texts(column)
         return [None if code < 0 else names[code] for code in codes.tolist()]
-    if pa.types.is_timestamp(column.type):  # for which Arrow imports pandas
-        seconds = floats(column).tolist()
-        return [None if one != one else datetime.fromtimestamp(one, UTC) for one in seconds]
-    return column.to_pylist()
+    if not (pa.types.is_floating(kind) or pa.types.is_timestamp(kind)):
+        return column.to_pylist()
+    values = (None if value != value else value for value in floats(column).tolist())
+    if pa.types.is_floating(kind):
+        return list(values)
+    # the timestamps of Arrow import pandas
+    return [None if value is None else datetime.fromtimestamp(value, UTC) for value in values]
 
 
 def _mean(values: Sequence[float]) -> float | None:
