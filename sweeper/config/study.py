@@ -269,9 +269,7 @@ def _idle(
         known = {one: values[one] for one in when if one in values}
         if len(known) == len(when) and not is_active(search[key], known):
             wanted = ", ".join(f"{one} = {format_value(values[one])}" for one in when)
-            yield Flaw(
-                f"{under}.{key}", f"not used together with {wanted}", "remove one of the two"
-            )
+            yield Flaw(f"{under}.{key}", f"not used with {wanted}", "remove one of the two")
 
 
 def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:

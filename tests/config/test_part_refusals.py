@@ -27,7 +27,7 @@ BROKEN = {
     ),
     "a setting beside parts": (
         ("[model.a]", "[model]\nwidth = 4\n[model.a]"),
-        (14, "model.width", "no part, beside parts", "write it in one of the parts, [model.a]"),
+        (14, "model.width", "not a part, among parts", "write it in one of the parts, [model.a]"),
     ),
     "an unknown kind of part": (
         ("[model.a]", '[model.a]\nkind = "mpl"'),
@@ -301,7 +301,7 @@ BROKEN = {
         (
             27,
             "optimizer.lr",
-            "no optimizer, beside those of parts",
+            "not an optimizer, among those of parts",
             "write it in the table of a part",
         ),
     ),

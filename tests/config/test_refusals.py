@@ -468,7 +468,7 @@ BROKEN_SEARCH = {
     ),
     "base without a power": (
         'model.width = { type = "int", low = 3, high = 4, base = 2 }',
-        ("model.width.low", "3 is no power of 2", "write 1, 2, 4, 8, ..."),
+        ("model.width.low", "3 is not a power of 2", "write 1, 2, 4, 8, ..."),
     ),
     "bound that the setting refuses": (
         'model.dropout = { type = "float", low = 0.0, high = 1.5 }',

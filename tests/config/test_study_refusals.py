@@ -138,7 +138,7 @@ BROKEN = {
     "a queue that is none": (
         (TRIALS, f"{TRIALS}\nenqueue = {{ depth = 2 }}"),
         (
-            *(8, "study.enqueue", "a table is no array of tables"),
+            *(8, "study.enqueue", "a table is not an array of tables"),
             "write [[study.enqueue]] above the values of each trial",
         ),
     ),
@@ -253,7 +253,7 @@ def test_a_queued_value_that_its_condition_forbids_is_refused(refused: Refused) 
     (problem,) = refused(DEPTH, norm, "study.enqueue=[{depth=1,layer_norm=true}]")
     assert (problem.key, problem.found) == (
         "study.enqueue.0.model.layer_norm",
-        "of no use beside model.depth = 1",
+        "not used with model.depth = 1",
     )
 
 

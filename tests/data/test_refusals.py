@@ -37,7 +37,7 @@ def test_good_rows_are_accepted(make_study) -> None:
         (HEADER, "rows.csv has a header and no rows; write a line a row"),
         (
             "a,kind\n1,2\n\n1,2,3\n",
-            "rows.csv is no table: Expected 2 fields in line 4, saw 3; "
+            "rows.csv is not a table: Expected 2 fields in line 4, saw 3; "
             "write one field a column in every row",
         ),
         (

@@ -389,7 +389,7 @@ def test_other_versions_are_told_and_another_precision_is_refused(
     settings["optimizer"]["name"] = "sgd"
     del settings["optimizer"]["b1"], settings["optimizer"]["b2"], settings["optimizer"]["eps"]
     path.write_bytes(content_of(file.tensors, {**file.record, "settings": settings}))
-    with pytest.raises(SetupError, match="there is no leaf optimizer/0/trace/gate/weight"):
+    with pytest.raises(SetupError, match="leaf optimizer/0/trace/gate/weight is missing"):
         sweeper.load(path, base_dir=study)
 
     spec = {**file.record["data"]["spec"], "dtype": "float64"}
@@ -415,7 +415,7 @@ def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
     )
     config = sweeper.load_study(tmp_path / "study.toml", [f"results.dir={tmp_path / 'run'}"])
 
-    with pytest.raises(SetupError, match="there is no leaf model/more; use the versions and the"):
+    with pytest.raises(SetupError, match="leaf model/more is missing; use the versions and the"):
         sweeper.run(config, continue_from=study / "best" / MODEL_FILE)
 
     assert not (tmp_path / "run").exists()

@@ -43,6 +43,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "the user's own": ("optimizer={name='own_optimizer:heavy_ball',schedule={name='cosine'}}",),
 }
+LONG = ("an average is measured", "whole arrays")
 OWN = """
 import optax
 
@@ -131,7 +132,9 @@ def own_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in LONG)) for case in CASES]
+)
 def test_plain_optax_goes_on_as_the_study_does(
     case: str, bench: Callable[..., Bench], own_optimizer: None
 ) -> None:

@@ -140,6 +140,7 @@ def run_killed(directory: Path, cache: Path, *settings: str) -> Results:
     return sweeper.open_results(run_dir.root)
 
 
+@pytest.mark.slow
 def test_a_kill_changes_nothing_in_a_worker_with_a_program_for_each_phase(
     results: Results, compile_cache: Path, tmp_path: Path
 ) -> None:

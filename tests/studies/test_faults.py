@@ -115,14 +115,14 @@ def test_every_step_stands_in_the_code_once() -> None:
     assert len(INSTANTS) == 2 * len(Step) >= 25
 
 
-# of each step one instant, before it or after it by turns
-_ONE_EACH = tuple(f"{step}:{('begin', 'end')[index % 2]}" for index, step in enumerate(Step))
+# of every third step one instant, before it or after it by turns
+_SOME = tuple(f"{step}:{('begin', 'end')[index % 2]}" for index, step in enumerate(Step))[::3]
 
 
 @pytest.mark.parametrize(
     "instants",
-    [_ONE_EACH, pytest.param(INSTANTS, marks=pytest.mark.slow)],
-    ids=["one of each step", "all"],
+    [_SOME, pytest.param(INSTANTS, marks=pytest.mark.slow)],
+    ids=["some", "all"],
 )
 def test_a_crash_at_each_instant_one_after_the_other(
     instants: Sequence[str], tmp_path: Path

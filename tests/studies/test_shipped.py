@@ -14,16 +14,19 @@ from sweeper.results.read import open_results
 from tests.command_line import CommandLine, settings
 
 STUDIES = Path(__file__).parents[2] / "studies"
-NAMES = sorted(path.stem for path in STUDIES.glob("*.toml"))
+LONG = ("heat", "residual")  # whose structures take long to compile
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
+    for name in sorted(path.stem for path in STUDIES.glob("*.toml"))
+]
 EPOCHS = {"alternating": 16}  # to come to each phase
-TRIALS = {"heat": 1, "residual": 1}  # whose structures take long to compile
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_trial_of_it_completes(name: str, command: CommandLine) -> None:
     shutil.copytree(STUDIES, command.directory / "studies")
     _make_data((STUDIES / f"{name}.toml").read_text(encoding="utf-8"), command.directory)
-    epochs, n_trials = EPOCHS.get(name, 1), TRIALS.get(name, 6)
+    epochs, n_trials = EPOCHS.get(name, 1), 1 if name in LONG else 6
 
     done = command(
         "run",

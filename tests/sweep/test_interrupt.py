@@ -39,7 +39,7 @@ SETTINGS = (
     ("number", "delay_s"),
     [
         (signal.SIGINT, 0.1),
-        (signal.SIGTERM, 0.5),
+        pytest.param(signal.SIGTERM, 0.5, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, 1.0, marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, 2.0, marks=pytest.mark.slow),
         pytest.param(signal.SIGHUP, 1.0, marks=pytest.mark.slow),

@@ -117,7 +117,7 @@ def histories_tried(count: int) -> settings:
 
 
 @given(histories)
-@histories_tried(60)
+@histories_tried(25)
 def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
     crashed_gives_the_rows_of_unbroken(history)
 
@@ -130,7 +130,7 @@ def test_no_crash_of_many_changes_a_row(history: dict) -> None:
 
 
 @given(histories)
-@histories_tried(25)
+@histories_tried(12)
 def test_each_live_trial_is_in_exactly_one_bucket_a_round(history: dict) -> None:
     ledger = new_ledger()
     config = study(overrides(history, history["n_trials"]))

@@ -117,7 +117,7 @@ def test_a_number_in_it_that_has_changed_is_found(copied: RunDir) -> None:
     copied.preparation.write_text(json.dumps(note), encoding="utf-8")
     assert found(copied) == {"preparation.json": "it is not what was written"}
     copied.preparation.write_text("[]", encoding="utf-8")
-    assert found(copied) == {"preparation.json": "it cannot be read (it is no JSON object)"}
+    assert found(copied) == {"preparation.json": "it cannot be read (it is not a JSON object)"}
 
 
 def test_the_commands_name_what_hints_it_and_what_stands_in_its_way(
