@@ -157,7 +157,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         "houses.csv: the target is 'ward', the last column, as 3 classes; "
-        "--target NAME takes another",
+        "choose another with --target NAME",
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
         "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
@@ -181,8 +181,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
     done = command("init", "--data", "houses.csv", "--target", "age", "-o", "third.toml")
     assert done.stderr.splitlines()[:2] == [
         "houses.csv: the target is 'age', as asked, as numbers",
-        "houses.csv: the target is to be fixed before the study can run: "
-        "'about 90' in line 7 is no number",
+        "houses.csv: fix the target before you run the study: 'about 90' in line 7 is no number",
     ]
 
 
@@ -199,7 +198,7 @@ def test_words_that_may_be_categories_have_a_setting_to_keep_them(tmp_path: Path
 
     setting = 'missing_values = ["", "null"]'
     assert f"data.{setting} keeps them as text" in told[1]
-    line = f"# {setting}  # keeps words such as NA in 'region' as text\n"
+    line = f"# {setting}  # so that words such as NA in 'region' stay text\n"
     assert line in file.read_text(encoding="utf-8")
     assert [doubt[:15] for doubt in data_doubts(load(file), prepare(load(file)))] == [
         "column 'region'"
@@ -221,7 +220,7 @@ def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:
     assert done.stderr.splitlines() == [
         'fruit.csv: it is read with separator = ";", decimal = "," and encoding = "latin-1"',
         "fruit.csv: the target is 'kind', the last column, as 2 classes; "
-        "--target NAME takes another",
+        "choose another with --target NAME",
         "fruit.csv: 1 column to learn from",
     ]
     lines = (command.directory / "study.toml").read_text(encoding="utf-8").splitlines()
@@ -310,12 +309,12 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (("csb",), 2, "no study 'csb' to begin with; write one of digits, csv, regression\n"),
-        (("table.txt",), 2, "no study 'table.txt' to begin with; write --data table.txt\n"),
+        (("csb",), 2, "unknown template 'csb'; use one of digits, csv, regression\n"),
+        (("table.txt",), 2, "unknown template 'table.txt'; use --data table.txt\n"),
         (
             ("digits", "--data", "table.txt"),
             2,
-            "--data: a table for the study of the digits; write csv or regression, or neither\n",
+            "--data: the digits study takes no table; use csv or regression, or omit it\n",
         ),
         (
             ("--data", "table.xlsx"),
@@ -330,8 +329,8 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
         (
             ("--data", "few.csv"),
             3,
-            "few.csv: 2 rows, too few to train, to validate and to test on; "
-            "name a table of more rows\n",
+            "few.csv: 2 rows are too few to train, validate and test on; "
+            "use a table with more rows\n",
         ),
         (
             ("--data", "few.csv", "--target", "kin"),
@@ -341,10 +340,10 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
         (
             ("regression", "--data", "names.csv", "--target", "day"),
             3,
-            "names.csv: the target 'day' is text, and no numbers to predict; "
-            "begin with `init csv`, for its classes, or name another with --target\n",
+            "names.csv: the target 'day' is text, not numbers; "
+            "use `init csv` to predict it as classes, or choose another column with --target\n",
         ),
-        (("--target", "kind"), 2, "--target: a column of no table; write --data FILE\n"),
+        (("--target", "kind"), 2, "--target: needs a table; add --data FILE\n"),
         (
             ("--data", "nameless.csv"),
             3,
@@ -391,6 +390,6 @@ def test_numbers_taken_for_classes_are_told(tmp_path: Path) -> None:
     rows = "".join(f"{number % 7},{number}.5\n" for number in range(100))
     (tmp_path / "table.csv").write_text(f"a,price\n{rows}", encoding="utf-8")
     told = begin("csv", tmp_path / "study.toml", tmp_path / "table.csv")
-    assert any("`init regression` writes a study of those" in one for one in told)
+    assert any("use `init regression` to predict numbers" in one for one in told)
     told = begin(None, tmp_path / "other.toml", tmp_path / "table.csv")
     assert not any("init regression" in one for one in told)

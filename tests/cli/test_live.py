@@ -66,7 +66,7 @@ def test_a_resumed_study_says_where_it_goes_on() -> None:
     console = _written()
     with LineView(console) as view:
         view(replace(OPENED, rounds_done=3))
-    assert _lines(console) == ["digits: 20 trials in runs/digits, going on after round 3"]
+    assert _lines(console) == ["digits: 20 trials in runs/digits, resuming after round 3"]
 
 
 def test_the_picture_shows_state_rate_time_left_best_and_places() -> None:

@@ -275,7 +275,7 @@ def test_plan_tells_the_branches_of_a_switch_class(command: CommandLine) -> None
     assert predicted["total_s"] == pytest.approx(shipped("cpu").start_s + at_work_s)
     assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
     assert "takes no less time than" in preview["notes"][0]
-    for words in ("each device training its own", "depth 3, width 32", "4 to 32"):
+    for words in ("a different one on each device", "depth 3, width 32", "4 to 32"):
         assert words in told
 
 

@@ -117,7 +117,7 @@ def test_ctrl_c_commits_and_leaves_and_the_same_command_goes_on(command: Command
     assert (" unfinished, " in shown, "running" in shown.lower()) == (True, False)
     again = command("run", "study.toml", *settings("study.n_trials=1"))
     assert again.returncode == 0, again.stderr
-    assert f"going on after round {stopped['round']}" in again.stderr
+    assert f"resuming after round {stopped['round']}" in again.stderr
 
 
 def test_ctrl_c_twice_leaves_at_once(command: CommandLine) -> None:

@@ -44,7 +44,7 @@ def test_a_full_disk_behind_the_progress_stops_no_study(
 def test_a_full_disk_behind_the_answer_is_told(tmp_path: Path) -> None:
     done = shell(f"schema study > {FULL}", tmp_path)
     assert done.returncode == 3
-    assert done.stderr == "No space left on device; make room for it, then go on\n"
+    assert done.stderr == "No space left on device; free some disk space, then try again\n"
 
 
 def test_without_a_current_directory_nothing_begins(tmp_path: Path) -> None:
@@ -59,4 +59,4 @@ def test_without_a_current_directory_nothing_begins(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 3
-    assert "change into one that is there" in done.stderr
+    assert "change into another directory" in done.stderr

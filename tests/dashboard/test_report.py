@@ -70,7 +70,7 @@ def test_a_report_says_what_curves_it_leaves_out() -> None:
 def test_the_command_writes_a_report(run_dir: RunDir, command: CommandLine) -> None:
     done = command("report", str(run_dir.root), "-o", "page.html")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "written to page.html; any browser opens it\n"
+    assert done.stdout == "written to page.html; open it in any browser\n"
     html = (command.directory / "page.html").read_text("utf-8")
     assert held(html)["studies"][0]["name"] == "large"
 

@@ -273,7 +273,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     best = sweeper.open_results(study / "run").best(1)["trial_number"][0]
     assert done.stdout == (
-        f"written to out/mine; trial {best}; README.md tells what it is and is good for, "
+        f"written to out/mine; trial {best}; README.md describes it, "
         "`python -m sweeper predict out/mine new.csv` predicts rows, "
         f'`sweeper.load("out/mine")` loads it in Python; {TRUST_NEEDED}\n'
     )

@@ -68,14 +68,14 @@ def _pass(step: Step) -> None:
     [
         (
             "train:begin",
-            "'train:begin' is none; write INSTANT=kill, raise, oom, delay:S or hold:FILE",
+            "invalid fault 'train:begin'; use INSTANT=kill|raise|oom|delay:S|hold:PATH",
         ),
-        ("trian:begin=kill", "no instant 'trian:begin'; there are directory.make:begin,"),
-        ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one as ENOSPC"),
-        ("train:begin=delay", "a pause needs its seconds; write delay:0.5"),
-        ("train:begin=hold", "a hold needs the file that it makes; write hold:PATH"),
-        ("train:begin=delay:x", "a pause needs its seconds; write delay:0.5"),
-        ("train:begin=kill@0", "passings count from 1"),
+        ("trian:begin=kill", "no instant 'trian:begin'; use directory.make:begin,"),
+        ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one such as ENOSPC"),
+        ("train:begin=delay", "delay needs a number of seconds; write delay:0.5"),
+        ("train:begin=hold", "hold needs the file to create; write hold:PATH"),
+        ("train:begin=delay:x", "delay needs a number of seconds; write delay:0.5"),
+        ("train:begin=kill@0", "counts start at 1"),
     ],
 )
 def test_what_is_no_plan_is_refused(text: str, told: str) -> None:
@@ -168,7 +168,7 @@ def test_a_kill_in_the_command_line(command: CommandLine, monkeypatch: pytest.Mo
 def test_a_disk_that_is_full_ends_the_study_cleanly(tmp_path: Path) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
     plan_faults("checkpoint.write:begin=raise:ENOSPC@2")
-    with pytest.raises(SetupError, match="make room for it, then go on"):
+    with pytest.raises(SetupError, match="free some disk space, then try again"):
         study.run()
     plan_faults(None)
     study.run()

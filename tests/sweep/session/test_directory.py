@@ -74,7 +74,7 @@ def assert_named(study: Study, name: str, found: str) -> None:
     for act in (study.run, lambda: repair(study.run_dir), lambda: restore_ledger(study.run_dir)):
         with pytest.raises(SetupError) as refused:
             act()
-        told = f"{study.run_dir.root / name}: {found}; remove or rename it, then go on"
+        told = f"{study.run_dir.root / name}: {found}; remove or rename it, then try again"
         assert str(refused.value) == told
     assert sorted(study.run_dir.root.rglob("*")) == before
 
