@@ -16,7 +16,7 @@ Packed = list[Any] | dict[str, Any]
 def rounded(values: np.ndarray | Sequence[float], digits: int = DIGITS) -> list[float | int | None]:
     """Numbers with so many significant digits; None where one is not finite.
 
-    Whole numbers stay as they are, up to where a float holds them.
+    Integers stay as they are, up to where a float holds them.
     """
     numbers = np.asarray(values, np.float64)
     finite = np.isfinite(numbers)

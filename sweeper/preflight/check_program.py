@@ -195,7 +195,7 @@ def _keeps_what_it_changes(trial: TrialRuns) -> _Broken:
     named = ", ".join(f"model{path}" for path in changed)
     return (
         f"it changes {named}, and the next step is given what the model was built with",
-        "keep it in opt_state: of the model only arrays of numbers with a point are kept",
+        "keep it in opt_state: of the model only arrays of floats are kept",
     )
 
 

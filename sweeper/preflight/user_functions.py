@@ -155,10 +155,10 @@ def _unfit_steps(
     try:
         moved = jax.eval_shape(step, parameters, traced)
     except jax.errors.TracerBoolConversionError as error:
-        what = f"{type(error).__name__}: numbers with a point are traced{place_of(error)}"
+        what = f"{type(error).__name__}: floats are traced{place_of(error)}"
         return (
             f"'{name}' raised {what}",
-            "choose between them with jnp.where, or write whole numbers",
+            "choose between them with jnp.where, or write integers",
         )
     except RAISED as error:
         return f"'{name}' raised {describe_error(error)}", hint_of(error, "fix the function")

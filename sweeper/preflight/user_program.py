@@ -151,7 +151,7 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
         return None
     except jax.errors.TracerBoolConversionError as error:
         what = f"{type(error).__name__}: Python cannot see what is traced{place_of(error)}"
-        hint = hint_of(error, "") + ", or write the key as a whole number"
+        hint = hint_of(error, "") + ", or write the key as an integer"
         return f"'{name}.{method}' raised {what}", hint
     except RAISED as error:
         shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
@@ -263,7 +263,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _is_kept(leaf: Any) -> bool:
-    """Whether a lane keeps this of its model, or is given it anew: all but whole numbers."""
+    """Whether a lane keeps this of its model, or is given it anew: all but integers."""
     return _is_float(leaf) or not _is_shape(leaf)
 
 

@@ -167,7 +167,7 @@ def percent(share: float | None) -> str:
 
 
 def span(low: int, high: int) -> str:
-    """A range of whole numbers: `16 to 64`."""
+    """A range of integers: `16 to 64`."""
     return str(low) if low == high else f"{low} to {high}"
 
 

@@ -20,7 +20,7 @@ from sweeper.results.schema import study_metadata
 from sweeper.results.table_file import refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 
-# pandas would turn whole numbers and booleans into floats and objects where one of them is null.
+# pandas would turn integers and booleans into floats and objects where one of them is null.
 _PANDAS_TYPES = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),

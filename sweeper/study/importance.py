@@ -143,7 +143,7 @@ def _position(value: Any, distribution: Any) -> float:
 
 
 def _is_ordered(distribution: BaseDistribution) -> bool:
-    """Whether the values of a parameter are numbers, or the two truth values."""
+    """Whether the values of a parameter are numbers, or booleans."""
     if not isinstance(distribution, CategoricalDistribution):
         return True
     return all(isinstance(choice, bool | int | float) for choice in distribution.choices)

@@ -45,7 +45,7 @@ class Option:
             return "true or false"
         if self.kind is str:
             return f"one of {', '.join(map(format_value, self.choices))}"
-        noun = "a whole number" if self.kind is int else "a number"
+        noun = "an integer" if self.kind is int else "a number"
         if self.least is None:
             return noun
         return f"{noun} of {self.least:g} or more" + (

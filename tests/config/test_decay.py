@@ -111,23 +111,23 @@ def test_a_study_that_began_without_such_rules_goes_on_without_them(read: Read) 
     [
         (
             "optimizer.decay.linear=-1",
-            "optimizer.decay.linear: -1 is no amount of decay; write true, false or a factor from "
-            "0 up; of a layer also { weight = true, ... }",
+            "optimizer.decay.linear: -1 is not an amount of decay; write true, false or a factor "
+            "from 0 up; for a layer also { weight = true, ... }",
         ),
         (
             "optimizer.decay.linear.weight='yes'",
-            "optimizer.decay.linear: weight = 'yes' is no amount of decay; "
-            "write true, false or a factor from 0 up",
+            "optimizer.decay.linear: weight = 'yes' is not an amount of decay; write true, false "
+            "or a factor from 0 up",
         ),
         (
             "optimizer.decay.linear={}",
-            "optimizer.decay.linear: a table is no amount of decay; write true, false or a factor "
-            "from 0 up; of a layer also { weight = true, ... }",
+            "optimizer.decay.linear: a table is not an amount of decay; write true, false or a "
+            "factor from 0 up; for a layer also { weight = true, ... }",
         ),
         (
             "optimizer.decay=0.9",
-            "optimizer.decay: 0.9 is no table of what decays; "
-            "write [optimizer.decay]; the decay of squared gradients is b2",
+            "optimizer.decay: 0.9 is not a table of decay rules; write [optimizer.decay]; the "
+            "decay rate of squared gradients is b2",
         ),
         (
             "optimizer.decay.where=[{decay=true}]",
@@ -145,13 +145,13 @@ def test_a_study_that_began_without_such_rules_goes_on_without_them(read: Read) 
         ),
         (
             "optimizer.decay.where=[{ndim=1.5,decay=true}]",
-            "optimizer.decay.where.0.ndim: 1.5 is no whole number; write one, or an array of them",
+            "optimizer.decay.where.0.ndim: 1.5 is not an integer; write one, or an array of them",
         ),
         *(
             (
                 f"search.optimizer.decay.{name}={{type='categorical',choices=[true,false]}}",
-                f"search.optimizer.decay.{name}: the same for every trial of a study; "
-                "write it in [optimizer.decay] alone",
+                f"search.optimizer.decay.{name}: must be the same for every trial; write it only "
+                "in [optimizer.decay]",
             )
             for name in ("other", "linear", "linear.weight")
         ),

@@ -15,7 +15,7 @@ NORM = 'model.layer_norm = { type = "categorical", choices = [false, true] }\n'
 SOME = 'when = { "model.layer_norm" = true } }\n'
 SHARE = '{ type = "float", low = 0.1, high = 0.5'
 END = "search.optimizer.schedule.end"
-NEVER_0 = "an exponential decay does not reach 0"
+NEVER_0 = "an exponential decay never reaches 0"
 EXPONENTIAL = VALID.replace(
     "lr = 1e-3", 'lr = 1e-3\nschedule = { name = "exponential", end = 0.5 }'
 )
@@ -42,15 +42,15 @@ REFUSED = {
     ),
     "a number of no schedule": (
         VALID + f"optimizer.schedule.end = {SHARE} }}\n",
-        (END, "the schedule constant has no use for it"),
+        (END, "the schedule constant does not use it"),
     ),
     "smoothing of numbers": (
         NUMBERS + f"train.label_smoothing = {SHARE} }}\n",
-        ("search.train.label_smoothing", "the loss mse has no use for it"),
+        ("search.train.label_smoothing", "the loss mse does not use it"),
     ),
     "smoothing of numbers in some trials": (
         NUMBERS + NORM + f"train.label_smoothing = {SHARE}, {SOME}",
-        ("search.train.label_smoothing", "the loss mse has no use for it"),
+        ("search.train.label_smoothing", "the loss mse does not use it"),
     ),
     "a way to stop that others have not": (
         VALID + NORM + f"train.early_stop.min_delta = {SHARE}, {SOME}",
@@ -62,7 +62,7 @@ REFUSED = {
     "schedules of nothing": (
         OWN + 'optimizer.schedule.name.type = "categorical"\n'
         'optimizer.schedule.name.choices = ["constant", "cosine"]\n',
-        ("optimizer.lr", "missing, and a schedule changes it"),
+        ("optimizer.lr", "missing, but a schedule changes it"),
     ),
     "whole arrays that some trials keep": (
         VALID.replace('"adamw"', '"adafactor"')
@@ -71,7 +71,7 @@ REFUSED = {
         + '[execution]\nstrategy = "padded"\n',
         (
             "execution.strategy",
-            "padded, and the optimizer adafactor looks at whole arrays, padding too",
+            "padded, but the optimizer adafactor looks at whole arrays, including padding",
         ),
     ),
 }

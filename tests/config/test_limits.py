@@ -14,8 +14,8 @@ from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Read, Refused
 
 _DEEP = ".".join("a" * 3000)
-_TOO_LONG = "a whole number of more than 64 bits"
-_TOO_DEEP = "too many tables or arrays within each other"
+_TOO_LONG = "an integer of more than 64 bits"
+_TOO_DEEP = "too many nested tables or arrays"
 _WIDE = 'model.width = { type = "int", low = 1, high = 10_000_000 }'
 _FINE = 'optimizer.eps = { type = "float", low = 1e-9, high = 1.0, step = 1e-9 }'
 _PYTHON = 'kind = "python"\nfunction = "nets:build"'
@@ -62,7 +62,7 @@ def test_numbers_whose_distance_is_none_are_no_range() -> None:
         parse(text, Path("study.toml"))
     (problem,) = refusal.value.problems
     assert problem.key == "search.model.temperature.high"
-    assert problem.found == "-1.7e+308 to 1.7e+308 is wider than numbers with a point are"
+    assert problem.found == "-1.7e+308 to 1.7e+308 is wider than floats are"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_number_of_more_digits_than_python_reads_is_text_on_the_command_line(
     refused: Refused,
 ) -> None:
     (problem,) = refused("", "", f"study.n_trials={'1' * 5000}")
-    assert problem.found == f"'{'1' * 80} ...' is not a whole number"
+    assert problem.found == f"'{'1' * 80} ...' is not an integer"
 
 
 def test_the_largest_whole_numbers_of_toml_are_none_too_large(read: Read) -> None:
@@ -174,7 +174,7 @@ def test_a_repeated_choice_among_very_many_is_found(refused: Refused) -> None:
     choices = [*range(1, 5_000), 7]
     entry = f'model.width = {{ type = "categorical", choices = {choices} }}'
     (problem,) = refused("[search]", f"[search]\n{entry}")
-    assert problem.found == "7 stands there twice"
+    assert problem.found == "7 occurs twice"
 
 
 def test_a_problem_is_one_line_that_can_be_printed() -> None:

@@ -51,7 +51,7 @@ def test_a_line_break_smuggles_no_second_setting(refused: Refused) -> None:
         ),
         (
             "train.epochs=few",
-            Problem("--set", "train.epochs", "'few' is not a whole number", "write a whole number"),
+            Problem("--set", "train.epochs", "'few' is not an integer", "write an integer"),
         ),
         (
             "study.name.first=1",
@@ -90,7 +90,7 @@ def test_a_key_that_is_fixed_is_not_refused(read: Read) -> None:
 def test_a_value_of_brackets_without_end_is_refused(bracket: str, refused: Refused) -> None:
     (problem,) = refused("", "", "train.epochs=3", f"study.n_trials={bracket * 5000}")
     assert (problem.where, problem.key) == ("--set", "study.n_trials")
-    assert problem.found == "too many tables or arrays within each other"
+    assert problem.found == "too many nested tables or arrays"
 
 
 @pytest.mark.parametrize("depth", [2, 100, 300, 400, 450, 480, 5000])

@@ -17,7 +17,7 @@ BROKEN = {
     "text for a number": (
         ("n_trials = 12", 'n_trials = "many"'),
         2,
-        "study.toml:7: study.n_trials: 'many' is not a whole number; write a whole number",
+        "study.toml:7: study.n_trials: 'many' is not an integer; write an integer",
     ),
     "an unknown setting": (
         ("width = 8", "width = 8\ndropuot = 0.1"),
@@ -135,7 +135,7 @@ def test_all_problems_of_a_study_file_are_told_at_once(command: CommandLine) -> 
         2,
         "--set: study.metric: 'val_los' is not reported; ",
         "--set: model.widht: no such setting; did you mean 'model.width'?",
-        "study.toml:17: model.depth: 'deep' is not a whole number; ",
+        "study.toml:17: model.depth: 'deep' is not an integer; ",
     )
 
 

@@ -14,8 +14,8 @@ from tests.round_machine import study as config
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("study.sampler.n_startup_trials='x'", "'x' does not fit; write a whole number of 0"),
-        ("study.sampler.n_ei_candidates=0", "0 does not fit; write a whole number of 1 or more"),
+        ("study.sampler.n_startup_trials='x'", "'x' does not fit; write an integer of 0"),
+        ("study.sampler.n_ei_candidates=0", "0 does not fit; write an integer of 1 or more"),
         ("study.sampler.multivariate=1", "1 does not fit; write true or false"),
         ("study.sampler.gamma=3", "'tpe' has no such option; it takes n_startup_trials"),
         ("study.sampler={name='random',n=1}", "'random' has no such option; it takes none"),
@@ -23,7 +23,7 @@ from tests.round_machine import study as config
         ("study.pruner={name='asha',reduction_factor=2.5}", "2.5 does not fit"),
         ("study.pruner={name='median',n_startup_trials=true}", "True does not fit"),
         ("study.sampler={name='qmc',qmc_type='lhs'}", "write one of 'sobol', 'halton'"),
-        ("study.sampler={name='cmaes',popsize=3}", "3 does not fit; write a whole number of 4"),
+        ("study.sampler={name='cmaes',popsize=3}", "3 does not fit; write an integer of 4"),
         ("study.sampler={name='nsgaii',crossover_prob=2}", "write a number of 0 or more, 1 at"),
         ("study.sampler={name='tpe',group=true,multivariate=false}", "remove one of the two"),
         ("study.pruner.name=percentile", "study.pruner.percentile: missing; write percentile ="),
@@ -46,7 +46,8 @@ from tests.round_machine import study as config
         ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, and 'tests."),
         (
             "study.pruner={name='tests.round_machine:Tossing',chance=1,luck=2}",
-            "study.pruner.luck: 'tests.round_machine:Tossing' takes no 'luck'; it takes chance",
+            "study.pruner.luck: 'tests.round_machine:Tossing' has no argument 'luck'; "
+            "it takes chance",
         ),
         (
             "study.pruner={name='optuna.pruners:PercentilePruner',percentile=200.0}",

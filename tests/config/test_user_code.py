@@ -83,7 +83,7 @@ def test_a_quoted_traceback_is_told_by_its_last_error() -> None:
 
 
 def test_an_error_that_cannot_be_written_is_told_all_the_same(tmp_path: Path) -> None:
-    told_of = "Mute: its text cannot be told (told_of.py, line 28)"
+    told_of = "Mute: its text cannot be shown (told_of.py, line 28)"
     assert said("mutters", tmp_path) == told_of
     whole = told_in_full(FileNotFoundError("no file \udcff"))
     assert whole.encode().startswith(b"FileNotFoundError: no file \\udcff\n\n")

@@ -32,7 +32,7 @@ def test_whole_numbers_are_structural_where_they_are_searched(read: Read) -> Non
     [
         (OWN.replace('task = "classes"\n', ""), (), "train.task", "missing"),
         (OWN.replace("spread", "two words"), (), "train.metrics", "cannot be the name of a column"),
-        (OWN.replace("spread", "loss"), (), "train.metrics", "'loss' is reported anyway"),
+        (OWN.replace("spread", "loss"), (), "train.metrics", "'loss' is always reported"),
         (OWN, ("study.metric=val_accuracy",), "study.metric", "'val_accuracy' is not reported"),
         (OWN, ("model.dropout=0.5",), "model.dropout", "calls the model without dropout"),
         (

@@ -295,7 +295,7 @@ def test_a_text_target_is_refused_where_numbers_are_needed(make_study) -> None:
 def test_a_measured_target_is_refused_where_classes_are_needed(make_study) -> None:
     assert refusal(make_study('source = "sklearn"\nname = "diabetes"\n')) == [
         "study.toml:5: train.loss: cross_entropy needs classes, and 'target' has 214 different "
-        "numbers; write train.loss = 'mse', or whole numbers or text as classes",
+        "numbers; write train.loss = 'mse', or integers or text as classes",
     ]
 
 

@@ -336,8 +336,8 @@ def test_a_function_is_given_its_arguments(make_study, tmp_path: Path, numbers: 
     assert dataset.y_mean[0] == pytest.approx(numbers.y_mean[0] + 10)
 
     assert refusal(make_study(PYTHON + "args = { shfit = 10 }\n", loss="mse")) == [
-        "study.toml:12: data.args.shfit: 'rows:load' takes no 'shfit'; "
-        "did you mean 'data.args.shift'?"
+        "study.toml:12: data.args.shfit: 'rows:load' has no argument 'shfit'; did you mean "
+        "'data.args.shift'?"
     ]
 
 
@@ -434,8 +434,8 @@ def test_masked_values_are_missing(make_study, tmp_path: Path) -> None:
 
 def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> None:
     assert refusal(make_study(PYTHON.replace("rows", "raws"), loss="mse")) == [
-        f"study.toml:11: data.function: no module 'raws' in {tmp_path}, and none is installed; "
-        "write that of a file beside this one, without .py"
+        f"study.toml:11: data.function: no module 'raws' in {tmp_path} or installed; write the "
+        "name of a file next to this one, without .py"
     ]
     (tmp_path / "rows.py").write_text("def loads(n): ...\n")
     assert refusal(make_study(PYTHON, loss="mse")) == [
@@ -443,7 +443,7 @@ def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> 
         "did you mean 'rows:loads'?"
     ]
     assert refusal(make_study(PYTHON.replace("load", "loads"), loss="mse")) == [
-        "study.toml:9: data.args.n: missing, and 'rows:loads' takes it; write n = ..."
+        "study.toml:9: data.args.n: missing, but 'rows:loads' needs it; write n = ..."
     ]
 
 

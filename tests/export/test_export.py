@@ -207,7 +207,7 @@ def test_a_fresh_interpreter_elsewhere_predicts_the_same(
     with pytest.raises(SetupError, match="names nets:build, whose source is not in"):
         sweeper.load(record)
     (tmp_path / "nets.py").write_text(NETS.replace("tanh", "sin"), encoding="utf-8")
-    with pytest.raises(SetupError, match=r"names nets:build, and .* has another source of it"):
+    with pytest.raises(SetupError, match=r"names nets:build, and .* has different source for it"):
         sweeper.load(record, base_dir=tmp_path)
 
 

@@ -198,20 +198,20 @@ def problems(text: str) -> list[str]:
         (
             "n_trials = 1",
             "n_trials = 2",
-            "study.toml:7: study.n_trials: 2 trials, where [trial] names one; write 1, or remove "
-            "[trial], and the file is a study again",
+            "study.toml:7: study.n_trials: 2 trials, but [trial] is one trial; write 1, or remove "
+            "[trial] to make this a study again",
         ),
         (
             "[data]",
             "[study.pruner]\nname = 'median'\n\n[data]",
-            "study.toml:10: study.pruner: 'median' for a trial that ends after trial.epochs; "
-            "remove it, or remove [trial], and the file is a study again",
+            "study.toml:10: study.pruner: 'median', but the trial ends after trial.epochs; "
+            "remove it, or remove [trial] to make this a study again",
         ),
         (
             "[trial]",
             "[search]\nmodel.width = { type = 'int', low = 4, high = 8 }\n[trial]",
-            "study.toml:31: search: values to search, for one given trial; remove [search], or "
-            "remove [trial], and the file is a study again",
+            "study.toml:31: search: searched, but [trial] is one trial; remove [search], or "
+            "remove [trial] to make this a study again",
         ),
         (
             "number = 3\nepochs = 4",
@@ -222,8 +222,8 @@ def problems(text: str) -> list[str]:
         (
             "width = 8\ndepth = 1\n\n[optimizer]",
             "width = 9\ndepth = 1\n\n[optimizer]",
-            "study.toml:40: trial.class.width: no room for model.width 9; "
-            "write 9 or more, or model.width = 8",
+            "study.toml:40: trial.class.width: too small for model.width 9; write 9 or more, or "
+            "model.width = 8",
         ),
         (
             'strategy = "padded"',
@@ -239,12 +239,13 @@ def problems(text: str) -> list[str]:
         (
             "depth = 1\n\n[trial.class.traced]",
             "depth = 1\nrun_widths = [4, 6]\n\n[trial.class.traced]",
-            "study.toml:42: trial.class.run_widths: [4, 6] for width 8; let them ascend to width",
+            "study.toml:42: trial.class.run_widths: [4, 6], but width is 8; "
+            "write them ascending to width",
         ),
         (
             'lane_loop = "map"',
             'lane_loop = "vmap"\nrun_widths = [4, 8]',
-            "study.toml:38: trial.class.run_widths: widths to run at, of a class whose lanes are "
+            "study.toml:38: trial.class.run_widths: several widths, but the class runs its lanes "
             "side by side; remove it",
         ),
         (

@@ -17,7 +17,7 @@ from sweeper.config.table import Table
 
 Schema = Mapping[str, Any]
 
-_WIDEST = 12  # between the least and the greatest whole number of a setting
+_WIDEST = 12  # between the least and the greatest integer of a setting
 _LARGEST = 1e3
 # what a type does not say: sizes that are planned in a moment, and names of files and functions
 _OWN: dict[str, st.SearchStrategy[Any]] = {

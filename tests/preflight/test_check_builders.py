@@ -70,7 +70,7 @@ UNREPEATABLE = {
 }
 FIXED = {
     "zeros": "Net(jnp.zeros(shape))",
-    "zeros times what is drawn": "jax.tree.map(lambda w: w * 0, Net(normal(key, shape)))",
+    "zeros times type of the values": "jax.tree.map(lambda w: w * 0, Net(normal(key, shape)))",
     "a key of its own": "Net(normal(jax.random.key(7), shape))",
     "NumPy with a seed": "Net(jnp.asarray(np.random.default_rng(0).normal(size=shape)))",
 }

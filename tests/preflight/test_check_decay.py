@@ -195,8 +195,8 @@ def test_the_module_of_a_class_is_code_of_the_study(study: Study) -> None:
     [
         (
             'name="nets_to_decay:sgd",decay={linear=true}',
-            "decay: 'nets_to_decay:sgd' takes no 'mask', by which it would be told what decays; "
-            "let it take one, or remove the table",
+            "decay: 'nets_to_decay:sgd' has no argument 'mask', by which it would be told what "
+            "decays; let it take one, or remove the table",
         ),
         (
             'name="nets_to_decay:masked"',

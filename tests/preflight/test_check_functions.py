@@ -200,21 +200,21 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         (
             ("optimizer={name='own:make',lr=0.1,cpa=1.0}",),
             "optimizer.cpa",
-            "'own:make' takes no 'cpa'",
+            "'own:make' has no argument 'cpa'",
             "did you mean 'optimizer.cap'?",
         ),
         (
             ("optimizer={name='own:make'}",),
             "optimizer.lr",
-            "missing, and 'own:make' takes it",
+            "missing, but 'own:make' needs it",
             "write lr = ...",
         ),
         (
             ("optimizer={name='own:branches',lr=0.1,cap=2.0}",),
             "optimizer.name",
-            "'own:branches' raised TracerBoolConversionError: numbers with a point are traced "
+            "'own:branches' raised TracerBoolConversionError: floats are traced "
             "(own_functions.py, line 41)",
-            "choose between them with jnp.where, or write whole numbers",
+            "choose between them with jnp.where, or write integers",
         ),
         (
             ("optimizer={name='own:nothing',lr=0.1}",),

@@ -188,12 +188,12 @@ MIXED = (
 REFUSED = {
     "no module": (
         ("model.function=nest:build",),
-        "--set: model.function: no module 'nest' in {dir}, and none is installed; "
-        "write that of a file beside this one, without .py",
+        "--set: model.function: no module 'nest' in {dir} or installed; write the name of a file "
+        "next to this one, without .py",
     ),
     "no module in a package": (
         ("model.function=jax.nest:build",),
-        "--set: model.function: no module 'jax.nest' in {dir}, and none is installed; ",
+        "--set: model.function: no module 'jax.nest' in {dir} or installed; ",
     ),
     "a module that raises": (
         ("model.function=broken:build",),
@@ -216,8 +216,8 @@ REFUSED = {
     ),
     "no key in the signature": (
         ("model.function=nets:no_key", "search={}"),
-        "--set: model.function: 'nets:no_key' takes no 'key'; "
-        "write def no_key(in_size, out_size, key, channels)",
+        "--set: model.function: 'nets:no_key' has no argument 'key'; write def no_key(in_size, "
+        "out_size, key, channels)",
     ),
     "a key called rng": (
         ("model.function=nets:keyed_by_rng", "search={}"),
@@ -234,11 +234,12 @@ REFUSED = {
     ),
     "a setting that it does not take": (
         ("model.chanels=4",),
-        "--set: model.chanels: 'nets:build' takes no 'chanels'; did you mean 'model.channels'?",
+        "--set: model.chanels: 'nets:build' has no argument 'chanels'; "
+        "did you mean 'model.channels'?",
     ),
     "a searched setting that it does not take": (
         ("model.function=nets:narrow",),
-        KERNEL + "'nets:narrow' takes no 'kernel'; it takes channels",
+        KERNEL + "'nets:narrow' has no argument 'kernel'; it takes channels",
     ),
     "a setting that it is given anyway": (
         ("model.in_size=4",),
@@ -246,7 +247,7 @@ REFUSED = {
     ),
     "a setting that it lacks": (
         ("model={kind='python',function='nets:build'}",),
-        "--set: model.channels: missing, and 'nets:build' takes it; write channels = ...",
+        "--set: model.channels: missing, but 'nets:build' needs it; write channels = ...",
     ),
     "a setting of the MLP's": (
         ("model.function=nets:depth_too", "search={}", *MIXED),
@@ -255,7 +256,7 @@ REFUSED = {
     ),
     "a misspelt setting of the MLP's": (
         ("model.widht=8", *MIXED),
-        "--set: model.widht: 'nets:build' takes no 'widht'; did you mean 'model.width'?",
+        "--set: model.widht: 'nets:build' has no argument 'widht'; did you mean 'model.width'?",
     ),
     "a function that raises": (
         ("model.kernel=9", "search={}"),

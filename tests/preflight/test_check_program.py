@@ -166,7 +166,7 @@ def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -
 def test_what_cannot_be_compiled_is_told_of_the_program(module: str, command: CommandLine) -> None:
     for arguments, told in (
         (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' gives str as"),
-        (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' takes no 'wait'"),
+        (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' has no argument 'wait'"),
     ):
         done = command("check-program", f"{module}:{arguments[0]}", *arguments[1:])
         assert (done.returncode, done.stdout) == (2, "")

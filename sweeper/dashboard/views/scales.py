@@ -44,7 +44,7 @@ def is_log(entry: Mapping[str, Any], values: np.ndarray) -> bool:
 
 
 def steps(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What the labels of an axis of the parameter keep to: whole numbers, powers of two."""
+    """What the labels of an axis of the parameter keep to: integers, powers of two."""
     if entry.get("base"):
         return {"logBase": entry["base"]}
     return {"minInterval": 1} if entry.get("type") == "int" and not entry.get("log") else {}

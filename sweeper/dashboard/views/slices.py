@@ -70,7 +70,7 @@ def bound_hint(trials: PublishedTrials, name: str) -> str | None:
     title = trials.title(name)
     for end, near in (("lower", place <= _NEAR), ("upper", place >= 1 - _NEAR)):
         share = near.mean()
-        # of whole numbers an end holds its share of the range anyway
+        # of integers an end holds its share of the range anyway
         if share > 0.5 and share > 2 * _share_of_end(entry):
             bound = low if end == "lower" else high
             return (
