@@ -161,8 +161,8 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
         "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
-        "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
-        "number; fix that, and take 'age' out of data.drop",
+        "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is not a "
+        "number; fix that, and remove 'age' from data.drop",
         "houses.csv: 'cost' is left out: it holds numbers written as text, such as '1,036'; read "
         'them with pandas: df = pd.read_csv("houses.csv", index_col=0, dtype=str, '
         "keep_default_na=False, na_values={'cost': ['']}); df['cost'] = "
@@ -181,7 +181,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
     done = command("init", "--data", "houses.csv", "--target", "age", "-o", "third.toml")
     assert done.stderr.splitlines()[:2] == [
         "houses.csv: the target is 'age', as asked, as numbers",
-        "houses.csv: fix the target before you run the study: 'about 90' in line 7 is no number",
+        "houses.csv: fix the target before you run the study: 'about 90' in line 7 is not a number",
     ]
 
 
@@ -319,12 +319,12 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
         (
             ("--data", "table.xlsx"),
             3,
-            "table.xlsx: of an unknown kind; name a file in .csv, .tsv, .txt or .parquet\n",
+            "table.xlsx: unknown file type; name a file in .csv, .tsv, .txt or .parquet\n",
         ),
         (
             ("--data", "one.csv"),
             3,
-            "one.csv: 2 rows and 1 column; name one with rows and two columns or more\n",
+            "one.csv: 2 rows and 1 column; use one with rows and at least two columns\n",
         ),
         (
             ("--data", "few.csv"),
@@ -347,15 +347,14 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
         (
             ("--data", "nameless.csv"),
             3,
-            "nameless.csv: has no name for column 2; give each column a name; "
-            "only a first one that numbers the rows, as pandas' index, needs none\n",
+            "nameless.csv: has no name for column 2; give each column a name; only a first "
+            "column that numbers the rows, like pandas' index, needs none\n",
         ),
         (
             ("--data", "names.csv"),
             3,
-            "names.csv: no column beside the target 'kind' to learn from: "
-            "'day' (holds dates or times as text, such as '2026-01-01'); "
-            "name a table with numbers or categories\n",
+            "names.csv: no column besides the target 'kind' to learn from: 'day' (holds dates or "
+            "times as text, such as '2026-01-01'); use a table with numbers or categories\n",
         ),
         (
             ("--data", "blank.csv"),
@@ -363,8 +362,8 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             "blank.csv: the target 'kind' has no value in any row; "
             "fill it in, or name another with --target\n",
         ),
-        (("--data", "o*.csv"), 3, "o*.csv: no such file; write its path\n"),
-        (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; write its path\n"),
+        (("--data", "o*.csv"), 3, "o*.csv: no such file; check the path\n"),
+        (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; check the path\n"),
         (("--data", "ones.csv"), 3, "ones.csv: no such file; did you mean 'one.csv'?\n"),
         (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
     ],

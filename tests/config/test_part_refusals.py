@@ -160,7 +160,7 @@ BROKEN = {
         (
             42,
             "train.losses.follow.kind",
-            "cross_entropy is of classes, and the loss data of numbers",
+            "cross_entropy is for classes, but the loss data is for numbers",
             "write a loss for numbers",
         ),
     ),

@@ -253,7 +253,7 @@ BROKEN = {
         (
             25,
             "train.metrics",
-            "accuracy is of classes, and the task is numbers",
+            "accuracy is for classes, but the task is numbers",
             "write one of r2, rmse, mae",
         ),
     ),

@@ -77,7 +77,7 @@ BROKEN = {
     "a batch larger than the training part": (
         ("batch_size = 32", "batch_size = 512"),
         3,
-        "study.toml:28: train.batch_size: a batch of 512 rows, and the training part has ",
+        "study.toml:28: train.batch_size: a batch of 512 rows, but the training part has ",
     ),
     "a place below a file": (
         ("[execution]", '[results]\ndir = "study.toml/run"\n\n[execution]'),

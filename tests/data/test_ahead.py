@@ -292,7 +292,7 @@ def test_data_that_are_larger_than_the_share_are_refused(tmp_path: Path) -> None
                 prepared()
         assert refused.value.exit_code == 3
         assert str(refused.value) == (
-            f"--set: data: the data take {data.nbytes / 1024:.3g} KiB, and the share of this "
+            f"--set: data: the data takes {data.nbytes / 1024:.3g} KiB, but the share of this "
             f"machine's memory is {int(memory * fraction)} B; drop columns or rows, or write a "
             "larger execution.memory_fraction"
         )

@@ -142,7 +142,7 @@ def test_nothing_to_fill_gaps_by_is_refused(make_study, column: str, impute: str
         return
     assert refusal(config) == [
         f"study.toml:11: data.path: column '{column}' of rows.csv has no value in the training "
-        "part; add rows, or leave the column out"
+        "rows; add rows, or leave the column out"
     ]
 
 
@@ -257,8 +257,8 @@ def test_cells_that_split_nothing_are_named(make_study) -> None:
     for split, problem in {
         'group = "patient"': "group: column 'patient' of rows.csv: 1 value missing (line 22); "
         "write them",
-        'time = "day"': "time: column 'day' of rows.csv: 1 value is no time (line 22); "
-        "write numbers, or times as 2026-01-31T12:00",
+        'time = "day"': "time: column 'day' of rows.csv: 1 value is not a time (line 22); write "
+        "numbers, or times as 2026-01-31T12:00",
     }.items():
         dropped = 'drop = ["patient", "day"]\n'
         assert refusal(make_study(data + dropped + f"split = {{ {split} }}\n", table)) == [
@@ -267,8 +267,8 @@ def test_cells_that_split_nothing_are_named(make_study) -> None:
     few = table.replace("20,,noon,0\n", "")
     shares = 'drop = ["day"]\nsplit = { val = 0.5, test = 0.3, group = "patient" }\n'
     assert refusal(make_study(data + shares, few)) == [
-        "study.toml:14: data.split: of 5 groups validation takes 3 and testing 2, so none are left "
-        "to train on; add groups or write smaller shares"
+        "study.toml:14: data.split: of 5 groups, validation takes 3 and testing 2, so none are "
+        "left for training; add groups or write smaller shares"
     ]
 
 
@@ -279,8 +279,8 @@ def test_a_batch_is_measured_against_the_rows_of_the_training_groups(make_study)
     assert n_train in (7, 37)  # the last group has 31 rows
 
     assert refusal(make_study(data, table, batch=38)) == [
-        f"study.toml:5: train.batch_size: a batch of 38 rows, and the training part has {n_train}; "
-        f"write {n_train} at most"
+        "study.toml:5: train.batch_size: a batch of 38 rows, but the training part has "
+        f"{n_train}; write {n_train} at most"
     ]
 
 
@@ -316,8 +316,8 @@ def test_classes_of_text_are_called_as_they_are_written(make_study) -> None:
 def test_weights_without_classes_are_refused(make_study) -> None:
     data = CSV.replace("kind", "month") + DROP + MEDIAN + 'class_weights = "balanced"\n'
     assert refusal(make_study(data, TABLE, loss="mse")) == [
-        "study.toml:15: data.class_weights: mse has no classes to weigh; "
-        'write class_weights = "none"'
+        "study.toml:15: data.class_weights: mse has has no classes to weight; write "
+        'class_weights = "none"'
     ]
 
 
@@ -355,7 +355,7 @@ def test_no_group_is_in_two_folds(make_study) -> None:
     least = min(len(dataset.training_rows(fold)) for fold in range(3))
     assert prepare(folded(make_study, FOLDED, least)).n_folds == 3
     assert refusal(folded(make_study, FOLDED, least + 1)) == [
-        f"study.toml:5: train.batch_size: a batch of {least + 1} rows, and a fold trains on "
+        f"study.toml:5: train.batch_size: a batch of {least + 1} rows, but a fold trains on "
         f"{least}; write {least} at most"
     ]
 
@@ -377,7 +377,7 @@ def test_folds_scale_places_and_filled_numbers_by_their_own_rows(make_study) -> 
 def test_folds_of_rows_in_the_order_of_time_are_refused(make_study) -> None:
     data = 'split = { time = "day" }\ndrop = ["patient"]\n'
     assert refusal(folded(make_study, data)) == [
-        "study.toml:2: study.folds: folds draw rows at random, and data.split.time orders them; "
+        "study.toml:2: study.folds: folds draw rows at random, but data.split.time orders them; "
         "remove one of them"
     ]
 
@@ -386,7 +386,7 @@ def test_weights_for_a_loss_of_the_users_own_are_refused(make_study) -> None:
     data = CSV + DROP + MEDIAN + 'class_weights = "balanced"\n'
     (problem,) = refusal(make_study(data, TABLE, loss='mine:loss", task = "classes'))
     assert problem.endswith(
-        'data.class_weights: mine:loss has no use for weights; write class_weights = "none"'
+        'data.class_weights: mine:loss has does not use weights; write class_weights = "none"'
     )
 
 
@@ -394,6 +394,6 @@ def test_one_logit_is_for_two_classes(make_study) -> None:
     data = CSV + DROP + MEDIAN
     (problem,) = refusal(make_study(data, TABLE, loss="binary_cross_entropy"))
     assert problem.endswith(
-        "train.loss: binary_cross_entropy needs two classes, and 'kind' has 3; "
-        "write train.loss = 'cross_entropy'"
+        "train.loss: binary_cross_entropy needs two classes, but 'kind' has 3; write train.loss "
+        "= 'cross_entropy'"
     )

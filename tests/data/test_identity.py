@@ -429,7 +429,7 @@ def test_text_among_new_numbers_is_refused_with_its_row() -> None:
     with pytest.raises(UnfitRowsError) as refusal:
         LEARNT.of({"code": [1234, 1234, 5678], "size": ["1", "", "$3"]})
 
-    assert "column 'size' holds no numbers in 1 row: '$3' is not a number" in str(refusal.value)
+    assert "column 'size' has non-numbers in 1 row: '$3' is not a number" in str(refusal.value)
     assert refusal.value.rows == [2]
 
 
@@ -442,12 +442,12 @@ def test_text_among_new_numbers_is_refused_with_its_row() -> None:
         ),
         (
             CLEAN.to_dict("records"),
-            "a list of dicts; give them as a table: pandas.DataFrame(rows)",
+            "a list of dicts; convert it to a table: pandas.DataFrame(rows)",
         ),
         (
             CLEAN.assign(size=["True", "1"]),
-            "column 'size' holds no numbers in 1 row: 'True' is not a number; write numbers, or "
-            "leave them empty; of booleans give a column of type bool, or 1 and 0",
+            "column 'size' has non-numbers in 1 row: 'True' is not a number; write numbers, or "
+            "leave them empty; for booleans, use a column of type bool, or 1 and 0",
         ),
     ],
     ids=["repeated column", "list of dicts", "booleans as text"],

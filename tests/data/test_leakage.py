@@ -38,7 +38,11 @@ def reason(values: Any, target: Any) -> str:
         (KIND, KIND, "is a copy of the target 'y'"),
         (IS_RED, KIND, "has one value for each class of the target 'y'"),
         (np.where(IS_RED, 2, 1), KIND, "has one value for each class of the target 'y'"),
-        (np.where(IS_RED, RNG.integers(0, 2, 60), 5), KIND, "takes values that each have only one"),
+        (
+            np.where(IS_RED, RNG.integers(0, 2, 60), 5),
+            KIND,
+            "takes values that each occur with only one",
+        ),
         (np.where(IS_RED, PRICE, np.nan), KIND, "is missing exactly in the rows of some classes"),
         (PRICE, KIND, ""),
         (RNG.integers(0, 2, 60), KIND, ""),
@@ -70,7 +74,7 @@ def test_rows_after_the_first_ones_are_compared_too() -> None:
 def test_init_and_plan_name_them(tmp_path: Path) -> None:
     rows = pd.DataFrame({"size": RNG.normal(size=60), "colour": KIND, "kind": KIND})
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    hint = "is a copy of the target 'kind': add it to data.drop, unless you know it before"
+    hint = "is a copy of the target 'kind': add it to data.drop, unless it is known before"
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
     assert any(f"'colour' {hint}" in line for line in told)
     notes = prepare(load(tmp_path / "study.toml")).notes

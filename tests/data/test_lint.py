@@ -34,14 +34,14 @@ def test_classes_of_a_few_rows_are_told_in_quotes(
 ) -> None:
     assert told_of(make_study(CSV, GOOD)) == ()
     assert told_of(make_study(CSV, GOOD + "1,Stays \n")) == (
-        "a class of fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 "
-        "(did you mean 'Stays'?); fix the labels, or add rows",
+        "a class with fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 (did you mean "
+        "'Stays'?); fix the labels, or add rows",
     )
     monkeypatch.chdir(tmp_path)
     others = make_study(CSV, GOOD + "1,stays\n2,Lost\n3,Lost\n")
     (told,) = check(others).warnings
     assert told == (
-        "classes of fewer than 5 rows, which are hardly learnt: 'Lost' has 2 and 'stays' has 1 "
+        "classes with fewer than 5 rows, which are hardly learnt: 'Lost' has 2 and 'stays' has 1 "
         "(did you mean 'Stays'?); fix the labels, or add rows"
     )
     seen: list[str] = []
@@ -74,8 +74,9 @@ def test_texts_that_differ_only_in_looks_are_named(
     )
     looks = f"{alike} differ only in case, blanks or punctuation"
     named = {
-        "classes": f"classes {looks}, and are learnt as different ones; write them alike",
-        "codes": f"column 'code' has categories {looks}, and are different ones; write them alike",
+        "classes": f"classes {looks}, but count as different ones; write them alike",
+        "codes": f"column 'code' has categories {looks}, but count as different ones; "
+        "write them alike",
     }
 
     for of, table in (("classes", classes), ("codes", codes)):
@@ -185,7 +186,7 @@ def test_months_and_times_as_text_are_named(
 def test_days_as_numbers_are_named(make_study, tmp_path: Path) -> None:
     rows = "".join(f"202401{i % 31 + 1:02},{'aab'[i % 3]}\n" for i in range(62))
     (told,) = told_of(make_study(CSV, "day,kind\n" + rows))
-    hint = "holds dates as numbers, such as 20240101, of which 31 January and 1 February are 70"
+    hint = "holds dates as numbers, such as 20240101; as numbers, 31 January and 1 February are 70"
     assert told.startswith(f"column 'day' {hint}")
     said = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
     assert any(f"'day' {hint}" in line for line in said)

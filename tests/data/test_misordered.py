@@ -63,8 +63,8 @@ def test_a_split_by_such_dates_is_refused(make_study) -> None:
         prepare(study)
     assert str(caught.value) == (
         "study.toml:13: data.split.time: column 'month' of rows.csv holds months or weeks after "
-        "the year, such as 2023.1, and numbers sort them wrongly; "
-        "write dates as 2026-01-31, or months as 2026-01"
+        "the year, such as 2023.1, which numbers sort wrongly; write dates as 2026-01-31, or "
+        "months as 2026-01"
     )
     assert prepare(study.model_copy(update={"edition": 1})) is not None
 

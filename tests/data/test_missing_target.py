@@ -90,7 +90,7 @@ def test_places_of_other_problems_are_those_in_the_file(make_study) -> None:
 
 def test_a_setting_without_effect_is_reported(make_study) -> None:
     (note,) = prepare(make_study(CSV + DROP, COMPLETE)).notes
-    assert note == 'data.missing_target = "drop" leaves out no rows: none of the 36 lacks a target'
+    assert note == 'data.missing_target = "drop" leaves out no rows: all 36 have a target'
 
 
 def test_validate_and_run_say_how_many(

@@ -86,7 +86,7 @@ WHOLE = TABLE.encode()
         ("rows.csv.xz", lzma.compress(WHOLE)[:-20], "cannot be decompressed: "),
         ("rows.zip", zipped(WHOLE, "a.csv")[:-20], "cannot be decompressed: "),
         ("rows.zip", zipped(WHOLE, "a.csv", "b.csv"), "holds 2 files, a.csv and b.csv; pack "),
-        ("rows.zip", zipped(WHOLE), "holds no file; pack one table alone"),
+        ("rows.zip", zipped(WHOLE), "holds no file; pack exactly one table"),
         ("rows.csv.gz", gzip.compress(b""), "is empty; write a line of column names"),
         ("rows.csv", zipped(WHOLE, "[Content_Types].xml"), "is an Office file, not CSV; save "),
         ("rows.csv.tar.gz", b"no archive", "cannot be decompressed: "),

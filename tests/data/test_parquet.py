@@ -112,7 +112,7 @@ def test_one_directory_is_a_note(make_study, partitioned: Path) -> None:
 
 def test_files_of_other_partitions_are_refused(make_study, partitioned: Path) -> None:
     ROWS[["size", "price"]].to_parquet(partitioned / "more.parquet")
-    assert "do not both lie below a directory year=..." in refused(make_study, "rows")
+    assert "are not both below a directory year=..." in refused(make_study, "rows")
 
 
 def test_hidden_files_of_a_directory_are_not_read(make_study, partitioned: Path) -> None:
@@ -188,13 +188,13 @@ def test_a_column_that_contradicts_its_directory_is_refused(make_study, partitio
 
     file, year = next(iter(years.items()))
     pd.read_parquet(file, partitioning=None).assign(year=1999).to_parquet(file)
-    found = rf"column 'year' of .*{file.name} has 1999, and its directory year={year}; remove the"
+    found = rf"column 'year' of .*{file.name} has 1999, but its directory year={year}; remove the"
     assert re.search(found, refused(make_study, "rows"))
     for read in (guess, lambda path: read_rows(path, transform, {"price"})):
         with pytest.raises(DataError, match=found):
             read(partitioned)
     (note,) = prepared(make_study, f"rows/year={year}").notes
-    assert note == (f"all rows come from year={year}, but column 'year' has 1999: it is read as is")
+    assert note == (f"all rows come from year={year}, but column 'year' has 1999; the column wins")
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ def test_data_that_cannot_be_prepared_are_refused_before_they_are(parquet_study)
     n_values = len(data.feature_names)
     assert held < 0.2 * most
     assert str(refused.value) == (
-        f"study.toml:9: data: the data take {most / 2**20:.3g} MiB while they are prepared, most "
-        f"of it a column for each of {n_values} values of 'city', and the share of this machine's "
+        f"study.toml:9: data: the data takes {most / 2**20:.3g} MiB while it is prepared, most of "
+        f"it for the columns of {n_values} values of 'city', but the share of this machine's "
         f'memory is {room / 2**20:.3g} MiB; write data.categorical = "ordinal", drop columns or '
         "rows, or write a larger execution.memory_fraction"
     )
@@ -129,5 +129,5 @@ def test_data_that_cannot_be_prepared_are_refused_before_they_are(parquet_study)
     numbers = parquet_study(NUMBERS)
     with pytest.raises(DataError) as refused:
         prepare(with_room_for(numbers, reckoned(numbers) / 2))
-    assert "while they are prepared, and the share" in str(refused.value)
+    assert "while it is prepared, and the share" in str(refused.value)
     assert "categorical" not in str(refused.value)

@@ -146,8 +146,8 @@ def test_files_of_other_columns_are_refused(make_study, tmp_path: Path) -> None:
     FRAME.drop(columns="size").to_parquet(tmp_path / "b.parquet")
 
     assert refusal(make_study(PARQUET.replace("rows", "*"), loss="mse")) == [
-        "study.toml:11: data.path: b.parquet and a.parquet do not both have 'size'; "
-        "name files of the same columns"
+        "study.toml:11: data.path: b.parquet and a.parquet do not both have 'size'; use files "
+        "with the same columns"
     ]
     assert refusal(make_study(PARQUET.replace("rows", "c*"), loss="mse"))[0].startswith(
         f"study.toml:11: data.path: no file 'c*.parquet' in {tmp_path} or "
@@ -209,7 +209,7 @@ def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None
     np.savez(path, x=NUMBERS, w=np.arange(7), patient=np.arange(20))
     assert refusal(study) == [
         "study.toml:11: data.path: rows.npz: 'x' has 20 rows, 'w' has 7 rows and 'patient' has "
-        "20 rows; give each array one element a row"
+        "20 rows; give each array one element per row"
     ]
     np.savez(path, x=NUMBERS, w=np.arange(20), patient=NUMBERS)
     assert refusal(study) == [
@@ -217,10 +217,13 @@ def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None
     ]
     np.savez(path, x=NUMBERS, w=np.empty((20, 0)), patient=np.arange(20))
     assert refusal(study) == [
-        "study.toml:11: data.path: rows.npz: 'w' has no columns; give each array one column or more"
+        "study.toml:11: data.path: rows.npz: 'w' has no columns; "
+        "give each array at least one column"
     ]
     np.savez(path, x=NUMBERS, w=np.array([{}] * 20), patient=np.arange(20))
-    assert refusal(study)[0].startswith("study.toml:11: data.path: rows.npz is no .npz file of ")
+    assert refusal(study)[0].startswith(
+        "study.toml:11: data.path: rows.npz is not an .npz file of "
+    )
     path.write_bytes(b"PK\x03\x04")
     assert refusal(study)[0].endswith("; write it with numpy.savez, without objects")
 
@@ -272,7 +275,7 @@ def test_a_function_that_returns_other_rows_each_time_is_refused(
     (tmp_path / "rows.py").write_text(text + "\n\nDRAWN = np.random.random()\n")
 
     (problem,) = refusal(make_study(PYTHON, loss="mse"))
-    assert "'rows:load' returns other rows each time that it is imported and called" in problem
+    assert "'rows:load' returns different rows each time it is imported and called" in problem
 
 
 def test_a_study_does_not_go_on_with_other_rows_of_a_slow_function(
@@ -317,9 +320,9 @@ def test_parts_with_unequal_indices_are_refused(
     one, other = pair
     data = PYTHON + ('target = "y"\n' if one == "size" else "")
     assert refusal(make_study(data, loss="mse")) == [
-        f"study.toml:11: data.function: '{one}' and '{other}' of what 'rows:load' returns have "
-        f"unequal indices; return {other}.loc[{one}.index], or reset_index(drop=True) of both if "
-        "row n of one belongs to row n of the other"
+        f"study.toml:11: data.function: '{one}' and '{other}' returned by 'rows:load' have "
+        f"different indices; return {other}.loc[{one}.index], or reset_index(drop=True) of both "
+        "if their rows belong together in order"
     ]
 
 
@@ -362,50 +365,50 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
         ),
         (
             "X, FRAME['price'][:9]",
-            "what 'rows:load' returns: 'size' has 20 rows, 'weight' has 20 rows and 'y' has "
-            "9 rows; give each array one element a row",
+            "the result of 'rows:load': 'size' has 20 rows, 'weight' has 20 rows and 'y' has 9 "
+            "rows; give each array one element per row",
         ),
         (
             "dict(a=X, b=X, y=FRAME['price'])",
-            "what 'rows:load' returns has several columns 'size' and 'weight'; "
-            "give each column its own name",
+            "the result of 'rows:load' has several columns 'size' and 'weight'; give each column "
+            "its own name",
         ),
         (
             "[[1, 2], [3]], [1, 2]",
-            "'x' of what 'rows:load' returns is not an array (setting an array element with a "
+            "'x' returned by 'rows:load' is not an array (setting an array element with a "
             "sequence. The requested array has an inhomogeneous shape after 1 dimensions. The "
-            "detected shape was (2,) + inhomogeneous part.); "
-            "return arrays, or lists whose rows are all of one length",
+            "detected shape was (2,) + inhomogeneous part.); return arrays, or lists whose rows "
+            "have the same length",
         ),
         (
             "__import__('scipy.sparse').sparse.csr_matrix(X), FRAME['price']",
-            "'x' of what 'rows:load' returns is a sparse csr_matrix; return x.toarray()",
+            "'x' returned by 'rows:load' is a sparse csr_matrix; return x.toarray()",
         ),
         (
             "dict(x=__import__('scipy.sparse').sparse.coo_array(X), y=FRAME['price'])",
-            "'x' of what 'rows:load' returns is a sparse coo_array; return x.toarray()",
+            "'x' returned by 'rows:load' is a sparse coo_array; return x.toarray()",
         ),
         (
             "X.to_records(), FRAME['price']",
-            "'x' of what 'rows:load' returns is a structured array; return pandas.DataFrame(x)",
+            "'x' returned by 'rows:load' is a structured array; return pandas.DataFrame(x)",
         ),
         (
             "X, np.ma.array(FRAME[['price']].to_records())",
-            "'y' of what 'rows:load' returns is a structured array; return pandas.DataFrame(y)",
+            "'y' returned by 'rows:load' is a structured array; return pandas.DataFrame(y)",
         ),
         (
             "X, FRAME[[]]",
-            "what 'rows:load' returns: 'y' has no columns; give each array one column or more",
+            "the result of 'rows:load': 'y' has no columns; give each array at least one column",
         ),
         (
             "X.to_numpy(), np.ma.masked_less(FRAME['price'].to_numpy(), 1)",
-            "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
-            'write missing_target = "drop" in [data] to leave out these rows, or fill them in',
+            "column 'y' of the result of 'rows:load': 1 value is missing (row 1); write "
+            'missing_target = "drop" in [data] to leave out these rows, or fill them in',
         ),
         (
             "X, FRAME['price'].where(FRAME['price'] > 1)",
-            "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
-            'write missing_target = "drop" in [data] to leave out these rows, or fill them in',
+            "column 'y' of the result of 'rows:load': 1 value is missing (row 1); write "
+            'missing_target = "drop" in [data] to leave out these rows, or fill them in',
         ),
     ],
 )

@@ -66,16 +66,16 @@ def test_classes_are_what_the_data_calls_them(make_study: MakeStudy) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (ROWS.drop(columns="month"), "no column 'month'; the model takes it in"),
+        (ROWS.drop(columns="month"), "no column 'month'; the model needs it"),
         (
             ROWS.rename(columns={"month": "Monht"}),
             "no column 'month'; is 'Monht' the same as 'month'?",
         ),
-        ({"size": 1.0}, "no column 'month', 'colour'; the model takes it in"),
+        ({"size": 1.0}, "no column 'month', 'colour'; the model needs it"),
         (ROWS["size"], "no column 'size', "),
-        ("new.csv", "'new.csv' is a text, not rows; read it first: pandas.read_csv"),
-        (np.zeros((4, 2)), "an array shaped (4, 2); give one row an example, of 3 columns"),
-        (ROWS.assign(size="large"), "column 'size' holds no numbers"),
+        ("new.csv", "'new.csv' is text, not rows; read it first: pandas.read_csv"),
+        (np.zeros((4, 2)), "an array shaped (4, 2); give one row per example, with 3 columns"),
+        (ROWS.assign(size="large"), "column 'size' has non-numbers"),
         (
             ROWS.assign(size=0.0, month=np.nan),
             "60 values of column 'month' are missing or infinite; fill them",

@@ -146,7 +146,7 @@ def test_numbers_that_are_not_read_as_written_are_refused(
 ) -> None:
     path = tmp_path / "new.csv"
     for x, found in (
-        ("$5", "column 'x' holds no numbers in 1 row: '$5' is not a number (line 3)"),
+        ("$5", "column 'x' has non-numbers in 1 row: '$5' is not a number (line 3)"),
         (str(2**53 + 1), f"{2**53 + 1} has more digits than a float holds (line 3)"),
     ):
         path.write_text(
@@ -157,7 +157,7 @@ def test_numbers_that_are_not_read_as_written_are_refused(
         assert found in str(refusal.value)
     odd: Any
     for odd in (np.array([1j, 2, 3]), np.array([1, 2, 3], "m8[s]")):
-        with pytest.raises(ValueError, match="column 'x' holds no numbers"):
+        with pytest.raises(ValueError, match="column 'x' has non-numbers"):
             saved.features(CLEAN.assign(x=odd))
 
 

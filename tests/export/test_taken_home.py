@@ -193,8 +193,8 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
         predicted(best, tmp_path / "other.csv", told.append)
     assert [str(problem) for problem in refusal.value.problems] == [
         "other.csv: no column 'island'; is 'Island' the same?",
-        "other.csv: strange columns: 'Island' and 'weight'; remove what the study does not have, "
-        "or keep it: --keep all",
+        "other.csv: unknown columns: 'Island' and 'weight'; remove columns that the study does "
+        "not have, or keep them: --keep all",
     ]
 
 
@@ -257,9 +257,9 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     with pytest.raises(DataError) as refusal:
         predicted(best, tmp_path / "new.csv", told.append)
     assert str(refusal.value) == (
-        "new.csv: has columns that seem to be separated by ','; "
-        'write it with ";" between fields and "," in numbers, as latin-1, '
-        "or give sweeper.load(MODEL).predict the rows of pandas.read_csv(...)"
+        "new.csv: has columns that seem to be separated by ','; write it with \";\" between fields "
+        'and "," in numbers, as latin-1, or use sweeper.load(MODEL).predict the rows of '
+        "pandas.read_csv(...)"
     )
 
 
@@ -271,7 +271,7 @@ def test_the_line_of_a_value_that_is_no_number_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError) as refusal:
         predicted(best, tmp_path / "new.csv", lambda told: None)
     assert str(refusal.value) == (
-        "new.csv: column 'bill|mm' holds no numbers in 1 row: 'long' is not a number (line 4); "
+        "new.csv: column 'bill|mm' has non-numbers in 1 row: 'long' is not a number (line 4); "
         "write numbers, or leave them empty"
     )
 

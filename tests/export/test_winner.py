@@ -149,7 +149,7 @@ def test_a_trial_is_trained_on_more_than_its_part(tmp_path: Path) -> None:
         np.testing.assert_array_equal(parts[on].x_train, np.concatenate([train.x_train, *more]))
         np.testing.assert_array_equal(parts[on].x_val, train.x_val)
         np.testing.assert_array_equal(parts[on].x_test, train.x_test)
-    with pytest.raises(DataError, match=r"data\.split\.train_on: all, where each fold is kept"):
+    with pytest.raises(DataError, match=r"data\.split\.train_on: all, but each training leaves"):
         prepare(study_in(tmp_path, DIGITS, "data.split.train_on=all", "study.folds=3"))
 
 

@@ -66,7 +66,7 @@ def test_a_data_table_is_refused(
     assert len(parquet_table([numbers])) == 10_000_000
     with pytest.raises(UnfitParquetError) as refused:
         parquet_table([numbers, numbers])
-    assert "the 2 files would take 153 MiB of memory, and 100 MiB are free" in str(refused.value)
+    assert "the 2 files would take 153 MiB of memory, but 100 MiB are free" in str(refused.value)
     monkeypatch.setattr(parquet, "available_bytes", lambda: 50 * MiB)
     with pytest.raises(UnfitParquetError, match=r"^texts.parquet would take 95\.\d MiB"):
         parquet_table([texts])

@@ -149,8 +149,8 @@ def test_data_larger_than_the_share_of_memory_are_refused(name: str, study: Comm
 
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("study.toml:10: data: the data take ")
-    assert "KiB" in line and ", and the share of this machine's memory is " in line
+    assert line.startswith("study.toml:10: data: the data takes ")
+    assert "KiB" in line and ", but the share of this machine's memory is " in line
     assert not study.run_dir.ledger.exists()
 
 

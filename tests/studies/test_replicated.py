@@ -135,7 +135,7 @@ def test_metrics_name_replicate_and_fold(command: CommandLine) -> None:
     ("setting", "refusal"),
     [
         ("study.folds=99", "study.folds: 99 folds of 9 rows; write 9 at most"),
-        ("train.batch_size=9", "a batch of 9 rows, and a fold trains on 6; write 6 at most"),
+        ("train.batch_size=9", "a batch of 9 rows, but a fold trains on 6; write 6 at most"),
     ],
 )
 def test_folds_that_cannot_be_are_refused(setting: str, refusal: str) -> None:
