@@ -290,7 +290,7 @@ def test_plan_says_that_models_of_ones_own_are_never_padded(command: CommandLine
 
     (told,) = planned(command, *own)["notes"]
 
-    assert "models of your own are never padded" in told
+    assert "user-defined models are never padded" in told
     shown = command("plan", "study.toml", *SHAPES, *own).stdout
     assert "the cost model knows no model or program of your own" in shown
     assert "about 0.0 s" not in shown

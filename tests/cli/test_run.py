@@ -110,7 +110,7 @@ def test_ctrl_c_commits_and_leaves_and_the_same_command_goes_on(command: Command
         out, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "waiting for the buckets in training, then stopping; Ctrl-C again" in said
-    assert "the same command goes on from there" in out
+    assert "run the same command to resume" in out
     stopped = command.status()
     assert stopped["state"] == "interrupted"
     shown = command("status").stdout

@@ -42,7 +42,7 @@ BROKEN = {
     "an unknown option of a sampler": (
         ("n_startup_trials", "n_startup"),
         2,
-        "study.toml:8: study.sampler.n_startup: 'tpe' has no such option; it takes ",
+        "study.toml:8: study.sampler.n_startup: 'tpe' has no such option; its options are ",
     ),
     "low above high": (
         ("low = 2, high = 4", "low = 5, high = 4"),

@@ -79,6 +79,6 @@ def test_groups_that_differ_only_in_looks_are_named(make_study) -> None:
     (note,) = prepare(study).notes
     assert note.startswith("column 'who' has groups 'P0' and 'p0'; 'P1' and 'p1'; ")
     assert note.endswith(
-        " and 5 more differ only in case, blanks or punctuation, and are different ones; "
+        " and 5 more differ only in case, blanks or punctuation, but count as different ones; "
         "write them alike"
     )

@@ -72,7 +72,7 @@ def test_a_full_disk_ends_the_study_cleanly(
     last = ended.said.splitlines()[-1]
     assert "cannot be written: " in last
     assert INSTANTS[instant] in (ended.said if "backup" in instant else last)  # that goes on
-    assert "make room" in last or "see that there is room" in last
+    assert "free some disk space" in last or "see that there is room" in last
     again = run()
     assert again.code == 0, again.said
     assert run.study.left() == unbroken("padded")
@@ -91,7 +91,7 @@ def test_a_full_disk_under_workers(
     ended = run.held(instant, disk, tmp_path / "held")
     assert ended.code == 3, ended.said
     assert "Traceback" not in ended.said, ended.said
-    assert "cannot be written: No space left on device; make room" in ended.said
+    assert "cannot be written: No space left on device; free some disk space" in ended.said
     assert run().code == 0
     assert run.study.left() == unbroken("process")
 

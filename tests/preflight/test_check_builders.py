@@ -82,12 +82,12 @@ DRAWN = {
     "a new lambda": "eqx.nn.Sequential([Net(normal(key, shape)), eqx.nn.Lambda(lambda x: x)])",
     "a key from the key": "Net(normal(jax.random.key(jax.random.randint(key, (), 0, 9)), shape))",
 }
-SAID = "'nets:build' gives the same initial weights for every key"
+SAID = "'nets:build' returns the same initial weights for every key"
 
 
 @pytest.mark.parametrize("case", UNREPEATABLE)
 def test_other_weights_for_one_key_are_refused(case: str, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="'nets:build' builds another model each time"):
+    with pytest.raises(StudyError, match="'nets:build' builds a different model each time"):
         check(tmp_path, HEAD + UNREPEATABLE[case])
 
 

@@ -102,7 +102,7 @@ def refused(config: StudyConfig) -> list[str]:
         ),
         (
             "{where=[{class='nets_to_decay:build',decay=true}]}",
-            "decay.where.0.class: 'nets_to_decay:build' is no class; write module:Class",
+            "decay.where.0.class: 'nets_to_decay:build' is not a class; write module:Class",
         ),
         (
             "{layer_norm={bias=true}}",
@@ -195,17 +195,17 @@ def test_the_module_of_a_class_is_code_of_the_study(study: Study) -> None:
     [
         (
             'name="nets_to_decay:sgd",decay={linear=true}',
-            "decay: 'nets_to_decay:sgd' has no argument 'mask', by which it would be told what "
-            "decays; let it take one, or remove the table",
+            "decay: 'nets_to_decay:sgd' has no argument 'mask', which would say what "
+            "decays; add the argument, or remove the table",
         ),
         (
             'name="nets_to_decay:masked"',
-            "decay: 'nets_to_decay:masked' takes 'mask', and nothing says what decays; "
+            "decay: 'nets_to_decay:masked' has an argument 'mask', but nothing says what decays; "
             "write [optimizer.decay]",
         ),
         (
             'name="nets_to_decay:masked",mask="all"',
-            "mask: 'mask' is what [optimizer.decay] says; write [optimizer.decay] instead",
+            "mask: 'mask' is determined by [optimizer.decay]; write [optimizer.decay] instead",
         ),
     ],
 )
@@ -317,14 +317,14 @@ _AMOUNT = 'search.optimizer.weight_decay={type="float",low=1e-5,high=1e-2}'
         (
             [_GATE, "optimizer.weight_decay=0.1"],
             "optimizer.weight_decay changes nothing: weights of linear and convolution layers "
-            "decay, and the model has none; write which arrays decay in [optimizer.decay], such "
+            "decay, but the model has none; write which arrays decay in [optimizer.decay], such "
             "as other = true",
         ),
         ([_GATE, _AMOUNT], "search.optimizer.weight_decay changes nothing: weights of linear"),
         (
             [_GATE, "optimizer.weight_decay=0.1", "optimizer.decay.other=false"],
-            "optimizer.weight_decay changes nothing: [optimizer.decay] lets no array of the model "
-            "decay",
+            "optimizer.weight_decay changes nothing: [optimizer.decay] excludes all arrays of "
+            "the model from decay",
         ),
         ([_GATE, "optimizer.weight_decay=0.1", "optimizer.decay.other=true"], None),
         ([_GATE], None),
@@ -343,5 +343,5 @@ def test_weight_decay_of_no_array_is_reported(
 def test_weight_decay_that_rules_take_from_all_arrays_is_reported(study: Study) -> None:
     config = study("optimizer.weight_decay=0.1", "optimizer.decay.linear=false")
     (found,) = idle_amounts(config, Programs(SPEC))
-    assert found.startswith("optimizer.weight_decay changes nothing: [optimizer.decay] lets no")
+    assert found.startswith("optimizer.weight_decay changes nothing: [optimizer.decay] excl")
     assert not [*idle_amounts(study("optimizer.decay.linear=false"), Programs(SPEC))]

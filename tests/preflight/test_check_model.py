@@ -221,16 +221,18 @@ REFUSED = {
     ),
     "a key called rng": (
         ("model.function=nets:keyed_by_rng", "search={}"),
-        "--set: model.function: 'nets:keyed_by_rng' takes 'rng' instead of 'key'; "
+        "--set: model.function: 'nets:keyed_by_rng' has an argument 'rng' instead of 'key'; "
         "rename 'rng' to 'key'",
     ),
     "an optional key called prng_key": (
         ("model.function=nets:keyed_by_prng_key", "search={}"),
-        "--set: model.function: 'nets:keyed_by_prng_key' takes 'prng_key' instead of 'key'; ",
+        "--set: model.function: 'nets:keyed_by_prng_key' has an argument 'prng_key' instead of "
+        "'key'; ",
     ),
     "a key called rngs and any other keyword": (
         ("model.function=nets:keyed_by_rngs_or_others", "search={}"),
-        "--set: model.function: 'nets:keyed_by_rngs_or_others' takes 'rngs' instead of 'key'; ",
+        "--set: model.function: 'nets:keyed_by_rngs_or_others' has an argument 'rngs' instead "
+        "of 'key'; ",
     ),
     "a setting that it does not take": (
         ("model.chanels=4",),
@@ -239,11 +241,11 @@ REFUSED = {
     ),
     "a searched setting that it does not take": (
         ("model.function=nets:narrow",),
-        KERNEL + "'nets:narrow' has no argument 'kernel'; it takes channels",
+        KERNEL + "'nets:narrow' has no argument 'kernel'; its arguments are channels",
     ),
     "a setting that it is given anyway": (
         ("model.in_size=4",),
-        "--set: model.in_size: 'nets:build' is given 'in_size' anyway; give yours another name",
+        "--set: model.in_size: 'nets:build' always gets 'in_size'; give yours another name",
     ),
     "a setting that it lacks": (
         ("model={kind='python',function='nets:build'}",),
@@ -251,8 +253,8 @@ REFUSED = {
     ),
     "a setting of the MLP's": (
         ("model.function=nets:depth_too", "search={}", *MIXED),
-        "--set: model.depth: 'nets:depth_too' takes 'depth', which is the MLP's; "
-        "give it another name there",
+        "--set: model.depth: 'nets:depth_too' takes 'depth', which belongs to the MLP; rename "
+        "the argument",
     ),
     "a misspelt setting of the MLP's": (
         ("model.widht=8", *MIXED),
@@ -278,25 +280,27 @@ REFUSED = {
     ),
     "no model": (
         ("model.function=nets:no_model", "search={}"),
-        "--set: model.function: 'nets:no_model' gives function, which is no eqx.Module; "
+        "--set: model.function: 'nets:no_model' returns function, which is not an eqx.Module; "
         "return an eqx.Module",
     ),
     "a model that cannot be called": (
         ("model.function=nets:no_call", "search={}"),
-        "--set: model.function: 'nets:no_call' gives a model that cannot be called; ",
+        "--set: model.function: 'nets:no_call' returns a model that cannot be called; ",
     ),
     "outputs of a wrong shape": (
         ("model.function=nets:narrow", "search={}"),
-        "--set: model.function: the model gives outputs of shape (4,) for one example, not (3,); "
-        "end it with out_size outputs",
+        "--set: model.function: the model returns outputs of shape (4,) for one example, not "
+        "(3,); let its last layer have out_size outputs",
     ),
     "outputs that are no array": (
         ("model.function=nets:two", "search={}"),
-        "--set: model.function: the model gives outputs of shape tuple for one example, not (3,); ",
+        "--set: model.function: the model returns outputs of shape tuple for one example, not "
+        "(3,); ",
     ),
     "no parameters": (
         ("model.function=nets:empty", "search={}"),
-        "--set: model.function: the model has no parameters to train; give it arrays of ",
+        "--set: model.function: the model has no parameters to train; give it floating-point "
+        "arrays ",
     ),
     "complex parameters": (
         ("model.function=nets:waves", "search={}"),
@@ -305,7 +309,7 @@ REFUSED = {
     **{
         f"a model with state: {name}": (
             (f"model.function=nets:{name}", "search={}"),
-            f"--set: model.function: 'nets:{name}' gives a model with state that changes in "
+            f"--set: model.function: 'nets:{name}' returns a model with state that changes in "
             f"training (eqx.nn.{layer}), which is not supported; use layers without eqx.nn.State",
         )
         for name, layer in {
@@ -317,7 +321,7 @@ REFUSED = {
     },
     "outputs that are integers": (
         ("model.function=nets:whole", "search={}"),
-        "--set: model.function: the model gives outputs of type int",
+        "--set: model.function: the model returns outputs of type int",
     ),
     "a key in a field": (
         ("model.function=nets:keyed", "search={}"),

@@ -24,10 +24,10 @@ def build(in_size, out_size, key):
 """
 # the last operation; then the beginning of the hint
 LAST = {
-    "jax.nn.softmax": "the model gives probabilities",
-    "jax.nn.sigmoid": "the model gives probabilities",
-    "lambda x: jnp.exp(x) / jnp.exp(x).sum()": "the model gives probabilities",
-    "jax.nn.log_softmax": "the model gives log-probabilities",
+    "jax.nn.softmax": "the model returns probabilities",
+    "jax.nn.sigmoid": "the model returns probabilities",
+    "lambda x: jnp.exp(x) / jnp.exp(x).sum()": "the model returns probabilities",
+    "jax.nn.log_softmax": "the model returns log-probabilities",
     "lambda x: x": None,
     "jax.nn.relu": None,
     "jax.nn.gelu": None,
@@ -58,7 +58,7 @@ def test_a_choice_whose_outputs_are_probabilities_is_named(tmp_path: Path) -> No
     config = parse(STUDY, tmp_path / "study.toml", [model, f"search={{'model.last'={choices}}}"])
 
     (hint,) = output_hints(config, prepare(config))
-    assert hint.startswith("model.function: with last = 'softmax', the model gives probabilities")
+    assert hint.startswith("model.function: with last = 'softmax', the model returns probabilities")
 
 
 def test_a_part_that_gives_probabilities_under_a_loss_of_logits_is_named(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_part_that_gives_probabilities_under_a_loss_of_logits_is_named(tmp_pat
     config = parse(PARTS, tmp_path / "study.toml", own)
 
     (hint,) = output_hints(config, prepare(config))
-    assert hint.startswith("model.b.function: the model gives probabilities, and cross_entropy")
+    assert hint.startswith("model.b.function: the model returns probabilities, but cross_entropy")
 
 
 MEASURES = """\

@@ -136,36 +136,39 @@ def test_draws_that_are_not_by_the_key(module: str) -> None:
 def test_what_is_not_finite(module: str) -> None:
     found = broken(f"{module}:Diverges")
     assert [*found] == [
-        "what it reports is finite",
-        "a trial goes on from its checkpoint as if never stopped",
+        "its metrics are finite",
+        "a trial resumes from its checkpoint as if never stopped",
     ]
-    assert "guard what divides" in found[next(iter(found))]
+    assert "guard divisions" in found[next(iter(found))]
 
 
 def test_what_is_changed_of_the_model_beside_its_parameters(module: str) -> None:
     model = (f"model.function={module}:build", "model.kind=python")
-    changed = "it changes model.is_begun, model.seen, and the next step is given what the model was"
+    changed = (
+        "it changes model.is_begun, model.seen, but the next step gets the values that the "
+        "model was"
+    )
     for program, expected in (("Remembers", f"{changed} built with"), ("Kept", None)):
         config = check_program.study_of(f"{module}:{program}", model)
         promises = check_program.findings(config, knows_metrics=False)
-        kept = (one for one in promises if one.promise == "what it changes of the model is kept")
+        kept = (one for one in promises if one.promise == "its changes to the model are kept")
         assert next(kept).found == expected
 
 
 def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -> None:
     found = broken(f"{module}:Counts")
     assert [promise.partition(" ")[2] for promise in found] == [
-        "host callback is in it",
+        "it contains no host callbacks",
         "trial alone ends with the same bits as among others",
         "side by side (vmap) end with the same weights",
-        "trial goes on from its checkpoint as if never stopped",
+        "trial resumes from its checkpoint as if never stopped",
     ]
     assert all(found.values())
 
 
 def test_what_cannot_be_compiled_is_told_of_the_program(module: str, command: CommandLine) -> None:
     for arguments, told in (
-        (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' gives str as"),
+        (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' returns str as"),
         (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' has no argument 'wait'"),
     ):
         done = command("check-program", f"{module}:{arguments[0]}", *arguments[1:])
@@ -180,7 +183,9 @@ def test_a_study_does_not_blame_an_override_for_the_program(
     Path("study.toml").write_text(study, encoding="utf-8")
     done = command("check-program", f"{module}:Nothing", "--study", "study.toml")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{module}:Nothing: train.program: '{module}:Nothing.step' gives")
+    assert done.stderr.startswith(
+        f"{module}:Nothing: train.program: '{module}:Nothing.step' returns"
+    )
 
 
 def test_what_it_is_tried_on_is_told_first(module: str, command: CommandLine) -> None:
@@ -223,7 +228,7 @@ def test_the_command_ends_with_1_where_a_promise_is_broken(
     record = json.loads(done.stdout)
     assert record["program"] == f"{module}:Prints"
     found = {finding["promise"]: finding["found"] for finding in record["promises"]}
-    assert [promise for promise, told in found.items() if told] == ["no host callback is in it"]
+    assert [promise for promise, told in found.items() if told] == ["it contains no host callbacks"]
 
 
 def test_a_promise_in_words() -> None:

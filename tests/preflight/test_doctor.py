@@ -33,7 +33,7 @@ def test_what_is_wrong_is_told_with_its_hint(
     wrong = {one.about: one.hint for one in diagnose(tmp_path / "runs") if one.hint}
     assert wrong == {
         "environment": "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
-        "compile cache": "let SWEEPER_CACHE_DIR name a directory that you may write to",
+        "compile cache": "set SWEEPER_CACHE_DIR to a directory that you may write to",
     }
 
 

@@ -71,8 +71,8 @@ def config(tmp_path: Path, *overrides: str):
 @pytest.mark.parametrize(
     ("name", "search", "found"),
     [
-        ("ignores", LR, ["search.optimizer.lr changes nothing: 'idle_own:ignores' gives the same "
-         "updates for 0.1 and 0.2; use the argument, or remove the entry"]),
+        ("ignores", LR, ["search.optimizer.lr changes nothing: 'idle_own:ignores' returns the "
+                         "same updates for 0.1 and 0.2; use the argument, or remove the entry"]),
         ("ignores", 'optimizer.b={type="float",low=0.1,high=0.2}', []),
         ("uses", f'{LR},optimizer.b={{type="float",low=0.1,high=0.2}}', []),
         ("later", f'{LR},optimizer.b={{type="categorical",choices=[0.1,0.2]}}', []),

@@ -80,13 +80,13 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     [
         (
             "own:half",
-            "'own:half' gives losses of teacher, and the models are teacher, pupil",
+            "'own:half' returns losses of teacher, but the models are teacher, pupil",
             'return {"teacher": ..., "pupil": ...}',
         ),
         (
             "own:rows",
-            "'own:rows' gives float32 of shape (4,) as the loss of pupil",
-            "return one floating-point number a model, the mean over examples",
+            "'own:rows' returns float32 of shape (4,) as the loss of pupil",
+            "return one floating-point number per model, the mean over examples",
         ),
         (
             "own:wrong",
@@ -123,7 +123,7 @@ def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) 
 
     (problem,) = refusal.value.problems
     assert problem.key == "model.generator.out_size"
-    assert problem.found == "3 numbers, and the rows of the data have 2"
+    assert problem.found == "3 outputs, but the rows of the data have 2 features"
 
 
 def test_the_modes_of_the_data_are_planned_with(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_its_plan_shares_programs_by_structure_and_pads_none() -> None:
 
     assert preview["structures_in_space"] == 6
     assert {program["strategy"] for program in preview["first_round"]["classes"]} == {"exact"}
-    assert "near misses do not" in preview["notes"][0]
+    assert "similar ones do not" in preview["notes"][0]
 
 
 def test_its_trials_learn_and_their_models_are_plain_equinox(tmp_path: Path) -> None:

@@ -102,12 +102,12 @@ def test_a_study_of_that_name_or_a_url_that_is_none_is_refused(
 ) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
     export_optuna(run_dir, url, None)
-    with pytest.raises(StudyError, match="it has a study 'wine' already; give this one another"):
+    with pytest.raises(StudyError, match="it already has a study 'wine'; give this one another"):
         export_optuna(run_dir, url, None)
     assert export_optuna(run_dir, url, "other") == ("other", 8)
     assert len(optuna.load_study(study_name="other", storage=open_storage(url)).trials) == 8
     for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
-        with pytest.raises(SetupError, match="write a URL that Optuna takes"):
+        with pytest.raises(SetupError, match="use a storage URL of Optuna"):
             export_optuna(run_dir, wrong, None)
 
 

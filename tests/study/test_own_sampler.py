@@ -78,7 +78,7 @@ def study(directory: Path, hook: str = "", line: str = "pass"):
         ("RELATIVE", "sys.exit(3)", "raised SystemExit: 3 (own.py, line 8)"),
         ("RELATIVE", "return 3", "raised TypeError"),
         ("INDEPENDENT", "sys.exit()", "raised SystemExit (own.py, line 13)"),
-        ("INDEPENDENT", "return 1e9", "proposes lr = 1000000000.0, not of 0.0001 to 0.1"),
+        ("INDEPENDENT", "return 1e9", "proposes lr = 1000000000.0, which is not in 0.0001 to 0.1"),
         ("INDEPENDENT", "return float('nan')", "raised ValueError"),
         ("INDEPENDENT", "return 'much'", "raised ValueError"),
         ("SPACE", "raise KeyError('lr')", "raised KeyError: 'lr' (own.py, line 18)"),
@@ -99,7 +99,7 @@ def test_what_they_raise_ends_the_study_with_its_line(
     table = "pruner" if hook == "PRUNE" else "sampler"
     assert (refusal.value.exit_code, problem.key) == (1, f"study.{table}.name")
     assert problem.found.startswith(f"'own:{table.title()}' {found}")
-    assert problem.hint == "fix it; the same command goes on from the last round"
+    assert problem.hint == "fix it, then run the same command to resume from the last round"
     status = read_status(RunDir(config.run_dir))
     assert status.state == "failed"
     assert status.round > 0
@@ -195,7 +195,7 @@ def test_what_a_sampler_keeps_has_to_be_json(kept: str, why: str, tmp_path: Path
     (problem,) = refusal.value.problems
     assert problem.key == "study.sampler.name"
     assert problem.found == (
-        f"'keeping:Keeping' keeps 'kept', which the ledger cannot hold as JSON ({why})"
+        f"'keeping:Keeping' stores 'kept', which cannot be written to the ledger as JSON ({why})"
     )
 
 
