@@ -158,7 +158,7 @@ def test_what_is_changed_of_the_model_beside_its_parameters(module: str) -> None
 def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -> None:
     found = broken(f"{module}:Counts")
     assert [promise.partition(" ")[2] for promise in found] == [
-        "it contains no host callbacks",
+        "contains no host callbacks",
         "trial alone ends with the same bits as among others",
         "side by side (vmap) end with the same weights",
         "trial resumes from its checkpoint as if never stopped",
