@@ -130,7 +130,7 @@ def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Flaw:
 
 def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Flaw:
     """The flaw of a name at `key` that is not one of `options`, which are names of a `noun`."""
-    found = f"unknown {noun or _noun(key)} {format_value(value)}"
+    found = f"no {noun or _noun(key)} {format_value(value)}"
     # a form such as "module:function" is not a name to suggest
     by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
     if isinstance(value, str) and (near := get_close_matches(value.lower(), by_lower, n=1)):

@@ -129,7 +129,7 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
 def _no_such(found: str, results: Results) -> Problem:
     numbers = results.trials()["trial_number"]
     known = f"{numbers.min()} to {numbers.max()}" if len(numbers) else "none yet"
-    return Problem(str(results.run_dir.root), "", found, f"name one that is there: {known}")
+    return Problem(str(results.run_dir.root), "", found, f"use a finished trial: {known}")
 
 
 def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,10 +56,10 @@ def test_nothing_is_overwritten(command: CommandLine) -> None:
 
     done = command("init", "csv", "-o", "mine.toml")
 
-    hint = "name another with -o, or remove it"
+    hint = "choose another name with -o, or remove it"
     assert (done.returncode, done.stderr) == (
         2,
-        f"mine.toml: there is such a file already; {hint}\n",
+        f"mine.toml: this file already exists; {hint}\n",
     )
     assert (command.directory / "mine.toml").read_text(encoding="utf-8") == written
     assert (command.directory / "study.schema.json").read_text(encoding="utf-8") == "{}"

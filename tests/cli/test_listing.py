@@ -68,7 +68,7 @@ def test_an_empty_list_says_why(run_dir: RunDir, capsys: pytest.CaptureFixture[s
 
 
 def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:
-    assert "says why each trial ended" in for_want_of_one(run_dir)
+    assert "shows why each trial ended" in for_want_of_one(run_dir)
 
 
 def test_trials_are_chosen_and_sorted(run_dir: RunDir) -> None:
@@ -144,8 +144,8 @@ def test_a_trial_is_shown_with_its_curve_and_the_best_with_what_to_do(
     assert len(curve.split()[1]) == row["epochs_done"]
     assert set(curve.split()[1]) <= set("▁▂▃▄▅▆▇█")
     assert f"python -m sweeper reproduce {run} {best}" in told.stdout
-    assert missing.stderr == f"{run}: no trial 99 has ended; name one that is there: 0 to 5\n"
-    assert command("show", "there").stderr.startswith("there: no trials.parquet there")
+    assert missing.stderr == f"{run}: no trial 99 has ended; use a finished trial: 0 to 5\n"
+    assert command("show", "there").stderr.startswith("there: trials.parquet does not exist")
 
 
 def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(

@@ -47,8 +47,8 @@ def test_a_line_per_better_best_and_per_tenth() -> None:
     assert _lines(console) == [
         "digits: 20 trials in runs/digits",
         "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
-        "15 %, round 1: 3 of 20 trials, 30 a minute, 0:34 left",
-        "20 %, round 2: 4 of 20 trials, 30 a minute, 0:34 left",
+        "15 %, round 1: 3 of 20 trials, 30 per minute, 0:34 left",
+        "20 %, round 2: 4 of 20 trials, 30 per minute, 0:34 left",
         "best val_accuracy 0.75 (trial 5): depth=1",
     ]
 
@@ -82,7 +82,7 @@ def test_the_picture_shows_state_rate_time_left_best_and_places() -> None:
     lines[1] = lines[1].lstrip("━╸╺ ")
     assert lines == [
         "digits, rounds closed: 1, 0:04",
-        "3 of 20 trials 30 a minute, 0:30 left",
+        "3 of 20 trials 30 per minute, 0:30 left",
         "17 running, 3 complete",
         "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
         "thread 0  0:04  exact bucket 4: trials 7, 9 to epoch 10",

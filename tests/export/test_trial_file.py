@@ -123,11 +123,11 @@ def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:
     again = command("trial", "runs/wine", "best")
     assert again.returncode == 2
     assert again.stderr == (
-        "trial.toml: there is such a file already; name another with -o, or remove it\n"
+        "trial.toml: this file already exists; choose another name with -o, or remove it\n"
     )
     nothing = command("trial", "runs/wine", "7", "-o", "other.toml")
     assert nothing.returncode == 2
-    assert nothing.stderr == "runs/wine: no trial 7 has ended; name one that is there: 0 to 2\n"
+    assert nothing.stderr == "runs/wine: no trial 7 has ended; use a finished trial: 0 to 2\n"
     assert not (command.directory / "other.toml").exists()
 
 

@@ -88,9 +88,9 @@ def test_no_trial_runs_once_the_study_does_not(state: str, expected: str) -> Non
     ("rate", "left", "expected"),
     [
         (None, None, ""),
-        (12.34, None, "12.3 a minute"),
+        (12.34, None, "12.3 per minute"),
         (None, 5.0, "0:05 left"),
-        (1234.5, 61.0, "1234 a minute, 1:01 left"),
+        (1234.5, 61.0, "1234 per minute, 1:01 left"),
     ],
 )
 def test_pace_says_what_is_known(rate: float | None, left: float | None, expected: str) -> None:

@@ -86,5 +86,5 @@ def test_results_can_be_opened_before_a_trial_ends(run_dir: RunDir, ledger: Ledg
 
 
 def test_a_directory_without_results_is_refused_with_the_hint(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"no trials\.parquet there; name the run directory"):
+    with pytest.raises(SetupError, match=r"trials\.parquet does not exist; name the run directory"):
         open_results(tmp_path)

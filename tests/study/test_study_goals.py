@@ -211,13 +211,13 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     ledger = new_ledger()
     cut = ended(ledger, "10s")
     assert cut.timeout == "10s"
-    assert "longer study.timeout goes on with new trials" in going_on(cut)
+    assert "longer study.timeout to continue with new trials" in going_on(cut)
     assert ended(ledger, "2h").timeout is None  # although trials of before were cut short
     # struck when all was done
     assert ended(ledger, "11s").timeout is None
     all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
     assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
-    assert going_on(all_begun).startswith("no trial is left to begin; --fresh ")
+    assert going_on(all_begun).startswith("no trials are left; use --fresh ")
 
 
 @pytest.mark.parametrize("limit", ["1", "0.1"])

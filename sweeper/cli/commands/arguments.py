@@ -96,7 +96,7 @@ def refuse_a_file(path: Path) -> None:
     """Raise a StudyError if a file was given instead of a run directory."""
     if path.is_file():
         meant = _run_dir_of(path)
-        hint = "give the run directory of the study" + (f": {meant}" if meant else "")
+        hint = "name the run directory of the study" + (f": {meant}" if meant else "")
         raise StudyError(Problem(str(path), "", "a file, not a run directory", hint))
 
 
