@@ -198,7 +198,7 @@ def _unfit_critic(part: Part | None) -> Iterator[Flaw]:
         found = f"{part.in_size}, but the input of a critic is a row of the data"
         yield Flaw(f"{key}.in_size", found, "remove it")
     if part.out_size not in (None, 1):
-        yield Flaw(f"{key}.out_size", f"{part.out_size} outputs per row", "write it to 1")
+        yield Flaw(f"{key}.out_size", f"{part.out_size} outputs per row", "write 1")
 
 
 def _unfit_own(parts: Mapping[str, Part]) -> Iterator[Flaw]:

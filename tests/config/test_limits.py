@@ -62,7 +62,7 @@ def test_numbers_whose_distance_is_none_are_no_range() -> None:
         parse(text, Path("study.toml"))
     (problem,) = refusal.value.problems
     assert problem.key == "search.model.temperature.high"
-    assert problem.found == "-1.7e+308 to 1.7e+308 is wider than floats are"
+    assert problem.found == "-1.7e+308 to 1.7e+308 is wider than the range of floats"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,12 @@ BROKEN = {
     ),
     "a setting beside parts": (
         ("[model.a]", "[model]\nwidth = 4\n[model.a]"),
-        (14, "model.width", "no part, beside parts", "write it in one of the parts, [model.a]"),
+        (
+            14,
+            "model.width",
+            "not a part, but next to parts",
+            "write it in one of the parts, [model.a]",
+        ),
     ),
     "an unknown kind of part": (
         ("[model.a]", '[model.a]\nkind = "mpl"'),
@@ -60,7 +65,7 @@ BROKEN = {
         (
             18,
             "model.b.out_size",
-            "4, and the loss data compares 'b' with the data",
+            "4, but the loss data compares 'b' with the data",
             "remove it: the data determines the size",
         ),
     ),
@@ -306,7 +311,7 @@ BROKEN = {
         (
             27,
             "optimizer.lr",
-            "no optimizer, beside those has parts",
+            "not an optimizer, but next to those of parts",
             "write it in the table of a part",
         ),
     ),

@@ -29,7 +29,7 @@ BROKEN = {
         (
             16,
             "model.layers",
-            "an array is nothing to give a function",
+            "an array cannot be an argument",
             "write true or false, a number or text",
         ),
     ),
@@ -468,7 +468,7 @@ BROKEN_SEARCH = {
     ),
     "base without a power": (
         'model.width = { type = "int", low = 3, high = 4, base = 2 }',
-        ("model.width.low", "3 is no power of 2", "write 1, 2, 4, 8, ..."),
+        ("model.width.low", "3 is not a power of 2", "write 1, 2, 4, 8, ..."),
     ),
     "bound that the setting refuses": (
         'model.dropout = { type = "float", low = 0.0, high = 1.5 }',
@@ -510,7 +510,7 @@ BROKEN_SEARCH = {
         'model.width = { type = "float", low = 1, high = 4 }',
         (
             "model.width.type",
-            "float for a setting that takes an integer",
+            "float, but the setting takes an integer",
             'write type = "int"',
         ),
     ),

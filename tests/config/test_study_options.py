@@ -42,8 +42,11 @@ from tests.round_machine import study as config
         ),
         ("study.sampler.name='nowhere:Sampler'", "no module 'nowhere'"),
         ("study.sampler.name='tests.round_machine:Samplr'", "no class 'Samplr'"),
-        ("study.sampler.name='tests.round_machine:Tossing'", "is no class of optuna's BaseSampler"),
-        ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, and 'tests."),
+        (
+            "study.sampler.name='tests.round_machine:Tossing'",
+            "is not a subclass of optuna's BaseSampler",
+        ),
+        ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, but 'tests."),
         (
             "study.pruner={name='tests.round_machine:Tossing',chance=1,luck=2}",
             "study.pruner.luck: 'tests.round_machine:Tossing' has no argument 'luck'; "

@@ -24,12 +24,12 @@ BROKEN = {
     ),
     "no metric": (
         (METRIC, 'metric = []\ndirection = "minimize"'),
-        (5, "study.metric", "an array is no name", "write text in quotes, or an array of names"),
+        (5, "study.metric", "an array is not a name", "write text in quotes, or an array of names"),
     ),
     "a direction too few": (
         (METRIC, 'metric = ["val_loss", "n_parameters"]\ndirection = "minimize"'),
         (
-            *(6, "study.direction", "1 for 2 objectives"),
+            *(6, "study.direction", "1, but there are 2 objectives"),
             "write one for each of study.metric, in the same order",
         ),
     ),
@@ -109,11 +109,11 @@ BROKEN = {
             TRIALS,
             f"{TRIALS}\n[[study.enqueue]]\ndepth = 2\n[[study.enqueue]]\nlr = 1e-3\ndepth = 4",
         ),
-        (12, "study.enqueue.1.depth", "4 is none of its values", "write 1 to 3"),
+        (12, "study.enqueue.1.depth", "4 is not one of its values", "write 1 to 3"),
     ),
     "a queued value in a nested table": (
         (TRIALS, f"{TRIALS}\nenqueue = [\n{{ depth = 1 }},\n{{ optimizer.lr = 1 }}]"),
-        (10, "study.enqueue.1.optimizer.lr", "1 is none of its values", "write 0.0001 to 0.01"),
+        (10, "study.enqueue.1.optimizer.lr", "1 is not one of its values", "write 0.0001 to 0.01"),
     ),
     "a queued setting that is not searched": (
         (TRIALS, f"{TRIALS}\n[[study.enqueue]]\nmodel.dept = 2"),
@@ -138,7 +138,7 @@ BROKEN = {
     "a queue that is none": (
         (TRIALS, f"{TRIALS}\nenqueue = {{ depth = 2 }}"),
         (
-            *(8, "study.enqueue", "a table is no array of tables"),
+            *(8, "study.enqueue", "a table is not an array of tables"),
             "write [[study.enqueue]] before the values of each trial",
         ),
     ),
@@ -161,13 +161,13 @@ BROKEN = {
         (
             *(30, "search.model.layer_norm.when"),
             "'optimizer.lr' is drawn from a continuous range",
-            "name one with choices, or with integers",
+            "write a setting with choices, or with integers",
         ),
     ),
     "no condition": (
         (DEPTH, f"{DEPTH}\n{NORM}, when = {{}} }}"),
         (
-            *(30, "search.model.layer_norm.when", "a table is no condition"),
+            *(30, "search.model.layer_norm.when", "a table is not a condition"),
             'write e.g. { "model.layer_norm" = true }, or an array of values',
         ),
     ),
@@ -194,7 +194,7 @@ BROKEN = {
         (DEPTH, f'{DEPTH}\nmodel.layer_norm = {{ same_as = "model.depth" }}'),
         (
             *(30, "search.model.layer_norm.same_as"),
-            "int for a setting that takes true or false",
+            "int, but the setting takes true or false",
             "name another setting, or fix search.model.depth",
         ),
     ),
@@ -253,7 +253,7 @@ def test_a_queued_value_that_its_condition_forbids_is_refused(refused: Refused) 
     (problem,) = refused(DEPTH, norm, "study.enqueue=[{depth=1,layer_norm=true}]")
     assert (problem.key, problem.found) == (
         "study.enqueue.0.model.layer_norm",
-        "of no use beside model.depth = 1",
+        "not used together with model.depth = 1",
     )
 
 
