@@ -84,5 +84,5 @@ def test_phases_have_curves_of_their_own(tmp_path: Path) -> None:
 )
 def test_a_place_that_no_study_has_is_refused(trial: int, epoch: int, tmp_path: Path) -> None:
     write(tmp_path, 1, [row(trial, epoch, 1.0)])
-    with pytest.raises(SetupError, match="it has epochs or trials that no study has"):
+    with pytest.raises(SetupError, match="it has more epochs or trials than any study"):
         Curves().refresh(tmp_path)

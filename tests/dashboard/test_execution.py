@@ -85,7 +85,7 @@ def test_between_two_starts_of_the_program_no_place_is_idle() -> None:
     assert (told.paused_s, told.span_s) == (896.0, 14.0)
     assert told.idle_s == 2 * 14.0 - 11.0
     assert buckets.spans[0].tolist() == [0.0, 0.0, 3.0, 4.0, 4.0, 7.0, 13.0]
-    assert ("left out", "14:56, in which the program did not run") in told.facts()
+    assert ("left out", "14:56, while the program did not run") in told.facts()
 
 
 def test_findings_name_what_is_unusual_and_its_hint() -> None:
@@ -124,8 +124,8 @@ def test_what_is_not_known_of_buckets_is_left_out() -> None:
     assert as_json(blocks)
     notes = [inner["text"] for b in blocks for inner in b.get("blocks", []) if "text" in inner]
     assert notes == [
-        "Of no bucket it is known how many of its lanes held a trial.",
-        "The cost model foresaw nothing of this study.",
+        "It is not known how many lanes of any bucket held a trial.",
+        "The cost model predicted nothing for this study.",
         "No memory was predicted or measured.",
     ]
 
@@ -149,7 +149,7 @@ def test_a_prediction_of_a_part_is_told_with_what_that_part_took() -> None:
     rows[1] = {**rows[1], "compile_s": 10.0}
     part = dict(totals(buckets_of(rows)).facts())
     assert "16.0 s" in part["compiling"]
-    assert "predicted 3.0 s for what took 6.0 s (2 times)" in part["compiling"]
+    assert "predicted 3.0 s for 6.0 s of it (2 times)" in part["compiling"]
 
 
 def test_a_class_is_called_by_its_name_where_it_has_one() -> None:

@@ -57,7 +57,7 @@ def test_a_report_holds_what_the_page_would_ask_for(study: PublishedStudy) -> No
     assert len(record["curves"][0]) == 120
     assert record["curves"][0]["3"] == Page([study]).curves(0, 3)
     curves = next(view for view in record["studies"][0]["views"] if view["name"] == "curves")
-    assert "This report holds" not in curves["html"]
+    assert "This report contains" not in curves["html"]
 
 
 def test_a_report_says_what_curves_it_leaves_out() -> None:

@@ -80,7 +80,7 @@ def lr_at(*values: float) -> PublishedTrials:
 def test_the_best_at_an_end_of_the_range_are_told() -> None:
     hint = bound_hint(lr_at(9.9e-3, 9.8e-3, 9.95e-3, 9.7e-3, 1e-3), "params_lr")
     assert hint is not None
-    assert hint.startswith("lr: 4 of the 5 best trials sit at the upper end of the range, 0.01;")
+    assert hint.startswith("lr: 4 of the 5 best trials are at the upper end of the range, 0.01;")
     assert bound_hint(lr_at(9.9e-3, 2e-4, 1e-3, 2e-3, 3e-3), "params_lr") is None
 
 
@@ -138,7 +138,7 @@ def test_the_pareto_front_is_of_complete_and_feasible_trials() -> None:
 def test_importance_is_shown_once_it_is_there() -> None:
     (told,) = importance_view([], 4)
     assert told["text"] == (
-        "Not computed: importances need at least 10 complete trials, and this study has 4."
+        "Not computed: importances need at least 10 complete trials, but this study has 4."
     )
     (told,) = importance_view([], 10)
     assert told["text"].startswith("Not computed yet")
@@ -180,7 +180,7 @@ def test_fanova_orders_the_parameters() -> None:
 def test_importance_of_few_trials_is_warned_of(n_trials: int, is_few: bool) -> None:
     row = importance_row("lr", 0.5, 0.5, n_trials) | {"n_trials": n_trials}
     told = [block["text"] for block in importance_view([row], 40) if block.get("warning")]
-    assert ["rest on 29 complete trials" in text for text in told] == [True] * is_few
+    assert ["are from 29 complete trials" in text for text in told] == [True] * is_few
 
 
 OF_TRIALS: list[Callable[[PublishedTrials], list[Block]]] = [
