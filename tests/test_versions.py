@@ -126,11 +126,11 @@ def test_a_ledger_of_a_later_version_is_refused_with_who_wrote_it(
     with closing(sqlite3.connect(run.ledger)) as db, db:
         row = body, digest_of("schema_version", body)
         db.execute("UPDATE meta SET body = ?, digest = ?", row)
-    told = "the ledger has version 3, this sweeper reads up to 2; go on with sweeper 7.1"
+    told = "the ledger has version 3, but this sweeper reads up to 2; use sweeper 7.1"
     with pytest.raises(LedgerError, match=told):
         Ledger.open(run.ledger)
     (damage,) = verify(run).damage
-    assert damage.hint == "go on with sweeper 7.1, which wrote it, or later"
+    assert damage.hint == "use sweeper 7.1, which wrote it, or later"
 
 
 def test_tables_of_a_later_version_are_refused_with_who_wrote_them(

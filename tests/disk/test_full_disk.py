@@ -72,7 +72,7 @@ def test_a_full_disk_ends_the_study_cleanly(
     last = ended.said.splitlines()[-1]
     assert "cannot be written: " in last
     assert INSTANTS[instant] in (ended.said if "backup" in instant else last)  # that goes on
-    assert "free some disk space" in last or "see that there is room" in last
+    assert "free some disk space" in last or "check that there is disk space" in last
     again = run()
     assert again.code == 0, again.said
     assert run.study.left() == unbroken("padded")

@@ -146,7 +146,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 TRUST_NEEDED = (
-    "its own code runs only in a directory with the same `nets.py`: copy it to the current "
+    "its own code only runs in a directory with the same `nets.py`: copy it to the current "
     "directory, or trust this model with `--trust-code` (in Python `trust_code=True`)"
 )
 
@@ -281,7 +281,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert sweeper.load(path, base_dir=study).info["replicate"] == 1
     card = (path / "README.md").read_text(encoding="utf-8")
     assert " parameters, replicate 1, trained for " in card
-    assert "Means over the 2 models of the trial, of which this is one." in card
+    assert "Means over the 2 models of the trial; this is one of them." in card
     again = command("export", str(study / "study.toml"))
     assert again.returncode == 2
     assert "a file, not a run directory" in again.stderr
@@ -301,12 +301,12 @@ def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path
     assert not np.allclose(one.predict(ROWS), two.predict(ROWS))
     for number, member, path, message in (
         (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; name one of"),
-        (kept[0], 2, tmp_path / "x", "has 2 members, and no member 2; write 0 to 1"),
+        (kept[0], 2, tmp_path / "x", "has 2 members, but no member 2; write 0 to 1"),
         (
             kept[0],
             0,
             first,
-            "there is such a directory already; name another with --to, or remove it",
+            "this directory already exists; choose another with --to, or remove it",
         ),
         (99, 0, tmp_path / "x", "no trial 99 has ended; use a finished trial: 0 to 3"),
     ):
@@ -395,7 +395,9 @@ def test_other_versions_are_told_and_another_precision_is_refused(
     spec = {**file.record["data"]["spec"], "dtype": "float64"}
     data = {**file.record["data"], "spec": spec}
     path.write_bytes(content_of(file.tensors, {**file.record, "data": data}))
-    with pytest.raises(SetupError, match="its numbers are float64, JAX's float32; write jax"):
+    with pytest.raises(
+        SetupError, match=("its numbers are float64, but JAX uses float32; call jax")
+    ):
         sweeper.load(path, base_dir=study)
 
 

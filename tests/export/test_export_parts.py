@@ -135,7 +135,7 @@ def test_predictions_are_as_good_as_the_row_says(study: Path, saved: SavedModel)
     squares = (saved.predict(rows[of_test]) - targets[of_test]) ** 2
 
     assert np.mean(squares) == pytest.approx(row["test_loss_data"], rel=1e-5)
-    with pytest.raises(ValueError, match="no model here generates rows"):
+    with pytest.raises(ValueError, match="none of the models generates rows"):
         saved.generate(3)
 
 
@@ -161,7 +161,7 @@ def test_rows_are_generated_in_the_units_of_the_data(study: Path, saved: SavedMo
     apart = [wasserstein_distance(made @ w, (data.x_val * slope + offset) @ w) for w in ways]
     assert np.mean(apart) == pytest.approx(row["final_val_sliced_wasserstein"], rel=1e-4)
     np.testing.assert_allclose(saved.generate(40, seed=7), rows, rtol=1e-4)
-    with pytest.raises(ValueError, match="predict nothing together"):
+    with pytest.raises(ValueError, match="make no joint predictions"):
         saved.predict(x)
 
 

@@ -114,7 +114,7 @@ def test_the_card_tells_what_the_model_is(digits: Path) -> None:
         f"| test_accuracy | {row['test_accuracy']} |",
         f"| width | {row['params_width']} |",
         f"| digest | {preparation['digest']} |",
-        "| rows | 1257 to train, 360 to validate, 180 to test |",
+        "| rows | 1257 for training, 360 for validation, 180 for testing |",
         "    python -m sweeper predict best/ new.csv -o out.csv",
     ):
         assert f"\n{line}\n" in f"\n{card}"

@@ -88,7 +88,7 @@ def test_models_that_have_changed_places_are_found(
     assert found(copied) == expected
     told = refusal(copied, best, tmp_path / "best")
     assert f"{copied.saved(best)}: it is the model of trial {next_best}" in told
-    assert f"put its own there, or train it again: python -m sweeper trial {copied.root}" in told
+    assert f"restore the file, or train it again: python -m sweeper trial {copied.root}" in told
 
 
 def test_the_model_of_another_member_is_found(ended: RunDir, copied: RunDir) -> None:

@@ -81,7 +81,7 @@ def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
 
     refuse_others(finalists(run_dir, 2, 2))
     for top, seeds in ((3, 2), (2, 3)):
-        with pytest.raises(StudyError, match=r"it holds other finalists, .* --fresh"):
+        with pytest.raises(StudyError, match=r"it contains other finalists, .* --fresh"):
             refuse_others(finalists(run_dir, top, seeds))
 
 
@@ -204,7 +204,7 @@ def test_the_winner_is_trained_on_all_but_the_test_part_and_taken_home(
     assert "It was trained on train+val: validation measures are of rows" in card
     refused = command("refit", run)
     assert refused.returncode == 2
-    assert "there is such a directory already" in refused.stderr
+    assert "this directory already exists" in refused.stderr
 
 
 def test_the_command_names_the_trial_that_it_reproduces(
