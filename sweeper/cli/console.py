@@ -92,5 +92,5 @@ def console_on(file: Any) -> Console:
         file = _Aside(file)
     console = _Console(file=file, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 200  # not a terminal, so there is no width to fit into
+        console.width = 200  # not a terminal, so nothing has to fit into a width
     return console

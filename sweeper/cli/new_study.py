@@ -29,7 +29,7 @@ def begin(
     written next to it unless it exists. Returns messages about what was guessed.
 
     Raises:
-        StudyError: the file already exists, there is no such template, or the template does not
+        StudyError: the file already exists, the template is unknown, or it does not
         take a table or a target.
         DataError: the table cannot be read or has no such column.
     """

@@ -159,7 +159,7 @@ def check_models(
         yield from _unfit_own(parts)
         several = train.critic_steps > 1 or "train.critic_steps" in searched
         if several and CRITIC not in parts:
-            found = f"there is no model '{CRITIC}'"
+            found = f"no model is named '{CRITIC}'"
             yield Flaw("train.critic_steps", found, f"remove it, or write [model.{CRITIC}]")
         return
     for name in (GENERATOR, CRITIC):

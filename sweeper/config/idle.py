@@ -26,7 +26,7 @@ _RANGES: Mapping[str, tuple[float | None, float | None]] = {
 
 
 def range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | None]:
-    """The lowest and highest value that a metric may have; None if there is no bound."""
+    """The lowest and highest value that a metric may have; None if unbounded."""
     name = reported.partition("_")[2]
     if reported == N_PARAMETERS:
         return 0.0, None

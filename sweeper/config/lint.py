@@ -73,7 +73,7 @@ def _all_at_once(config: StudyConfig) -> Iterator[str]:
 
 
 def _idle_decay(config: StudyConfig) -> Iterator[str]:
-    """Rules say which arrays decay, but there is no weight decay."""
+    """Rules say which arrays decay, but weight decay is not used."""
     for key in decays_of(config.optimizer):
         table = key.removesuffix(".decay")
         amount = f"{table}.weight_decay"

@@ -106,7 +106,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
     """The study that the file at `path` describes; `overrides` are texts `key=value`.
 
     Raises:
-        StudyError: there is no such file, or the study is not valid; it lists every problem with
+        StudyError: the file does not exist, or the study is not valid; lists every problem with
         its line.
     """
     try:

@@ -188,5 +188,5 @@ def check_room(room: ClassTable, model: Table | None) -> Iterable[Flaw]:
             hint = f"write {name} = [{width}, {depth}] or more"
             yield Flaw("trial.class.sizes", found, hint)
     for name in sorted(room.sizes.keys() - sizes.keys()) if sizes else ():
-        found = f"a size for '{name}', but there is no such part with hidden layers"
+        found = f"a size for '{name}', but the model has no such part with hidden layers"
         yield Flaw("trial.class.sizes", found, "remove it")

@@ -65,7 +65,7 @@ def holder_of(table: type[Table], setting: str) -> tuple[type[Table], str] | Non
 
 
 def field_of(table: type[Table], setting: str) -> FieldInfo | None:
-    """The field of a dotted `setting` of `table`; None if there is no such setting."""
+    """The field of a dotted `setting` of `table`; None if it does not exist."""
     found = holder_of(table, setting)
     return None if found is None else found[0].model_fields[found[1]]
 

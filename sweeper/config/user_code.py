@@ -125,7 +125,7 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
     """The function `module:function`, from a module in `base_dir` or else an installed one.
 
     Raises:
-        LoadError: there is no such module or function, or the module cannot be imported.
+        LoadError: the module or function does not exist, or the import fails.
     """
     module_name, _, function_name = name.partition(":")
     module = _module(module_name, base_dir.resolve())

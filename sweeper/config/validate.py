@@ -81,7 +81,7 @@ class Draft:
         ]
 
     def read(self) -> dict[str, object]:
-        """The tables of the file by name; only a valid study if there are no flaws."""
+        """The tables of the file by name; only a valid study without flaws."""
         self._check_top_level()
         search = self._read_search()
         self._read_queue(search)

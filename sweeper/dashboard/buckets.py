@@ -52,7 +52,7 @@ class Buckets:
         return self.table.num_rows
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column of numbers, nan for null, memory in MB; all nan if there is no such column."""
+        """A column of numbers, nan for null, memory in MB; all nan if the column does not exist."""
         if name not in self._numbers:
             known = name in self.table.column_names
             values = floats(self.table[name]) if known else np.full(len(self), np.nan)

@@ -46,7 +46,7 @@ class PublishedStudy:
         """Read what has changed.
 
         Raises:
-            SetupError: there is no status of a study.
+            SetupError: the study has no status.
         """
         status = read_status(self.run_dir)
         if self._versions["status"] == 0 or status != self.status:

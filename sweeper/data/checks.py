@@ -339,7 +339,7 @@ def _changed_problems(config: StudyConfig, raw: RawData, name: str, drop: str) -
 def _cell_problem(
     config: StudyConfig, raw: RawData, name: str, rows: Sequence[int], what: str, hint: str
 ) -> Iterator[Problem]:
-    """The problem of some rows of column `name`; none if there are no rows."""
+    """The problem of some rows of column `name`; nothing without rows."""
     if rows:
         values = f"{counted(len(rows), 'value')} {'is' if len(rows) == 1 else 'are'}"
         found = f"column '{name}' of {raw.name}: {values} {what} ({raw.places(rows)})"

@@ -48,7 +48,7 @@ class Dataset:
     `mode_means`, shaped (modes, n_features), are the mean training rows of each mode in these
     units.
 
-    With folds, there are no validation rows. `fold_of` is the fold that validates each training
+    With folds, the validation part is empty. `fold_of` is the fold that validates each training
     row; its features times `fold_scale` plus `fold_shift`, both shaped (folds, n_features), are
     scaled by the training rows of that fold.
 

@@ -225,7 +225,7 @@ def check_scaled(
     scalers: Sequence[Any],
     fills: NDArray[np.float64] | float = 0.0,
 ) -> None:
-    """Refuse columns that are no longer finite, or constant, once they are scaled.
+    """Refuse columns that scaling has made constant, or not finite.
 
     Finite numbers may be so far apart that their differences are not.
 

@@ -17,7 +17,7 @@ def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
     `key` is the setting that names it, and `suffix` the usual end of its name.
 
     Raises:
-        DataError: there is no such file.
+        DataError: the file does not exist.
     """
     folders = folders_of(config)
     for folder in folders:
@@ -33,7 +33,7 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
     `*`, `?` or `[` is always a pattern.
 
     Raises:
-        DataError: there are no such files.
+        DataError: no file matches.
     """
     is_pattern = bool(set(name) & _WILDCARDS)
     if config.edition == 1 and not is_pattern:

@@ -110,7 +110,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
     This is the column `target`; if None, a column with a usual name, or else the last one.
 
     Raises:
-        DataError: there is no such file, it is not a table, or it has no such column.
+        DataError: the file does not exist, is not a table, or has no such column.
     """
     source, table, dialect = _read(path, target)
     target, because = _target(path, list(map(str, table.columns)), target)

@@ -38,7 +38,7 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
     """The rows of the arrays that the study names in an .npz file.
 
     Raises:
-        DataError: there is no such file, or its arrays are not rows of one table.
+        DataError: the file does not exist, or its arrays are not rows of one table.
     """
     path = find_file(config, data.path, "data.path", ".npz")
     ways = {"data.split.group": data.split.group, "data.split.time": data.split.time}

@@ -54,7 +54,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     Directories such as `year=2024` become the column `year`, except in edition 1.
 
     Raises:
-        DataError: there is no such file, one cannot be read, or their columns differ.
+        DataError: no file matches, one cannot be read, or their columns differ.
     """
     paths = find_files(config, data.path, "data.path", ".parquet")
     wanted = {name for name in (*data.target, data.split.group, data.split.time) if name}

@@ -42,7 +42,7 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     """The rows that the function returns: (x, y), a DataFrame, or a dict of arrays by name.
 
     Raises:
-        DataError: there is no such function, it raises, or it does not return a table.
+        DataError: the function does not exist, raises, or does not return a table.
     """
     # standard output belongs to the program
     with redirect_stdout(sys.stderr):
@@ -202,7 +202,7 @@ def _unmasked(part: Any) -> NDArray[Any]:
     missing = _MISSING.get(part.dtype.kind)
     if missing is not None:
         return part.filled(np.array(missing, part.dtype))
-    # there are no missing integers, booleans or strings except in object arrays
+    # only object arrays have missing integers, booleans or strings
     values = np.array(part.data, object)
     values[np.ma.getmaskarray(part)] = None
     return values

@@ -20,7 +20,7 @@ def refit_study(
     """The study that trains a trial again on more rows, and the trial's row; the best if None.
 
     Raises:
-        SweeperError: there is no such trial.
+        SweeperError: the trial does not exist.
     """
     config, row = trial_of(run_dir.root, number)
     tables = trial_tables(config, row)

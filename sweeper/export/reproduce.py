@@ -61,7 +61,7 @@ def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig
     """The study of a single trial with results in `place`, and its number; the best if None.
 
     Raises:
-        SweeperError: there is no such trial.
+        SweeperError: the trial does not exist.
     """
     config, row = trial_of(run_dir.root, number)
     tables = trial_tables(config, row)

@@ -41,7 +41,7 @@ def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
 
     Raises:
         SetupError: nothing was published in `run_dir`.
-        StudyError: there is no such trial, or its model could not be found from there.
+        StudyError: the trial does not exist, or its model could not be found from there.
     """
     config, row = trial_of(run_dir, number)
     base = config.source.path.parent
@@ -97,7 +97,7 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
 
     Raises:
         SetupError: nothing was published in `run_dir`.
-        StudyError: there is no such trial.
+        StudyError: the trial does not exist.
     """
     results = open_results(run_dir)
     row = _row(results, number)

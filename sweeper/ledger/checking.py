@@ -88,7 +88,7 @@ def check(db: sqlite3.Connection, name: str) -> int:
         DamagedLedgerError: with the row, or with what SQLite says.
         LedgerError: a later version of sweeper wrote it.
         sqlite3.DatabaseError: SQLite cannot read it.
-        ValueError, TypeError, KeyError: the version, or a plan, is no longer valid JSON.
+        ValueError, TypeError, KeyError: the version, or a plan, is not valid JSON any more.
     """
     # SQLite notices a row that its page no longer counts, but not a flipped bit in a value
     (said,) = _rows(db, "PRAGMA quick_check(1)")[0]

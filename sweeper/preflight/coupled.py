@@ -33,7 +33,7 @@ def check_coupled(config: StudyConfig, data: Dataset) -> None:
     User-defined functions are traced with shapes only; nothing is computed.
 
     Raises:
-        StudyError: a size does not fit, there is no such function, or its result cannot be used.
+        StudyError: a size does not fit, the function does not exist, or its result cannot be used.
     """
     train = config.train
     if not isinstance(train, CoupledTable):

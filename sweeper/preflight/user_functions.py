@@ -34,7 +34,7 @@ def check_functions(config: StudyConfig, out_size: int) -> None:
     Each is traced with shapes only; nothing is computed.
 
     Raises:
-        StudyError: there is no such function, it does not accept its arguments, or its result
+        StudyError: the function does not exist, does not accept its arguments, or its result
         cannot be used.
     """
     problems = [*_unfit_measures(config, out_size), *_unfit_optimizer(config)]

@@ -68,7 +68,7 @@ def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, 
     computed. Problems that an older edition accepted are warnings in studies of that edition.
 
     Raises:
-        StudyError: there is no such function, it does not accept its arguments, its result is not a
+        StudyError: the function does not exist, does not accept its arguments, its result is not a
         model with the right sizes, or training differs from what the model says.
     """
     problems: list[Problem] = []

@@ -42,7 +42,7 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
     It is traced with the values as written, then with the ends of each searched one.
 
     Raises:
-        StudyError: there is no such class, it does not accept its keys, it lacks a method, or the
+        StudyError: the class does not exist, does not accept its keys, lacks a method, or the
         result of a method cannot be used.
     """
     train = config.train

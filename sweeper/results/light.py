@@ -24,7 +24,7 @@ _TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
-    """The table in the file `path`, or its `columns` that exist; None if there is no file.
+    """The table in the file `path`, or its `columns` that exist; None if the file does not exist.
 
     Text is returned as a dictionary with codes.
 

@@ -70,7 +70,7 @@ class TrialRows:
         """The columns with these names, without repetition.
 
         Raises:
-            StudyError: there is no such column.
+            StudyError: the column does not exist.
         """
         return [*dict.fromkeys(column_named("--columns", name, self.names) for name in names)]
 

@@ -104,7 +104,7 @@ def read_status(run_dir: RunDir) -> Status:
     """The status of the study in `run_dir`; interrupted if its process on this host is gone.
 
     Raises:
-        SetupError: there is no status file, or it has another version.
+        SetupError: the status file does not exist, or has another version.
     """
     try:
         status = Status(**read_json(run_dir.status))

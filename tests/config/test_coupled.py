@@ -210,4 +210,4 @@ def test_steps_of_a_critic_want_one() -> None:
         ("optimizer.critic.lr", "optimizer.judge.lr"),
         ("out_size = 1", "out_size = 3"),
     )
-    assert (key, found) == ("train.critic_steps", "there is no model 'critic'")
+    assert (key, found) == ("train.critic_steps", "no model is named 'critic'")

@@ -74,7 +74,7 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
     A single argument that is a number or `best` is the trial.
 
     Raises:
-        StudyError: there is no run directory, or the trial is not a number.
+        StudyError: no run directory was found, or the trial is not a number.
     """
     if trial is None and directory is not None and (directory == BEST or directory.isdecimal()):
         directory, trial = None, directory
