@@ -436,7 +436,7 @@ def test_functions_of_known_packages_that_only_compute_are_known(
     assert is_known(function) is known
 
 
-def test_a_file_in_the_directory_is_no_known_package(tmp_path: Path) -> None:
+def test_a_file_in_the_directory_is_not_a_known_package(tmp_path: Path) -> None:
     (tmp_path / "optax.py").write_text("raise SystemExit\n", encoding="utf-8")
 
     assert not is_known("optax:adamw", tmp_path)

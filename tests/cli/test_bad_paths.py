@@ -55,7 +55,7 @@ def test_a_path_of_no_file_is_refused(
     assert line.isprintable()
 
 
-def test_what_is_no_pattern_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_pattern_is_refused(tmp_path: Path) -> None:
     data = 'data={source = "parquet", path = "a**", target = "kind"}'
     (line,) = refusal(tmp_path, bent(STUDY, data))
     assert line.endswith("('**' stands for whole folders); write e.g. rows/*.parquet")
@@ -96,7 +96,7 @@ def test_odd_paths_are_as_good_as_others(tmp_path: Path, command: CommandLine) -
     again = command("status", "meine läufe/eins zwei")
     assert "finished" in again.stdout
 
-    linked = command("validate", "link.toml")  # data are looked up beside the link, or here
+    linked = command("validate", "link.toml")  # data is looked up next to the link, or here
     assert linked.returncode == 3
     assert f"no file 'rows.csv' in {tmp_path}" in linked.stderr
 
@@ -110,7 +110,7 @@ def test_odd_paths_are_as_good_as_others(tmp_path: Path, command: CommandLine) -
         ("x" * 300, "cannot be read"),
     ],
 )
-def test_the_command_line_refuses_what_is_no_study_file(
+def test_the_command_line_refuses_files_that_are_not_studies(
     name: str, found: str, tmp_path: Path, command: CommandLine
 ) -> None:
     os.mkfifo(tmp_path / "pipe")

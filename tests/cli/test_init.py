@@ -66,7 +66,7 @@ def test_nothing_is_overwritten(command: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("template", ["csv", "regression"])
-def test_the_place_of_the_data_is_told_by_its_line(template: str, command: CommandLine) -> None:
+def test_problems_with_data_name_the_line_of_its_path(template: str, command: CommandLine) -> None:
     assert command("init", template).returncode == 0
     text = (command.directory / "study.toml").read_text(encoding="utf-8")
     line = next(n for n, line in enumerate(text.splitlines(), 1) if line.startswith("path "))
@@ -150,7 +150,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
             "ward": ["a", "b", "c"] * 100,
         }
     )
-    table.to_csv(command.directory / "houses.csv")  # with an index, which is no column
+    table.to_csv(command.directory / "houses.csv")  # with an index, which is not a column
 
     done = command("init", "csv", "--data", "houses.csv")
 

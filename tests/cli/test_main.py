@@ -67,7 +67,7 @@ def test_the_newest_run_is_the_one_whose_status_was_written_last(tmp_path: Path)
     assert newest_run(tmp_path) == tmp_path / "new"
 
 
-def test_without_a_run_there_is_no_newest(tmp_path: Path) -> None:
+def test_the_newest_run_needs_at_least_one_run(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no study has been run here; name a run directory"):
         newest_run(tmp_path / "runs")
 

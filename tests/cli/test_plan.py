@@ -212,7 +212,7 @@ def test_constants_that_are_none_are_refused(
     assert "execution.costs" in done.stderr
 
 
-def test_status_puts_what_was_predicted_beside_what_it_took(command: CommandLine) -> None:
+def test_status_shows_predicted_next_to_measured_times(command: CommandLine) -> None:
     assert command("run", "study.toml", *SHAPES, "--quiet").returncode == 0
 
     status = command.status()

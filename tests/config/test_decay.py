@@ -1,4 +1,4 @@
-"""`[optimizer.decay]` is read rule by rule, and what is no rule is refused where it stands."""
+"""`[optimizer.decay]` is read rule by rule, and invalid rules are refused with their line."""
 
 from __future__ import annotations
 
@@ -157,6 +157,6 @@ def test_a_study_that_began_without_such_rules_goes_on_without_them(read: Read) 
         ),
     ],
 )
-def test_what_is_no_rule_is_refused(override: str, expected: str, refused: Refused) -> None:
+def test_an_invalid_rule_is_refused(override: str, expected: str, refused: Refused) -> None:
     first = refused("", "", override)[0]
     assert str(first).removeprefix("--set: ") == expected

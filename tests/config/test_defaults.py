@@ -12,7 +12,7 @@ from sweeper.errors import StudyError
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent
 
 SIZES = "search.model.generator.width={type='int',low=4,high=8}"
-# a small study of each program, and the searched setting that others are drawn beside
+# a small study of each program, and the searched setting that others depend on
 STUDIES = {
     "supervised": (DIGITS, "model.depth"),
     "searched optimizer": (
@@ -58,7 +58,7 @@ KEYS = [
 
 
 def searched(program: str, key: str) -> tuple[StudyConfig, str]:
-    """The study with `key` searched beside some values of another setting, and this other."""
+    """The study with `key` searched for some values of another setting, and this other."""
     text, other = STUDIES[program]
     beside = list(BESIDE.get(key.rpartition(".")[2], ()))
     around = key.rpartition(".")[0]
@@ -110,7 +110,7 @@ def test_a_phase_without_a_rate_of_its_own_needs_the_optimizer_s() -> None:
 
 
 @pytest.mark.parametrize("setting", ["lr", "gain"])
-def test_a_number_of_the_user_s_own_needs_a_value_for_trials_without(setting: str) -> None:
+def test_a_number_for_a_user_function_needs_a_value_for_trials_without_one(setting: str) -> None:
     entry = f"search.optimizer.{setting}={{type='float',low=0.1,high=1.0,when={{'model.depth'=1}}}}"
     text = DIGITS.replace("lr = 1e-3\n", "").replace("optimizer.lr = {", "model.dropout = {")
     text = text.replace("low = 1e-5, high = 1e-1, log = true", "low = 0.0, high = 0.5")

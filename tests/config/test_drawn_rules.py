@@ -30,7 +30,7 @@ REFUSED = {
         EXPONENTIAL + 'optimizer.schedule.end = { type = "float", low = 0, high = 1 }\n',
         (END, NEVER_0),
     ),
-    "an end beside the range": (
+    "an end next to the range": (
         EXPONENTIAL + f"optimizer.schedule.end = {SHARE}, or = [0.0] }}\n",
         (END, NEVER_0),
     ),

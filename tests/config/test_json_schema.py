@@ -152,7 +152,7 @@ def test_what_an_editor_can_see_is_said_where_it_stands(old: str, new: str, expe
 
 
 def settings(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
-    """The schema of each setting in that of a table, under names of the user's own too."""
+    """The schema of each setting in that of a table, also under user-chosen names."""
     found = []
     if "properties" not in schema:
         inner = forms_of(schema["additionalProperties"])

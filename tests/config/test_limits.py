@@ -55,7 +55,7 @@ def test_what_is_too_large_is_refused(
     assert problem.hint.startswith("write ")
 
 
-def test_numbers_whose_distance_is_none_are_no_range() -> None:
+def test_a_range_too_wide_for_floats_is_refused() -> None:
     text = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', _PYTHON)
     text = text.partition("model.depth")[0] + _ALL + "\n"
     with pytest.raises(StudyError) as refusal:
@@ -213,7 +213,7 @@ _NO_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("make", "found"), _NO_FILES.values(), ids=_NO_FILES)
-def test_what_is_no_study_file_is_refused_and_not_waited_for(
+def test_pipes_and_devices_are_refused_without_blocking(
     make: Callable[[Path], None], found: str, tmp_path: Path
 ) -> None:
     make(tmp_path / "study.toml")

@@ -25,7 +25,7 @@ BROKEN = {
         ("out_size = 4", 'out_size = 4\ninput = "a"'),
         (17, "model.a.input", "'a' feeds 'a', which feeds 'a'", "let the data feed one of them"),
     ),
-    "a setting beside parts": (
+    "a setting next to parts": (
         ("[model.a]", "[model]\nwidth = 4\n[model.a]"),
         (
             14,
@@ -303,7 +303,7 @@ BROKEN = {
         ),
         (26, "optimizer", "none for 'c'", "write [optimizer.c]"),
     ),
-    "a setting beside optimizers": (
+    "a setting next to optimizers": (
         (
             OPTIMIZER,
             "[optimizer]\nlr = 1e-3\n" + EACH,

@@ -1,4 +1,4 @@
-"""Models of the user's own: any key is theirs, and in a mixed study each kind has its own."""
+"""User-defined models take any key, and in a mixed study each kind has its own keys."""
 
 from __future__ import annotations
 

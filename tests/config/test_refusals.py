@@ -85,7 +85,7 @@ BROKEN = {
             'write "none", "mean", "median", "most_frequent" or { constant = 0 }',
         ),
     ),
-    "a constant that is no number": (
+    "a constant that is not a number": (
         ('name = "iris"', 'name = "iris"\nimpute = { constant = "x" }'),
         (
             *(12, "data.impute", "constant = 'x' is not a finite number"),
@@ -155,7 +155,7 @@ BROKEN = {
             "write a Python encoding, such as utf-8, latin-1 or cp1252",
         ),
     ),
-    "a target that is no name": (
+    "a target that is not a name": (
         ('source = "sklearn"\nname = "iris"', 'source = "parquet"\npath = "a"\ntarget = 3'),
         (12, "data.target", "3 is not the name of a column", "write a name, or an array of names"),
     ),
@@ -230,7 +230,7 @@ BROKEN = {
             "did you mean 'cross_entropy'?",
         ),
     ),
-    "loss of the user's own without its task": (
+    "user-defined loss without its task": (
         ('"cross_entropy"', '"losses:mine"'),
         (
             22,
@@ -498,7 +498,7 @@ BROKEN_SEARCH = {
             "write 1.2e-38 or more",
         ),
     ),
-    "value beside a range twice": (
+    "extra value twice": (
         'model.width = { type = "int", low = 8, high = 16, or = [4, 32, 4] }',
         ("model.width.or", "4 occurs twice", "remove one of the two"),
     ),
@@ -687,7 +687,7 @@ def test_what_stands_there_twice_is_refused_with_both_lines(
     )
 
 
-def test_what_is_no_toml_is_refused_with_its_line(refused: Refused) -> None:
+def test_invalid_toml_is_refused_with_its_line(refused: Refused) -> None:
     (problem,) = refused('name = "iris"', "name = iris")
     assert (problem.where, problem.found) == ("study.toml:11", "not TOML: Invalid value")
 

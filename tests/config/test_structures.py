@@ -17,9 +17,9 @@ SEARCHES = {
     + 'model.width = { type = "int", low = 8, high = 12, when = { "model.layer_norm" = true } }\n',
     "a width that others have, too": NORM
     + 'model.width = { type = "int", low = 10, high = 12, when = { "model.layer_norm" = true } }\n',
-    "beside what splits nothing": 'train.epochs = { type = "int", low = 1, high = 3 }\n'
+    "next to what splits nothing": 'train.epochs = { type = "int", low = 1, high = 3 }\n'
     'model.depth = { type = "int", low = 1, high = 4, when = { "train.epochs" = [1, 2] } }\n',
-    "one beside another": NORM
+    "one next to another": NORM
     + 'model.depth = { type = "int", low = 1, high = 4, when = { "model.layer_norm" = false } }\n'
     'model.activation.type = "categorical"\nmodel.activation.choices = ["relu", "tanh"]\n'
     'model.activation.when = { "model.depth" = [2, 3] }\n',

@@ -179,7 +179,7 @@ BROKEN = {
             "remove one of the conditions",
         ),
     ),
-    "a value beside a range that the setting does not take": (
+    "an extra value that the setting does not take": (
         (DEPTH, 'model.dropout = { type = "float", low = 0.1, high = 0.5, or = [1.0] }'),
         (29, "search.model.dropout.or", "1.0 is too large", "write a number below 1.0"),
     ),
@@ -273,7 +273,7 @@ def test_conditions_may_not_go_round(refused: Refused) -> None:
     assert problem.found.startswith("depends on itself, through ")
 
 
-def test_choices_have_no_values_beside_them(refused: Refused) -> None:
+def test_choices_have_no_extra_values(refused: Refused) -> None:
     (problem,) = refused(DEPTH, f"{DEPTH}\n{NORM}, or = [true] }}")
     assert (problem.key, problem.found) == ("search.model.layer_norm.or", "no such setting")
 

@@ -1,4 +1,4 @@
-"""A model function of the user's own that leaves the directory, and raises what is no Exception."""
+"""A user-defined model function that changes the directory, and raises a BaseException."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of an error in code of the user's own."""
+"""How errors in user code are described."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_place_is_the_last_line_of_the_users(tmp_path: Path) -> None:
     assert said("reads", tmp_path).endswith(" (char 1) (told_of.py, line 6)")
 
 
-def test_what_is_long_is_told_by_its_first_sentence(tmp_path: Path) -> None:
+def test_long_errors_are_cut_to_their_first_sentence(tmp_path: Path) -> None:
     words = said("asks", tmp_path)
     assert words.startswith("ConcretizationTypeError: Abstract tracer value encountered where")
     assert words.endswith(" (told_of.py, line 10)")
@@ -64,7 +64,7 @@ def test_an_error_in_a_callback_is_told_as_itself(tmp_path: Path) -> None:
     assert said("calls_back", tmp_path) == "KeyError: 'b 1.0' (told_of.py, line 19)"
 
 
-def test_a_quoted_traceback_is_told_by_its_last_error() -> None:
+def test_a_quoted_traceback_is_reduced_to_its_last_error() -> None:
     quoted = (
         "INTERNAL: CpuCallback error calling callback: Traceback (most recent call last):\n"
         '  File "/home/me/rows.py", line 3, in rows\n'

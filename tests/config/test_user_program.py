@@ -1,4 +1,4 @@
-"""`[train]` of a program of the user's own: what its keys are, and what is refused."""
+"""`[train]` of a user-defined program: its keys, and what is refused."""
 
 from __future__ import annotations
 

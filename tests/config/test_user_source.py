@@ -1,4 +1,4 @@
-"""A study goes on under the code of the user's own that it began with, and under no other."""
+"""A study only resumes with the user code that it began with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = {
     "layers/unused.py": "",
     "layers/inner/__init__.py": "from ..cousin import *\n",
     "layers/inner/deep.py": "import nets\n",
-    "layers/cousin.py": "this is no Python\n",
+    "layers/cousin.py": "this is not Python\n",
 }
 USED = {name for name in FILES if "unused" not in name}
 
@@ -32,7 +32,7 @@ def modules(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_file_that_a_module_imports_beside_the_study_has_its_digest(modules: Path) -> None:
+def test_every_imported_file_next_to_the_study_has_a_digest(modules: Path) -> None:
     before = source_digests("nets:build", modules)
     assert before.keys() == USED
 

@@ -196,7 +196,7 @@ def test_each_column_of_the_table_adds_up_to_the_time_of_the_program() -> None:
     assert next(row for row in parts if row[0] == "idle")[1:] == [8.0, 22.0, 23.0]
 
 
-def test_importing_is_no_idle_time_of_threads() -> None:
+def test_importing_does_not_count_as_idle_time_of_threads() -> None:
     told = totals(buckets_of(RESUMED, spans_of([FIRST, AGAIN])))
     assert (told.span_s, told.places, told.idle_s) == (5.0, 2, 5.0)
 

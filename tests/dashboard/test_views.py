@@ -261,7 +261,7 @@ def test_the_better_half_has_diverged_trials_at_its_end() -> None:
     assert edges == [[None, 9.48]] * 2 + [[None, 3.0]] * 2
 
 
-def test_without_diverged_trials_there_is_no_mark_for_them() -> None:
+def test_the_mark_of_diverged_trials_is_only_shown_if_any_diverged() -> None:
     trials = lr_at(1e-3)
     shown = [*charts(slices_view(trials, ["params_lr"])), *charts(history_view(trials))]
     names = {own["name"] for chart in shown for own in chart["option"]["series"]}

@@ -254,7 +254,7 @@ def load():
 """
 
 
-def test_rows_of_a_function_are_never_kept_and_what_it_prints_is_no_answer(
+def test_rows_of_a_function_are_not_cached_and_its_output_is_discarded(
     tmp_path: Path,
 ) -> None:
     data = 'data={source="python", function="noisy:load", split={val=0.2, test=0.1}}'
@@ -284,7 +284,7 @@ def test_data_that_are_larger_than_the_share_are_refused(tmp_path: Path) -> None
         execution = config.execution.model_copy(update={"memory_fraction": fraction})
         small = config.model_copy(update={"execution": execution})
         with preparing(small) as prepared:
-            assert prepared.is_kept  # where it runs is no part of what it is
+            assert prepared.is_kept  # where it runs does not matter
             if fits:
                 assert prepared().digest == data.digest
                 continue

@@ -69,7 +69,7 @@ def test_letters_that_windows_alone_has_tell_its_encoding(tmp_path: Path) -> Non
     assert likely_dialect(path).encoding == "cp1252"
 
 
-def test_rows_are_told_by_their_lines(make_study, tmp_path: Path) -> None:
+def test_rows_are_reported_by_their_lines(make_study, tmp_path: Path) -> None:
     rows = [row.copy() for row in ROWS]
     rows[2][1] = '"light\nblue"'  # lines 3 and 4
     rows[5][0] = ""  # line 7

@@ -452,7 +452,7 @@ def test_text_among_new_numbers_is_refused_with_its_row() -> None:
     ],
     ids=["repeated column", "list of dicts", "booleans as text"],
 )
-def test_rows_that_are_no_such_table_are_refused(rows: Any, expected: str) -> None:
+def test_rows_that_do_not_match_the_table_are_refused(rows: Any, expected: str) -> None:
     with pytest.raises(UnfitRowsError) as refusal:
         LEARNT.of(rows)
     assert str(refusal.value) == expected

@@ -29,7 +29,7 @@ def told_of(config: StudyConfig) -> tuple[str, ...]:
     return data_doubts(config, prepare(config))
 
 
-def test_classes_of_a_few_rows_are_told_in_quotes(
+def test_rare_classes_are_reported_in_quotes(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert told_of(make_study(CSV, GOOD)) == ()
@@ -149,7 +149,7 @@ def test_of_numbers_there_is_nothing_to_say(make_study) -> None:
         (["train.critic_steps=61", "search.train.batch_size={type='int', low=8, high=16}"], False),
     ],
 )
-def test_a_generator_that_is_never_trained_is_told_of(
+def test_a_generator_that_is_never_trained_is_reported(
     overrides: list[str], is_told: bool, tmp_path: Path
 ) -> None:
     write_mixture(tmp_path)

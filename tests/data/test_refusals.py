@@ -37,7 +37,7 @@ def test_good_rows_are_accepted(make_study) -> None:
         (HEADER, "rows.csv has a header but no rows; write one line per row"),
         (
             "a,kind\n1,2\n\n1,2,3\n",
-            "rows.csv is no table: Expected 2 fields in line 4, saw 3; write one field per "
+            "rows.csv is not a table: Expected 2 fields in line 4, saw 3; write one field per "
             "column in every row",
         ),
         (
@@ -73,7 +73,7 @@ def test_good_rows_are_accepted(make_study) -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_table_is_refused(make_study, table: str, problem: str) -> None:
+def test_a_file_that_is_not_a_table_is_refused(make_study, table: str, problem: str) -> None:
     assert refusal(make_study(CSV, table)) == [f"study.toml:11: data.path: {problem}"]
 
 
@@ -170,7 +170,7 @@ def test_a_missing_file_of_an_absolute_path_is_looked_for_nowhere_else(
     ]
 
 
-def test_a_path_is_looked_up_beside_the_study_file_then_in_the_current_directory(
+def test_a_path_is_looked_up_next_to_the_study_file_then_in_the_current_directory(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "here"
@@ -206,7 +206,7 @@ def test_a_dropped_target_and_no_features_are_refused(make_study) -> None:
 
 
 def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> None:
-    # a blank line is no row, and a quoted field may run over lines
+    # a blank line is not a row, and a quoted field may span lines
     bad = '\n"1",,fig\n,"two\nlines",fig\ninf,red,\n1e999,red,fig\n' + ",red,fig\n" * 6
 
     assert refusal(make_study(CSV, GOOD + bad)) == [
@@ -264,7 +264,7 @@ def test_text_among_numbers_is_refused(make_study) -> None:
     ]
 
 
-def test_numbers_without_a_square_are_no_targets(make_study) -> None:
+def test_targets_whose_squares_overflow_are_refused(make_study) -> None:
     table = "size,kind\n" + "".join(f"{i}e24,{i}\n" for i in range(1, 13))
     regression = CSV.replace('"kind"', '"size"')
 
@@ -308,7 +308,7 @@ def test_a_single_class_is_refused(make_study) -> None:
     ]
 
 
-def test_a_single_truth_value_beside_gaps_is_called_by_its_name(make_study) -> None:
+def test_a_single_boolean_next_to_gaps_keeps_its_name(make_study) -> None:
     table = HEADER + "1,red,True\n2,blue,\n" * 10
 
     _, single = refusal(make_study(CSV, table))

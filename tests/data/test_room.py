@@ -68,7 +68,7 @@ def test_preparing_takes_no_more_than_is_reckoned(
 ) -> None:
     monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 18)
     config = parquet_study(frame, more, precision="float32")
-    prepare(config)  # what is imported on the way is no part of it
+    prepare(config)  # imports on the way do not count
 
     most, data = taken(config)
 

@@ -69,7 +69,7 @@ def test_columns_that_pandas_calls_by_numbers_are_of_numbers(make_study, tmp_pat
 
 
 @pytest.mark.parametrize("of_more", [False, True])
-def test_an_index_that_pandas_wrote_into_csv_is_no_column(
+def test_an_index_that_pandas_wrote_to_csv_is_not_a_column(
     make_study, tmp_path: Path, from_csv: Dataset, of_more: bool
 ) -> None:
     rows = FRAME.set_index(pd.Index(range(40, 0, -2))) if of_more else FRAME
@@ -132,7 +132,7 @@ def test_columns_of_every_type_are_numbers_or_categories(make_study, tmp_path: P
     np.testing.assert_array_equal(x[np.argsort(y), :5], filled)
 
 
-def test_what_is_no_parquet_is_refused(make_study, tmp_path: Path) -> None:
+def test_invalid_parquet_is_refused(make_study, tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_text("size\n1\n")
     (line,) = refusal(make_study(PARQUET, loss="mse"))
     assert line.startswith(
@@ -154,7 +154,7 @@ def test_files_of_other_columns_are_refused(make_study, tmp_path: Path) -> None:
     )
 
 
-def test_columns_that_are_no_features_are_refused(make_study, tmp_path: Path) -> None:
+def test_columns_that_cannot_be_features_are_refused(make_study, tmp_path: Path) -> None:
     n = len(FRAME)
     strange = {
         "day": pd.date_range("2026-01-01", periods=n),
@@ -196,7 +196,7 @@ def test_npz_classes_may_be_text(make_study, tmp_path: Path) -> None:
     assert (dataset.class_names, dataset.n_features) == (("blue", "red"), 2)
 
 
-def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None:
+def test_arrays_that_are_not_rows_are_refused(make_study, tmp_path: Path) -> None:
     path = tmp_path / "rows.npz"
     study = make_study(NPZ + 'y = "w"\nsplit = { group = "patient" }\n', loss="mse")
 

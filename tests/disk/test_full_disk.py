@@ -14,7 +14,7 @@ from tests.disk.conftest import Disk, Program
 
 pytestmark = [pytest.mark.disk, pytest.mark.timeout(600)]
 
-# where it strikes, and the file that is told of
+# where it strikes, and the file that the error names
 INSTANTS = {
     "directory.make:begin": "run",
     "ledger.create:begin": "ledger.db",
@@ -96,7 +96,7 @@ def test_a_full_disk_under_workers(
     assert run.study.left() == unbroken("process")
 
 
-def test_a_cache_without_room_is_told_of_once_and_done_without(
+def test_a_full_cache_is_reported_once_and_not_used(
     disk: Disk, tmp_path: Path, compile_cache: Path, unbroken: Callable[[str], dict[str, object]]
 ) -> None:
     study = Study(tmp_path / "study", "supervised", "exact")

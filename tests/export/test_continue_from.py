@@ -194,7 +194,7 @@ def test_the_command_takes_the_directory(directory: Path, command: CommandLine) 
     assert refused.stderr.startswith("--set: model.width: 9, and the model in ")
 
 
-def test_what_is_no_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.safetensors"
     content = (directory / "saved" / MODEL_FILE).read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

@@ -198,7 +198,7 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
     ]
 
 
-def test_columns_of_a_table_are_kept_beside_its_predictions(tmp_path: Path) -> None:
+def test_columns_of_a_table_are_kept_next_to_its_predictions(tmp_path: Path) -> None:
     best, told = penguins_in(tmp_path), list[str]()
     rows = PENGUINS.head(3).assign(id=["007", "a,b\nc", ""])
     rows.to_csv(tmp_path / "new.csv", index=False)
@@ -263,7 +263,7 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     )
 
 
-def test_the_line_of_a_value_that_is_no_number_is_told(tmp_path: Path) -> None:
+def test_the_line_of_a_value_that_is_not_a_number_is_reported(tmp_path: Path) -> None:
     best = penguins_in(tmp_path)
     rows = PENGUINS.head(4).astype({"bill|mm": object})
     rows.loc[2, "bill|mm"] = "long"

@@ -1,4 +1,4 @@
-"""A model, and what it is told of its data, are those of the trial that their names say."""
+"""A model and its data description belong to the trial in their names."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_model_of_another_study_is_found(
     name = copied.saved(number).name
     what = f"it is of a trial {number} that was trained on other data"
     assert found(copied) == {f"models/{name}": what}
-    # nor does what the other was told of its data pass for this one's
+    # nor is the data description of another one accepted
     assert "it is of other data" in refusal(copied, number, tmp_path / "best")
     shutil.copy(other.preparation, copied.preparation)
     assert f"it is of another study's trial {number}" in refusal(copied, number, tmp_path / "best")
@@ -156,7 +156,7 @@ def test_what_is_exported_says_it_in_plain_words(ended: RunDir, tmp_path: Path) 
     assert record["data"]["digest"] == json.loads(ended.preparation.read_bytes())["digest"]
 
 
-def test_weights_that_were_never_kept_are_no_damage(copied: RunDir) -> None:
+def test_weights_that_were_never_kept_do_not_count_as_damage(copied: RunDir) -> None:
     """Nor are those that were removed when fewer were asked for, though it is for more again."""
     before = kept(copied)
     for most, expected in ((3, before), (1, before[:1]), (3, before[:1])):

@@ -31,7 +31,7 @@ _OWN: dict[str, st.SearchStrategy[Any]] = {
     "model.function": st.just("nets:build"),
     "optimizer.name": st.just("nets:moves"),
     "optimizer.decay": st.sampled_from(
-        # no factors: what an optimizer of the user's is told of decay is a mask
+        # no factors: user-defined optimizers get a mask of what decays
         [{"linear": True}, {"linear": {"weight": True, "bias": False}, "other": False}]
     ),
     "train.batch_size": st.integers(1, 8),

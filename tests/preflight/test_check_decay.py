@@ -76,7 +76,7 @@ Study = Callable[..., StudyConfig]
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    """A study beside a module of models; depths are 1 to 3, or lengths of a list of layers."""
+    """A study next to a module of models; depths are 1 to 3, or lengths of a list of layers."""
     (tmp_path / "nets_to_decay.py").write_text(NETS, encoding="utf-8")
 
     def study(*overrides: str, text: str = VALID) -> StudyConfig:
@@ -143,7 +143,7 @@ def test_a_rule_about_nothing_is_refused(rules: str, expected: str, study: Study
     assert refused(study(f"optimizer.decay={rules}")) == [expected]
 
 
-def test_a_rule_about_some_models_is_told_by_plan(study: Study) -> None:
+def test_plan_reports_a_rule_about_some_models_only(study: Study) -> None:
     layer_norm = "search.model.layer_norm={type='categorical',choices=[false,true]}"
     rules = "{layer_norm=true,linear=true,where=[{depth=3,decay=true},{depth=-1,decay=true}]}"
     config = study(layer_norm, f"optimizer.decay={rules}")

@@ -1,4 +1,4 @@
-"""A loss, a metric or an optimizer of the user's own is refused before anything starts."""
+"""A bad user-defined loss, metric or optimizer is refused before anything starts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ Check = Callable[..., list[tuple[str, str, str]]]
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
-    """What is refused in a study that names functions of a module beside it."""
+    """What is refused in a study that names functions of a module next to it."""
 
     def check(*overrides: str) -> list[tuple[str, str, str]]:
         (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")

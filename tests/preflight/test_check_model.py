@@ -292,7 +292,7 @@ REFUSED = {
         "--set: model.function: the model returns outputs of shape (4,) for one example, not "
         "(3,); let its last layer have out_size outputs",
     ),
-    "outputs that are no array": (
+    "outputs that are not an array": (
         ("model.function=nets:two", "search={}"),
         "--set: model.function: the model returns outputs of shape tuple for one example, not "
         "(3,); ",

@@ -1,4 +1,4 @@
-"""`check-program` tells what a program of the user's own breaks, and what to change."""
+"""`check-program` reports which rules a user-defined program breaks, and how to fix it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_is_not_finite(module: str) -> None:
     assert "guard divisions" in found[next(iter(found))]
 
 
-def test_what_is_changed_of_the_model_beside_its_parameters(module: str) -> None:
+def test_changes_to_parts_of_the_model_other_than_parameters(module: str) -> None:
     model = (f"model.function={module}:build", "model.kind=python")
     changed = (
         "it changes model.is_begun, model.seen, but the next step gets the values that the "
@@ -166,7 +166,7 @@ def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -
     assert all(found.values())
 
 
-def test_what_cannot_be_compiled_is_told_of_the_program(module: str, command: CommandLine) -> None:
+def test_a_compile_error_is_reported_for_the_program(module: str, command: CommandLine) -> None:
     for arguments, told in (
         (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' returns str as"),
         (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' has no argument 'wait'"),

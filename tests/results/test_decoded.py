@@ -51,7 +51,7 @@ def test_values_that_repeat_are_counted_each(numbers: Path, texts: Path) -> None
     assert decoded_bytes([numbers, texts], 100 * MiB) > 180_000_000
 
 
-def test_a_column_of_categories_is_no_larger_than_it_is(tmp_path: Path) -> None:
+def test_the_size_of_a_column_of_categories_is_not_overestimated(tmp_path: Path) -> None:
     categories = [f"category {index % 100}" for index in range(100_000)]
     lists = [["a"]] * 1000
     path = written(tmp_path / "c.parquet", {"c": categories, "gaps": [None] * 100_000})

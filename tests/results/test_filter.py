@@ -1,4 +1,4 @@
-"""Conditions on rows: what they mean, nulls included, and what is no condition."""
+"""Conditions on rows: what they mean, also for nulls, and which are invalid."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
         ("", "cannot be read: invalid syntax"),
         ("value", "contains 'value', which is not a condition"),
         ("value + 1 > 2", "contains 'value + 1', which is not a condition"),
-        ("__import__('os').system('true')", "which is no condition"),
+        ("__import__('os').system('true')", "which is not a condition"),
         ("value > [].__class__", "contains '[].__class__', which is not a condition"),
         ("1 < 2", "contains '1', which is not a condition"),
         ("value == None", "compares with None; write `is None`, or `is not None`"),
@@ -76,7 +76,7 @@ def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
         ("value > 1 or " * 2000 + "value > 1", "cannot be read: longer than 10000 characters"),
     ],
 )
-def test_what_is_no_condition_is_refused(condition: str, found: str) -> None:
+def test_an_invalid_condition_is_refused(condition: str, found: str) -> None:
     with pytest.raises(StudyError) as refusal:
         rows_where(condition, TABLE)
     assert found in str(refusal.value)

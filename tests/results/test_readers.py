@@ -1,4 +1,4 @@
-"""Whoever reads while a study runs sees whole files, and never fewer rows than before."""
+"""Readers of a running study see complete files, and never fewer rows than before."""
 
 from __future__ import annotations
 

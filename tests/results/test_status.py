@@ -52,7 +52,7 @@ def test_a_directory_without_status_is_refused_with_the_hint(run_dir: RunDir) ->
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"study": "small"}', "{}"])
-def test_what_is_no_status_is_refused(run_dir: RunDir, text: str) -> None:
+def test_an_invalid_status_is_refused(run_dir: RunDir, text: str) -> None:
     run_dir.status.write_text(text)
     with pytest.raises(SetupError, match=r"status\.json: not a status file of this version"):
         read_status(run_dir)

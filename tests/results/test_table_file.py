@@ -1,4 +1,4 @@
-"""Whoever began to read one version of a file can end with it in the next two."""
+"""A reader that started with one version of a file can finish during the next two."""
 
 from __future__ import annotations
 

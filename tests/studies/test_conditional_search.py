@@ -1,4 +1,4 @@
-"""Conditions, values beside a range, shared values and a queue: what trials get of them."""
+"""Conditions, extra values of a range, shared values and a queue, as trials get them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asked(config: StudyConfig, count: int) -> list[dict]:
     return [dict(spec.params) for spec in Study(config).ask(count, 0)]
 
 
-def test_a_setting_is_drawn_only_beside_the_values_that_it_needs() -> None:
+def test_a_setting_is_only_drawn_with_the_values_that_it_needs() -> None:
     for params in asked(study([NORM, DROPOUT, RANDOM]), 40):
         assert ("dropout" in params) is params["layer_norm"]
 
@@ -63,7 +63,7 @@ def test_every_trial_draws_the_same_space() -> None:
     assert len({tuple(spec.drawn) for spec in specs}) == 1
 
 
-def test_a_value_beside_a_range_is_as_likely_as_the_range() -> None:
+def test_an_extra_value_is_as_likely_as_the_range() -> None:
     dropout = "search.model.dropout={type='float',low=0.1,high=0.3,or=[0.0,0.5]}"
     drawn = [params["dropout"] for params in asked(study([dropout, RANDOM]), 300)]
     counts = Counter("range" if 0.1 <= value <= 0.3 else value for value in drawn)
@@ -71,7 +71,7 @@ def test_a_value_beside_a_range_is_as_likely_as_the_range() -> None:
     assert min(counts.values()) > 70
 
 
-def test_whole_numbers_may_have_values_beside_their_range() -> None:
+def test_integers_may_have_extra_values() -> None:
     width = "search.model.width={type='int',low=8,high=64,base=2,or=[100]}"
     assert {params["width"] for params in asked(study([width, RANDOM]), 60)} == {8, 16, 32, 64, 100}
 
@@ -158,7 +158,7 @@ def test_a_forecast_counts_trials_where_conditions_put_them() -> None:
     assert sum(trials.values()) == 36
 
 
-# two trials of one class, of which the second draws what is searched beside two epochs
+# two trials of one class, of which the second draws what is searched with two epochs
 TWO_TRIALS = (
     "study.n_trials=2",
     "study.enqueue=[{epochs=1},{epochs=2}]",
@@ -189,7 +189,7 @@ TURNS = bent(PARTS.replace("lr = 1e-3\n", ""), "optimizer.lr=3e-3", "train.warmu
 def test_trials_that_do_not_draw_a_number_have_its_default(
     tmp_path: Path, text: str, defaults: dict[str, float]
 ) -> None:
-    """As if the default were written, beside a trial of their class that draws another."""
+    """As if the default were written, next to a trial of their class that draws another."""
     drawn = [
         f"search.{key}={{type='float',low=0.01,high=0.02,when={{train.epochs=2}}}}"
         for key in defaults

@@ -51,7 +51,7 @@ PUPIL = (
 
 
 def write_rows(directory: Path) -> None:
-    """A mixture of two, and an objective of the user's own beside it."""
+    """A mixture of two, and a user-defined objective next to it."""
     write_mixture(directory)
     (directory / "own.py").write_text(OWN)
 

@@ -27,7 +27,7 @@ def fruit(rows: int = 60) -> list[str]:
 
 
 def write(command: CommandLine, lines: list[str]) -> None:
-    """Write the study file, and `lines` beside it as its data."""
+    """Write the study file, and `lines` next to it as its data."""
     command.write(STUDY_FILE)
     (command.directory / "fruit.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

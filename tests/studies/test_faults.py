@@ -78,7 +78,7 @@ def _pass(step: Step) -> None:
         ("train:begin=kill@0", "counts start at 1"),
     ],
 )
-def test_what_is_no_plan_is_refused(text: str, told: str) -> None:
+def test_an_invalid_plan_is_refused(text: str, told: str) -> None:
     with pytest.raises(FaultPlanError, match=re.escape(told)):
         read_plan(text)
 

@@ -53,7 +53,7 @@ def are_finite(data: Dataset) -> bool:
 
 
 def prepared(config: StudyConfig) -> Dataset | None:
-    """The data of a study, all finite; None where they are refused in clear words."""
+    """The data of a study, all finite; None if they are refused with a clear message."""
     try:
         data = prepare(config)
     except DataError as error:

@@ -1,4 +1,4 @@
-"""What a sampler or a pruner of the user's own raises ends a study in order, and it goes on."""
+"""An error in a user-defined sampler or pruner ends a study in order, and it can resume."""
 
 from __future__ import annotations
 

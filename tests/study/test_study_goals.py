@@ -148,7 +148,7 @@ def test_the_best_trial_keeps_the_constraints() -> None:
     assert status.front == []
 
 
-def test_without_a_feasible_trial_there_is_no_best() -> None:
+def test_the_best_trial_is_none_without_a_feasible_one() -> None:
     config = study([*FEW, "study.constraints=[{metric='val_loss',max=-1}]"])
     status = standing(run(config, new_ledger()), config)
     assert (status.best, status.feasible) == (None, 0)
