@@ -42,7 +42,7 @@ def refusal(directory: Path, text: str, *overrides: str) -> list[str]:
     "path",
     ["x" * 300, "x/" * 3000, "/dev/zero", ".", "rows.csv/x", "a\\u0000b", "\\u001b[31m", "pipe"],
 )
-def test_a_path_of_no_file_is_refused(
+def test_a_missing_data_file_is_refused(
     source: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a directory with Parquet files would be a table
@@ -62,7 +62,7 @@ def test_an_invalid_pattern_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "x/" * 3000, "a\\u0000b"])
-def test_a_path_of_no_constants_is_refused(path: str, tmp_path: Path) -> None:
+def test_a_missing_file_of_constants_is_refused(path: str, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(bent(STUDY, f'execution.costs="{path}"'))
     with pytest.raises(SweeperError, match=r"execution\.costs: no file"):
         api.plan(sweeper.load_study(tmp_path / "study.toml"))
@@ -71,7 +71,7 @@ def test_a_path_of_no_constants_is_refused(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["x" * 300, "x/" * 3000, "study.toml", "study.toml/run", "pipe", "/dev/null"]
 )
-def test_a_run_directory_that_cannot_be_is_refused(
+def test_an_impossible_run_directory_is_refused(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,7 +82,7 @@ def test_a_run_directory_that_cannot_be_is_refused(
 
 
 @pytest.mark.slow
-def test_odd_paths_are_as_good_as_others(tmp_path: Path, command: CommandLine) -> None:
+def test_odd_paths_work_like_others(tmp_path: Path, command: CommandLine) -> None:
     """Blanks and letters of every language, a link from elsewhere, a path relative to here."""
     home = tmp_path / "größe der Häuser 日本"
     home.mkdir()

@@ -29,7 +29,7 @@ LAST = "the last column"
 
 
 @pytest.mark.parametrize("template", Template)
-def test_each_template_is_a_whole_study(template: Template) -> None:
+def test_each_template_is_a_valid_study(template: Template) -> None:
     text = study_text(template, Path("study.toml"))
     config = parse(text, Path("study.toml"))
     assert list(faults(tomllib.loads(text), study_schema())) == []
@@ -105,7 +105,7 @@ def test_the_column_to_predict_is_guessed(
     assert guess(path.with_suffix(".parquet")) == replace(expected, source="parquet")
 
 
-def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Path) -> None:
+def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {
             "sold_at": pd.date_range("2026-01-01", periods=300),
@@ -137,7 +137,7 @@ def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Pa
     assert prepare(config).n_features == 1 + 3
 
 
-def test_what_was_guessed_is_told(command: CommandLine) -> None:
+def test_init_reports_what_it_guessed(command: CommandLine) -> None:
     table = pd.DataFrame(
         {
             "patient": range(1, 301),
@@ -185,7 +185,7 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
     ]
 
 
-def test_words_that_may_be_categories_have_a_setting_to_keep_them(tmp_path: Path) -> None:
+def test_init_comments_the_setting_that_keeps_words_as_categories(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "a", "b"] * 20}
     )
@@ -231,7 +231,7 @@ def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("name", ["fruit.tsv", "FRUIT.TXT"])
-def test_a_table_of_tabs_may_be_called_so(name: str, command: CommandLine) -> None:
+def test_a_tab_separated_table_may_have_the_suffix_tsv(name: str, command: CommandLine) -> None:
     table = pd.DataFrame({"size": np.arange(60) / 4, "kind": ["fig", "pear"] * 30})
     table.to_csv(command.directory / name, sep="\t", index=False)
 
@@ -293,7 +293,7 @@ def test_a_study_of_a_table_runs_as_it_is_written(
     ("kinds", "stratify"),
     [(["a", "b"] * 10, True), (["a", "b"] * 5, False), (["a", "b"] * 20 + ["c"], False)],
 )
-def test_classes_are_kept_in_proportion_where_they_can_be(
+def test_classes_are_stratified_if_possible(
     kinds: list[str], stratify: bool, tmp_path: Path
 ) -> None:
     table = tmp_path / "table.csv"
@@ -368,7 +368,7 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
         (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
     ],
 )
-def test_what_cannot_be_begun_is_refused(
+def test_init_refuses_unusable_tables(
     arguments: tuple[str, ...], code: int, expected: str, command: CommandLine
 ) -> None:
     for name in ("table.txt", "table.xlsx"):
@@ -385,7 +385,7 @@ def test_what_cannot_be_begun_is_refused(
     assert not (command.directory / "study.toml").exists()
 
 
-def test_numbers_taken_for_classes_are_told(tmp_path: Path) -> None:
+def test_init_says_if_numbers_are_taken_as_classes(tmp_path: Path) -> None:
     rows = "".join(f"{number % 7},{number}.5\n" for number in range(100))
     (tmp_path / "table.csv").write_text(f"a,price\n{rows}", encoding="utf-8")
     told = begin("csv", tmp_path / "study.toml", tmp_path / "table.csv")

@@ -31,7 +31,7 @@ def problem(*replaced: tuple[str, str]) -> tuple[str, str, str]:
     return found.key, found.found, found.hint
 
 
-def test_every_loss_is_reported_and_what_generated_rows_are_worth() -> None:
+def test_every_loss_and_metrics_of_generated_rows_are_reported() -> None:
     assert read().train.metric_names == (
         *("train_loss_generator", "train_loss_critic"),
         *("val_loss_generator", "val_loss_critic"),
@@ -47,14 +47,14 @@ PENALTY = ("gradient_penalty = 10.0", "")
 METRIC = ('"val_sliced_wasserstein"', '"val_loss_critic"')
 
 
-def test_what_it_reports_crosses_to_other_processes() -> None:
+def test_its_metrics_survive_pickling() -> None:
     config = read()
     copied = pickle.loads(pickle.dumps(config))
     assert copied.train.metric_names == config.train.metric_names
     assert copied.canonical() == config.canonical()
 
 
-def test_the_numbers_of_objectives_never_part_trials() -> None:
+def test_numbers_of_objectives_never_split_trials() -> None:
     searched = 'train.critic_steps = { type = "int", low = 1, high = 5 }'
     config = read(("[search]", f"[search]\n{searched}"))
     assert config.structural["train.critic_steps"] is False
@@ -66,7 +66,7 @@ def test_its_structures_are_counted() -> None:
 
 
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
-def test_which_end_is_better_is_known(direction: str) -> None:
+def test_the_direction_of_metrics_is_known(direction: str) -> None:
     less = read(('"minimize"', f'"{direction}"'))
     more = read(("val_sliced_wasserstein", "val_modes_covered"), ('"minimize"', f'"{direction}"'))
     assert (doubts(less) == ()) is (direction == "minimize")
@@ -195,12 +195,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_fit_is_refused_with_its_hint(case: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_hint(case: str) -> None:
     replaced, expected = REFUSED[case]
     assert problem(*replaced) == expected
 
 
-def test_steps_of_a_critic_want_one() -> None:
+def test_critic_steps_need_a_critic() -> None:
     key, found, _ = problem(
         OWN,
         PENALTY,

@@ -78,7 +78,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
-def test_what_some_trials_have_no_use_for_is_refused(text: str, expected: tuple[str, str]) -> None:
+def test_settings_that_some_trials_cannot_use_are_refused(
+    text: str, expected: tuple[str, str]
+) -> None:
     with pytest.raises(StudyError) as refusal:
         parse(text, Path("study.toml"))
     (problem,) = refusal.value.problems
@@ -89,7 +91,7 @@ def test_what_some_trials_have_no_use_for_is_refused(text: str, expected: tuple[
     assert name in line or problem.found.startswith("missing")
 
 
-def test_keys_of_the_optimizer_that_some_trials_keep_are_of_use() -> None:
+def test_keys_of_the_optimizer_that_some_trials_keep_are_accepted() -> None:
     text = VALID.replace("lr = 1e-3", "lr = 1e-3\nb1 = 0.8") + NORM + SOME_SGD
     config = parse(text, Path("study.toml"))
     kept, drawn = config.filled({"layer_norm": False}), config.filled({"name": "sgd"})
@@ -104,7 +106,7 @@ def some_of_another_kind(kept: str, drawn: str) -> StudyConfig:
 
 
 @pytest.mark.parametrize(("kept", "drawn"), [("mlp", "python"), ("python", "mlp")])
-def test_trials_that_keep_another_kind_of_model_are_in_no_family(kept: str, drawn: str) -> None:
+def test_trials_that_keep_another_kind_of_model_have_no_family(kept: str, drawn: str) -> None:
     config = some_of_another_kind(kept, drawn)
     ((params, share),) = families_of(config, {})
     assert config.filled(params).model.kind == "mlp"

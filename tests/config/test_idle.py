@@ -92,7 +92,7 @@ def test_a_searched_setting_that_no_trial_uses_is_reported(said: str, overrides:
         ['study.constraints=[{metric="val_accuracy",min=0.5},{metric="val_loss",max=1.0}]'],
     ],
 )
-def test_nothing_is_said_of_settings_that_some_trial_uses(overrides: list[str]) -> None:
+def test_settings_that_some_trial_uses_are_not_reported(overrides: list[str]) -> None:
     assert _idle(*overrides) == []
 
 

@@ -157,7 +157,7 @@ def test_a_number_of_more_digits_than_python_reads_is_text_on_the_command_line(
     assert problem.found == f"'{'1' * 80} ...' is not an integer"
 
 
-def test_the_largest_whole_numbers_of_toml_are_none_too_large(read: Read) -> None:
+def test_the_largest_integers_of_toml_are_accepted(read: Read) -> None:
     assert read("n_trials = 8", f"n_trials = 8\nsampler.n_startup_trials = {2**63 - 1}")
 
 
@@ -177,7 +177,7 @@ def test_a_repeated_choice_among_very_many_is_found(refused: Refused) -> None:
     assert problem.found == "7 occurs twice"
 
 
-def test_a_problem_is_one_line_that_can_be_printed() -> None:
+def test_a_problem_is_one_printable_line() -> None:
     problem = Problem("study.toml:1", "model.\x1b[31m", "'a\nb\u202e'" + "é" * 2_000, "write\x00")
     assert str(problem).isprintable()
     assert str(problem).startswith("study.toml:1: model.\\x1b[31m: 'a\\nb\\u202e'é")
@@ -185,7 +185,7 @@ def test_a_problem_is_one_line_that_can_be_printed() -> None:
 
 
 @pytest.mark.parametrize("written", ["\ufeff" + VALID, VALID.replace("\n", "\r\n")])
-def test_marks_and_ends_of_lines_of_other_systems_are_read(written: str, tmp_path: Path) -> None:
+def test_byte_order_marks_and_other_line_ends_are_read(written: str, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_bytes(written.encode())
     assert load(tmp_path / "study.toml").canonical() == parse(VALID, Path("a")).canonical()
 
@@ -225,6 +225,6 @@ def test_pipes_and_devices_are_refused_without_blocking(
 
 
 @pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "/dev/stdin", "x" * 300, "a\x00b"])
-def test_names_of_no_study_file_are_refused(name: str) -> None:
+def test_paths_that_cannot_be_study_files_are_refused(name: str) -> None:
     with pytest.raises(StudyError, match="cannot be read"):
         load(Path(name))

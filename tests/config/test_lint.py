@@ -14,14 +14,14 @@ from tests.small_studies import PARTS
 CONSTRAINED = "[[study.constraints]]\nmetric = 'n_parameters'\nmax = 100\n\n[data]"
 
 
-def test_the_worst_end_of_a_metric_is_doubted(read: Read) -> None:
+def test_searching_the_worst_end_of_a_metric_is_reported(read: Read) -> None:
     assert doubts(read()) == ()
     assert doubts(read('"minimize"', '"maximize"')) == (
         "the study is set to maximize val_loss, but the other direction is usual",
     )
 
 
-def test_a_value_given_for_what_every_trial_draws_is_doubted(read: Read) -> None:
+def test_overriding_a_searched_setting_is_reported(read: Read) -> None:
     (told,) = doubts(read("", "", "model.depth=3"))
     assert told.startswith("--set model.depth changes nothing: every trial draws its own value")
     one = """search.model.depth={type="categorical",choices=[3]}"""
@@ -30,7 +30,7 @@ def test_a_value_given_for_what_every_trial_draws_is_doubted(read: Read) -> None
 
 
 @pytest.mark.parametrize(("sampler", "heeds"), [("tpe", True), ("cmaes", False)])
-def test_constraints_that_the_sampler_ignores_are_told(
+def test_constraints_that_the_sampler_ignores_are_reported(
     sampler: str, heeds: bool, read: Read
 ) -> None:
     bounded = read("[data]", CONSTRAINED, f"study.sampler={{name='{sampler}'}}")
@@ -49,7 +49,7 @@ def test_constraints_that_the_sampler_ignores_are_told(
         ("study.n_trials=1", False),
     ],
 )
-def test_trials_that_all_begin_at_once_are_hinted_at(override: str, told: bool, read: Read) -> None:
+def test_trials_that_all_start_at_once_get_a_hint(override: str, told: bool, read: Read) -> None:
     config = read("", "", override)
     assert doubts(config) == ()
     assert bool(hints(config)) is told
@@ -71,7 +71,7 @@ RANGE = "type='float',low=1e-4,high=1e-2,or=[0.0]"
         ((), False),
     ],
 )
-def test_rules_of_a_decay_of_0_are_doubted(
+def test_rules_for_a_decay_of_0_are_reported(
     overrides: tuple[str, ...], is_idle: bool, read: Read
 ) -> None:
     told = doubts(read("", "", *overrides))
@@ -86,7 +86,7 @@ def test_rules_of_a_decay_of_0_are_doubted(
     ("trained_on", "rows"),
     [("train", None), ("train+val", "validation"), ("all", "validation and test")],
 )
-def test_measures_of_rows_that_are_trained_on_are_doubted(
+def test_metrics_of_training_rows_are_reported(
     trained_on: str, rows: str | None, read: Read
 ) -> None:
     told = doubts(read("", "", f"data.split.train_on={trained_on}"))
@@ -94,7 +94,7 @@ def test_measures_of_rows_that_are_trained_on_are_doubted(
     assert rows is None or told[0].startswith(f"trials train on the {rows} rows, too (")
 
 
-def test_a_part_that_no_loss_depends_on_is_doubted() -> None:
+def test_a_part_that_no_loss_depends_on_is_reported() -> None:
     idle = PARTS.replace(
         "[model.c]", '[model.d]\ninput = "b"\ndepth = 1\nwidth = 4\nout_size = 2\n[model.c]'
     )
@@ -106,7 +106,7 @@ def test_a_part_that_no_loss_depends_on_is_doubted() -> None:
 
 
 @pytest.mark.parametrize("n_trials", [1, 2])
-def test_a_queue_longer_than_the_study_is_doubted(n_trials: int, read: Read) -> None:
+def test_a_queue_longer_than_the_study_is_reported(n_trials: int, read: Read) -> None:
     queue = "study.enqueue=[{'model.depth'=1}, {'model.depth'=2}]"
     told = doubts(read("", "", queue, f"study.n_trials={n_trials}"))
     assert told == (
@@ -127,7 +127,7 @@ def test_a_queue_longer_than_the_study_is_doubted(n_trials: int, read: Read) -> 
         (["search.train.epochs={type='int',low=1,high=5}"], 6),
     ],
 )
-def test_a_phase_that_no_trial_comes_to_is_doubted(overrides: list[str], epoch: int | None) -> None:
+def test_a_phase_that_no_trial_reaches_is_reported(overrides: list[str], epoch: int | None) -> None:
     config = parse(PARTS, Path("study.toml"), overrides)
     told = doubts(config)
     assert (told == ()) is (epoch is None)

@@ -393,7 +393,7 @@ def between(first: str, last: str) -> str:
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_does_not_fit_together_is_refused(what: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(what: str) -> None:
     replaced, (line, key, found, hint) = BROKEN[what]
     assert refused(*replaced) == (Problem(f"study.toml:{line}", key, found, hint),)
 
@@ -409,7 +409,7 @@ def test_parts_that_feed_each_other_are_refused() -> None:
     ]
 
 
-def test_phases_train_parts_and_not_one_model() -> None:
+def test_phases_need_parts() -> None:
     problems = refused(between("[model.a]", "[optimizer]"), "[model]\ndepth = 1\nwidth = 8\n\n")
 
     assert str(problems[0]) == (
@@ -418,7 +418,7 @@ def test_phases_train_parts_and_not_one_model() -> None:
     )
 
 
-def test_supervised_trains_one_model_and_not_parts() -> None:
+def test_supervised_refuses_parts() -> None:
     tables = between("[train]", "[search]")
     (problem,) = (
         problem
@@ -432,14 +432,14 @@ def test_supervised_trains_one_model_and_not_parts() -> None:
     )
 
 
-def test_the_study_is_taken_as_it_stands() -> None:
+def test_the_study_of_parts_is_valid() -> None:
     train = parse(PARTS, Path("study.toml")).train
 
     phases = [train.phase_at(epoch) for epoch in range(1, 10)]  # type: ignore[union-attr]
     assert phases == [*["fit"] * 5, "follow", "fit", "fit", "follow"]
 
 
-def test_what_the_function_of_a_part_is_given_can_be_searched() -> None:
+def test_arguments_of_a_parts_function_can_be_searched() -> None:
     own = '[model.c]\nkind = "python"\nfunction = "heads:build"\nlayers = 1'
     search = "[search]\nmodel.c.layers = { type = 'int', low = 1, high = 3 }"
     text = PARTS.replace("[model.c]", own).replace("depth = 1\nwidth = 6\n\n[opt", "\n[opt")
@@ -457,7 +457,7 @@ def test_each_part_may_have_an_optimizer_without_a_rate() -> None:
     assert list(config.each("optimizer")) == ["optimizer.a", "optimizer.b", "optimizer.c"]
 
 
-def test_a_class_that_pads_nothing_has_no_room_for_parts() -> None:
+def test_an_unpadded_class_has_no_sizes_of_parts() -> None:
     room = '[trial]\nnumber = 0\nepochs = 4\n[trial.class]\nstrategy = "exact"\nlane_loop = "map"'
     sizes = "capacity = 1\nepochs = 12\nsizes = { a = [9, 2] }\n"
     text = PARTS.replace("n_trials = 4", "n_trials = 1")

@@ -552,7 +552,7 @@ def test_a_problem_has_its_line_its_key_and_its_hint(name: str, refused: Refused
 
 
 @pytest.mark.parametrize("name", BROKEN_SEARCH)
-def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) -> None:
+def test_a_search_entry_is_refused_with_its_line(name: str, refused: Refused) -> None:
     entry, (key, found, hint) = BROKEN_SEARCH[name]
     (problem,) = refused("model.depth = { type", f"{entry}\nmodel.depth = {{ type")
     line = 31 if name.startswith("column of another entry") else 29
@@ -610,7 +610,7 @@ def test_a_schedule_needs_a_rate(refused: Refused) -> None:
         (["adam", "adafactor"], None, "padded, but the optimizer adafactor looks at whole arrays"),
     ],
 )
-def test_what_no_searched_optimizer_can_use_is_refused(
+def test_settings_that_no_searched_optimizer_uses_are_refused(
     choices: list[str], key: str | None, found: str, refused: Refused
 ) -> None:
     entry = f"search.optimizer.name={{type='categorical',choices={choices}}}"
@@ -619,13 +619,13 @@ def test_what_no_searched_optimizer_can_use_is_refused(
     assert problem.found.startswith(found)
 
 
-def test_a_searched_optimizer_is_one_of_this_package(refused: Refused) -> None:
+def test_only_built_in_optimizers_can_be_searched(refused: Refused) -> None:
     choices = "['adam', 'mine:make']"
     (problem,) = refused("", "", f"search.optimizer.name={{type='categorical',choices={choices}}}")
     assert problem.hint == "write one of adam, adamw, rmsprop, lion, sgd, adafactor"
 
 
-def test_a_grid_needs_an_end(refused: Refused) -> None:
+def test_a_grid_must_be_finite(refused: Refused) -> None:
     expected = Problem(
         "study.toml:31",
         "search.optimizer.lr",
@@ -635,7 +635,7 @@ def test_a_grid_needs_an_end(refused: Refused) -> None:
     assert refused("n_trials = 8", 'n_trials = 8\nsampler.name = "grid"') == (expected,)
 
 
-def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
+def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
     text = VALID
     for old, new in (
         ('"val_loss"', '"val_r2"'),
@@ -660,7 +660,7 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_a_refusal_reads_as_one_line(refused: Refused) -> None:
+def test_a_problem_is_one_line(refused: Refused) -> None:
     (problem,) = refused("width = 8", "width = 0")
     assert str(problem) == "study.toml:16: model.width: 0 is too small; write 1 or more"
 
@@ -674,7 +674,7 @@ def test_a_refusal_reads_as_one_line(refused: Refused) -> None:
         ("[search]", "[search]\noptimizer.lr = 2", "search.optimizer.lr", (29, 31)),
     ],
 )
-def test_what_stands_there_twice_is_refused_with_both_lines(
+def test_repeated_keys_are_refused_with_both_lines(
     old: str, new: str, key: str, lines: tuple[int, int], refused: Refused
 ) -> None:
     (problem,) = refused(old, new)
@@ -719,7 +719,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         ('name = "x = True" y', "write key = value, with text in quotes"),
     ],
 )
-def test_a_value_of_python_is_answered_with_that_of_toml(line: str, hint: str) -> None:
+def test_python_values_get_a_hint_for_toml(line: str, hint: str) -> None:
     with pytest.raises(StudyError) as caught:
         parse(f"version = 1\n{line}\n", Path("study.toml"))
     (problem,) = caught.value.problems

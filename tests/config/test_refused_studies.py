@@ -127,7 +127,7 @@ def test_a_broken_study_file_is_refused(broken: str, command: CommandLine) -> No
     assert contents(command.directory) == there
 
 
-def test_all_problems_of_a_study_file_are_told_at_once(command: CommandLine) -> None:
+def test_all_problems_of_a_study_file_are_reported_at_once(command: CommandLine) -> None:
     command.write(STUDY.replace("depth = 1", 'depth = "deep"'))
 
     refused(
@@ -139,7 +139,7 @@ def test_all_problems_of_a_study_file_are_told_at_once(command: CommandLine) -> 
     )
 
 
-def test_a_study_file_that_is_not_there_is_refused(command: CommandLine) -> None:
+def test_a_missing_study_file_is_refused(command: CommandLine) -> None:
     command.write()
 
     refused(command("run", "studi.toml"), 2, "studi.toml: ")
@@ -160,7 +160,7 @@ def test_the_directory_of_another_study_is_refused(used: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("more", [["--fresh"], settings("results.dir=runs/other")])
-def test_what_a_plan_needs_is_refused_before_a_directory_is_made_or_moved(
+def test_problems_are_reported_before_a_directory_is_made_or_moved(
     more: list[str], used: CommandLine
 ) -> None:
     there = contents(used.directory)
@@ -201,7 +201,7 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [flip_a_digit, empty])
-def test_a_harmed_ledger_is_refused(harm, used: CommandLine) -> None:
+def test_a_damaged_ledger_is_refused(harm, used: CommandLine) -> None:
     harm(used.run_dir.ledger)
     there = contents(used.directory)
 
@@ -224,7 +224,7 @@ def test_a_second_process_on_a_study_is_refused(command: CommandLine) -> None:
     assert [path.name for path in command.run_dir.root.parent.iterdir()] == ["wine"]
 
 
-def test_validate_refuses_the_directory_that_a_run_would(used: CommandLine) -> None:
+def test_validate_refuses_the_same_directories_as_run(used: CommandLine) -> None:
     there = contents(used.directory)
 
     refused(used("validate", "study.toml", *settings("study.seed=4")), 2, "--set: study.seed: ")

@@ -39,12 +39,12 @@ def differing(config: StudyConfig) -> int:
 
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_settings_of_no_use_make_no_structures(search: str) -> None:
+def test_unused_settings_add_no_structures(search: str) -> None:
     config = parse(f"{HEAD}[search]\n{search}", Path("study.toml"))
     assert config.n_structures == differing(config)
 
 
-def test_a_kind_of_model_that_some_trials_keep_is_one() -> None:
+def test_a_kind_of_model_that_some_trials_keep_counts() -> None:
     own = HEAD.replace('kind = "mlp"', 'kind = "mlp"\nfunction = "nets:build"')
     search = (
         f'[search]\n{NORM}model.kind = {{ type = "categorical", choices = ["python"], '

@@ -79,7 +79,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_command(
     )
 
 
-def test_the_package_of_a_sampler_that_is_there_is_taken() -> None:
+def test_an_installed_package_of_a_sampler_is_accepted() -> None:
     options.check(config(["study.sampler={name='cmaes',popsize=4,with_margin=true}"]))
 
 
@@ -94,18 +94,18 @@ def test_the_package_of_a_sampler_that_is_there_is_taken() -> None:
         ("{name='patient',patience=1}", ()),
     ],
 )
-def test_pruners_with_rungs_tell_them(pruner: str, expected: tuple[int, ...]) -> None:
+def test_pruners_with_rungs_list_them(pruner: str, expected: tuple[int, ...]) -> None:
     assert options.rungs(config([f"study.pruner={pruner}"])) == expected
 
 
-def test_a_grid_that_nobody_could_train_is_refused() -> None:
+def test_a_huge_grid_is_refused() -> None:
     fine = "search.optimizer.lr={type='float',low=0.1,high=1,step=1e-5}"
 
     with pytest.raises(StudyError, match=r"a grid of 1,080,012 points; write coarser steps"):
         options.check(config(["study.sampler={name='grid'}", fine]))
 
 
-def test_options_that_fit_are_taken() -> None:
+def test_valid_options_are_accepted() -> None:
     options.check(
         config(["study.sampler.n_startup_trials=3", "study.pruner={name='asha',min_resource=2}"])
     )

@@ -263,7 +263,7 @@ def test_a_queue_for_a_grid_is_refused(refused: Refused) -> None:
     assert problem.found == "trials to start with, but a grid tries all values"
 
 
-def test_conditions_may_not_go_round(refused: Refused) -> None:
+def test_circular_conditions_are_refused(refused: Refused) -> None:
     first = f'{NORM}, when = {{ "model.activation" = "relu" }} }}'
     second = (
         'model.activation = { type = "categorical", choices = ["relu"], '
@@ -301,6 +301,6 @@ def test_amounts_of_memory_are_numbers_with_a_unit(text: str, n_bytes: int, read
 
 
 @pytest.mark.parametrize("text", ["0 GiB", "0.0 MB", "-1 GiB", "GiB", "2", "2 gb", "2 GiBs"])
-def test_no_other_text_is_an_amount_of_memory(text: str, read: Read) -> None:
+def test_other_text_is_not_an_amount_of_memory(text: str, read: Read) -> None:
     with pytest.raises(StudyError, match="is not an amount of memory"):
         read("", "", f"execution.memory_limit='{text}'")

@@ -22,7 +22,7 @@ def test_its_keys_are_structural_or_traced(read: Read) -> None:
     assert config.train.target == "classes"
 
 
-def test_whole_numbers_are_structural_where_they_are_searched(read: Read) -> None:
+def test_searched_integers_are_structural(read: Read) -> None:
     config = read(LOSS, OWN, "search.train.steps={type='int',low=1,high=3}")
     assert config.structural["train.steps"]
 

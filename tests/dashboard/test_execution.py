@@ -130,7 +130,7 @@ def test_what_is_not_known_of_buckets_is_left_out() -> None:
     ]
 
 
-def test_the_gantt_tells_what_is_known_up_to_the_last_bucket() -> None:
+def test_the_gantt_shows_what_is_known_up_to_the_last_bucket() -> None:
     compiled = {"cache_hit": False, "compile_s": 0.5}
     plain = [{**row, "waste_fraction": None, "predicted_train_s": None} for row in TWO_THREADS]
     names: list[list[str]] = []
@@ -142,7 +142,7 @@ def test_the_gantt_tells_what_is_known_up_to_the_last_bucket() -> None:
     assert names == [["training"], known]
 
 
-def test_a_prediction_of_a_part_is_told_with_what_that_part_took() -> None:
+def test_a_partial_prediction_is_shown_with_its_part_of_the_time() -> None:
     rows = [{**TWO_THREADS[0], "compile_s": 6.0, "predicted_compile_s": 3.0}, *TWO_THREADS[1:]]
     whole = dict(totals(buckets_of(rows)).facts())
     assert "predicted 3.0 s (2 times)" in whole["compiling"]
@@ -152,7 +152,7 @@ def test_a_prediction_of_a_part_is_told_with_what_that_part_took() -> None:
     assert "predicted 3.0 s for 6.0 s of it (2 times)" in part["compiling"]
 
 
-def test_a_class_is_called_by_its_name_where_it_has_one() -> None:
+def test_a_class_is_shown_by_its_name_if_it_has_one() -> None:
     known = {"class_id": "0a", "class_name": "exact depth=1"}
     given = [{**known, "class_name": None}, known, {"class_id": "0b", "class_name": None}]
     buckets = buckets_of([{**row, "train_s": 9.0 - place} for place, row in enumerate(given)])
@@ -217,7 +217,7 @@ def test_compiling_counts_in_the_round_in_which_it_ran() -> None:
     assert by.compile_s.tolist() == [5.0, 0.0]
 
 
-def test_a_start_that_committed_no_round_has_spans_and_no_bucket() -> None:
+def test_a_start_without_committed_rounds_has_spans_but_no_bucket() -> None:
     buckets = buckets_of([COMPILED], spans_of([FIRST]))
     empty = Buckets(buckets.table.slice(0, 0), buckets.recorded)
     assert empty.packed_spans(np.arange(2))["begin"] == [0, 6]

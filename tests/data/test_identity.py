@@ -113,7 +113,7 @@ def places(known: KnownValues, column: Any) -> list[int]:
 @pytest.mark.parametrize(
     ("kind", "trained"), [(kind, form) for kind, (_, forms) in KINDS.items() for form in forms]
 )
-def test_a_value_has_one_place_in_any_type(kind: str, trained: str) -> None:
+def test_a_value_has_the_same_index_in_any_type(kind: str, trained: str) -> None:
     values, forms = KINDS[kind]
     column = forms[trained](values)
     known = KnownValues(known_of(column.to_numpy() if isinstance(column, pl.Series) else column))
@@ -384,7 +384,7 @@ def test_a_table_of_any_library_is_the_same_rows(table: str) -> None:
 
 
 @pytest.mark.parametrize("odd", ["K1A", 99, None, "NA", "01234", 1.5, b"x", "1234 "])
-def test_an_odd_category_changes_its_own_row_alone(odd: Any) -> None:
+def test_an_odd_category_only_changes_its_own_row(odd: Any) -> None:
     rows = {"code": [1234, odd, "5678"], "size": [0.5, 1.0, 1.0]}
 
     found = LEARNT.of(rows)
@@ -520,7 +520,7 @@ def test_columns_that_floats_cannot_hold_are_refused(
     assert found.replace("(row ", "(rows ") in str(refusal.value)
 
 
-def test_studies_of_edition_1_go_on_with_the_numbers_they_had(
+def test_studies_of_edition_1_keep_their_numbers(
     from_function: Callable[..., Any],
 ) -> None:
     cut = from_function("decimal", edition=1)
@@ -552,7 +552,7 @@ def test_large_integers_of_parquet_files_are_not_rounded(
     assert codes_of(joined.transform) == ["0.5", *known]
 
 
-def test_codes_in_the_names_of_directories_stay_apart(make_study: MakeStudy, tmp_path: Any) -> None:
+def test_codes_in_directory_names_stay_distinct(make_study: MakeStudy, tmp_path: Any) -> None:
     for code in ("01234", "1234", "5"):
         (tmp_path / f"code={code}").mkdir()
         rows = pa.table({"size": range(20), "kind": [0, 1] * 10})

@@ -123,7 +123,7 @@ def test_words_read_as_missing_values_are_named_unless_they_are_listed(make_stud
     ]
 
 
-def test_dates_as_text_are_told(make_study) -> None:
+def test_dates_as_text_are_reported(make_study) -> None:
     """Else each day is a category, of which a network learns nothing."""
     rows = [f"{i % 7},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
     table = "\n".join(["size,since,kind", *rows, ""])
@@ -135,7 +135,7 @@ def test_dates_as_text_are_told(make_study) -> None:
     assert told_of(make_study(CSV, table.replace("2026-01-01", "soon"))) == ()
 
 
-def test_of_numbers_there_is_nothing_to_say(make_study) -> None:
+def test_numeric_targets_get_no_warnings(make_study) -> None:
     config = make_study(CSV.replace('"kind"', '"size"'), GOOD, loss="mse")
     assert told_of(config) == ()
 

@@ -48,7 +48,7 @@ def test_dates_that_numbers_sort_wrongly_are_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_other_times_are_ordered_as_they_are(name: str) -> None:
+def test_other_times_keep_their_order(name: str) -> None:
     assert misordered(pd.Series(RIGHT[name])) == ""
 
 

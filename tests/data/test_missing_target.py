@@ -37,7 +37,7 @@ def test_the_refusal_names_the_setting(make_study) -> None:
 @pytest.mark.parametrize(
     "split", ["", "split.stratify = true\n", 'split = { time = "size", as_feature = true }\n']
 )
-def test_what_is_left_is_the_table_without_these_rows(split: str, make_study) -> None:
+def test_rows_without_a_target_are_left_out(split: str, make_study) -> None:
     expected = prepare(make_study(CSV + split, COMPLETE))
     data = prepare(make_study(CSV + DROP + split, TABLE))
     assert data.class_names == ("0", "1")

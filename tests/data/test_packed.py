@@ -54,7 +54,9 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", PACKINGS)
-def test_it_is_read_like_the_plain_file(name: str, make_study, tmp_path: Path) -> None:
+def test_a_compressed_file_is_read_like_the_plain_one(
+    name: str, make_study, tmp_path: Path
+) -> None:
     def prepared(path: str) -> Dataset:
         return prepare(make_study(CSV.replace("PATH", path), TABLE))
 
@@ -93,7 +95,7 @@ WHOLE = TABLE.encode()
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_unpacked_is_refused(
+def test_files_that_cannot_be_unpacked_are_refused(
     name: str, content: bytes, found: str, make_study, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)

@@ -95,7 +95,7 @@ def test_a_file_in_another_encoding_is_refused(
     assert refusal(make_study(CSV)) == [told]
 
 
-def test_what_is_written_otherwise_than_said_is_refused(make_study, tmp_path: Path) -> None:
+def test_files_in_another_format_than_declared_are_refused(make_study, tmp_path: Path) -> None:
     where = "study.toml:11: data.path: rows.csv"
     rows = tmp_path / "rows.csv"
 
@@ -144,7 +144,7 @@ def test_a_missing_file_is_refused(
 @pytest.mark.parametrize(
     "kind", ["a directory", "a link that leads to no file", "a pipe or a device"]
 )
-def test_what_is_there_and_no_file_is_refused_as_what_it_is(
+def test_directories_and_pipes_instead_of_a_file_are_refused(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -184,7 +184,7 @@ def test_a_path_is_looked_up_next_to_the_study_file_then_in_the_current_director
     assert sizes == [13, 12]
 
 
-def test_columns_that_are_not_there_are_refused(make_study) -> None:
+def test_missing_columns_are_refused(make_study) -> None:
     data = CSV.replace('"kind"', '"Kinds"') + 'drop = ["color", "weight"]\n'
 
     assert refusal(make_study(data, GOOD)) == [
@@ -274,7 +274,7 @@ def test_targets_whose_squares_overflow_are_refused(make_study) -> None:
     ]
 
 
-def test_text_that_never_comes_twice_is_refused(make_study) -> None:
+def test_text_that_never_repeats_is_refused(make_study) -> None:
     table = "size,name,kind\n" + "".join(f"{i},name {i},{i % 2}\n" for i in range(101))
 
     assert refusal(make_study(CSV, table)) == [
@@ -283,7 +283,7 @@ def test_text_that_never_comes_twice_is_refused(make_study) -> None:
     ]
 
 
-def test_a_text_target_is_refused_where_numbers_are_needed(make_study) -> None:
+def test_a_text_target_is_refused_if_numbers_are_needed(make_study) -> None:
     table = "size,kind\n" + "1,0.5\n2,1.5\n" * 4 + "1,low\n"
 
     assert refusal(make_study(CSV, table, loss="mse")) == [
@@ -292,7 +292,7 @@ def test_a_text_target_is_refused_where_numbers_are_needed(make_study) -> None:
     ]
 
 
-def test_a_measured_target_is_refused_where_classes_are_needed(make_study) -> None:
+def test_a_measured_target_is_refused_if_classes_are_needed(make_study) -> None:
     assert refusal(make_study('source = "sklearn"\nname = "diabetes"\n')) == [
         "study.toml:5: train.loss: cross_entropy needs classes, but 'target' has 214 different "
         "numbers; write train.loss = 'mse', or integers or text as classes",
@@ -330,7 +330,7 @@ def test_a_class_too_small_for_every_part_is_refused(make_study) -> None:
     ]
 
 
-def test_of_many_small_classes_the_first_are_named(make_study) -> None:
+def test_only_the_first_of_many_small_classes_are_named(make_study) -> None:
     table = GOOD + "".join(f"{i},red,rare{i}\n" for i in range(8))
 
     first, *_ = refusal(make_study(STRATIFIED.replace("test = 0.1", "test = 0"), table))
@@ -390,14 +390,14 @@ def test_a_batch_larger_than_the_training_part_is_refused(
     ]
 
 
-def test_gaps_in_categories_alone_are_advised_the_most_frequent_value(make_study) -> None:
+def test_gaps_only_in_categories_get_a_hint_for_the_most_frequent_value(make_study) -> None:
     assert refusal(make_study(CSV, GOOD + "1,,fig\n")) == [
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
         "write impute = \"most_frequent\", fix the file or add 'colour' to data.drop",
     ]
 
 
-def test_all_problems_come_at_once(make_study) -> None:
+def test_all_problems_of_the_data_are_reported_at_once(make_study) -> None:
     data = STRATIFIED + 'drop = ["sizes"]\n'
 
     assert refusal(make_study(data, GOOD + ",,kiwi\n", batch=64)) == [

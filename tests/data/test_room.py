@@ -63,7 +63,7 @@ def taken(config: StudyConfig) -> tuple[int, int]:
     ],
     ids=["categories", "parts", "numbers", "filled", "texts", "ordinal"],
 )
-def test_preparing_takes_no_more_than_is_reckoned(
+def test_preparing_takes_no_more_memory_than_estimated(
     frame: pd.DataFrame, more: str, parquet_study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 18)
@@ -99,7 +99,7 @@ def test_a_digest_takes_no_copy_of_the_data(parquet_study) -> None:
     assert most < 0.1 * data.nbytes
 
 
-def test_data_that_cannot_be_prepared_are_refused_before_they_are(parquet_study) -> None:
+def test_data_too_large_to_prepare_is_refused_in_advance(parquet_study) -> None:
     plain = parquet_study(CITIES)
     memory, most = physical_bytes(), reckoned(plain)
     assert memory is not None

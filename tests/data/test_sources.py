@@ -58,7 +58,7 @@ def test_parquet_rows_are_those_of_csv(make_study, tmp_path: Path, from_csv: Dat
     assert dataset.feature_names == ("size", "weight", "colour_blue", "colour_red")
 
 
-def test_columns_that_pandas_calls_by_numbers_are_of_numbers(make_study, tmp_path: Path) -> None:
+def test_columns_with_numeric_names_are_read(make_study, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(40, 3))
     pd.DataFrame(rows).to_parquet(tmp_path / "rows.parquet")
 
@@ -78,7 +78,7 @@ def test_an_index_that_pandas_wrote_to_csv_is_not_a_column(
     assert prepare(make_study(CSV, loss="mse")).digest == from_csv.digest
 
 
-def test_a_pattern_is_all_its_files_in_the_order_of_their_names(
+def test_a_pattern_reads_all_its_files_in_order_of_name(
     make_study, tmp_path: Path, from_csv: Dataset
 ) -> None:
     (tmp_path / "parts").mkdir()
@@ -89,7 +89,7 @@ def test_a_pattern_is_all_its_files_in_the_order_of_their_names(
     assert prepare(config).digest == from_csv.digest
 
 
-def test_an_index_is_a_column_only_where_it_is_asked_for(
+def test_an_index_is_a_column_only_if_it_is_named(
     make_study, tmp_path: Path, from_csv: Dataset
 ) -> None:
     indexed = FRAME.assign(day=pd.date_range("2026-01-01", periods=20)).set_index("day")
@@ -141,7 +141,7 @@ def test_invalid_parquet_is_refused(make_study, tmp_path: Path) -> None:
     assert line.endswith("; write it again")
 
 
-def test_files_of_other_columns_are_refused(make_study, tmp_path: Path) -> None:
+def test_files_with_other_columns_are_refused(make_study, tmp_path: Path) -> None:
     FRAME.to_parquet(tmp_path / "a.parquet")
     FRAME.drop(columns="size").to_parquet(tmp_path / "b.parquet")
 
@@ -268,7 +268,7 @@ def test_rows_of_a_function_are_those_of_csv(
 @pytest.mark.parametrize(
     "returned", ["X + np.random.random(), FRAME['price']", "X + DRAWN, FRAME['price']"]
 )
-def test_a_function_that_returns_other_rows_each_time_is_refused(
+def test_a_function_that_returns_different_rows_each_time_is_refused(
     make_study, tmp_path: Path, returned: str
 ) -> None:
     text = FUNCTION.replace("RETURNED", returned)
@@ -278,7 +278,7 @@ def test_a_function_that_returns_other_rows_each_time_is_refused(
     assert "'rows:load' returns different rows each time it is imported and called" in problem
 
 
-def test_a_study_does_not_go_on_with_other_rows_of_a_slow_function(
+def test_a_study_is_not_resumed_with_other_rows_of_a_slow_function(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeper.data.user_rows._QUICK_S", 0.0)  # nothing is called twice
@@ -326,7 +326,7 @@ def test_parts_with_unequal_indices_are_refused(
     ]
 
 
-def test_parts_whose_rows_are_in_one_other_order_are_read(make_study, tmp_path: Path) -> None:
+def test_parts_with_the_same_unsorted_index_are_read(make_study, tmp_path: Path) -> None:
     returned = "X[::-1], FRAME['price'][::-1]"
     (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
     assert prepare(make_study(PYTHON, loss="mse")).n_features == 2
@@ -412,7 +412,7 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
         ),
     ],
 )
-def test_what_a_function_returns_may_be_refused(
+def test_invalid_results_of_a_function_are_refused(
     make_study, tmp_path: Path, returned: str, problem: str
 ) -> None:
     (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
@@ -435,7 +435,7 @@ def test_masked_values_are_missing(make_study, tmp_path: Path) -> None:
     assert_same(masked, prepare(make_study(data, table.to_csv(index=False), loss="mse")))
 
 
-def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> None:
+def test_a_missing_function_is_refused(make_study, tmp_path: Path) -> None:
     assert refusal(make_study(PYTHON.replace("rows", "raws"), loss="mse")) == [
         f"study.toml:11: data.function: no module 'raws' in {tmp_path} or installed; write the "
         "name of a file next to this one, without .py"
@@ -450,7 +450,7 @@ def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> 
     ]
 
 
-def test_several_targets_are_scaled_each(make_study) -> None:
+def test_several_targets_are_scaled_separately(make_study) -> None:
     data = CSV.replace('"price"', '["price", "weight"]')
     dataset = prepare(make_study(data, TABLE, loss="mse"))
 
@@ -462,7 +462,7 @@ def test_several_targets_are_scaled_each(make_study) -> None:
         assert (dataset.y_scale[place],) == alone.y_scale
 
 
-def test_several_classes_a_row_are_refused(make_study) -> None:
+def test_several_classes_per_row_are_refused(make_study) -> None:
     data = CSV.replace('"price"', '["colour", "weight"]')
     assert refusal(make_study(data, TABLE)) == [
         "study.toml:12: data.target: cross_entropy predicts one column, not 2 targets; "

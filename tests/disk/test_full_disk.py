@@ -80,7 +80,7 @@ def test_a_full_disk_ends_the_study_cleanly(
 
 
 @pytest.mark.parametrize("instant", ["worker.data:begin", "checkpoint.write:begin@2"])
-def test_a_full_disk_under_workers(
+def test_a_full_disk_with_workers_ends_the_study_cleanly(
     instant: str,
     disk: Disk,
     tmp_path: Path,
@@ -123,7 +123,7 @@ def test_a_cache_that_was_full_halfway_is_fixed(
     assert study.left() == unbroken("exact")
 
 
-def test_a_directory_for_temporary_files_without_room(
+def test_a_full_directory_for_temporary_files_does_not_stop_the_study(
     disk: Disk, tmp_path: Path, compile_cache: Path, unbroken: Callable[[str], dict[str, object]]
 ) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
@@ -135,7 +135,7 @@ def test_a_directory_for_temporary_files_without_room(
     assert study.left() == unbroken("padded")
 
 
-def test_a_read_only_disk(
+def test_a_read_only_disk_ends_the_study_cleanly(
     disk: Disk, compile_cache: Path, unbroken: Callable[[str], dict[str, object]]
 ) -> None:
     run = program_on(disk, compile_cache)

@@ -211,7 +211,7 @@ def test_a_fresh_interpreter_elsewhere_predicts_the_same(
         sweeper.load(record, base_dir=tmp_path)
 
 
-def test_equinox_alone_predicts_the_same_by_the_module_that_is_copied(
+def test_the_exported_module_predicts_the_same_with_equinox_alone(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
     given = {"water": ROWS["water"].to_numpy(), "soil": ROWS["soil"].to_numpy(object)}
@@ -252,7 +252,7 @@ def test_predictions_do_not_depend_on_the_callers_jax_settings(
     np.testing.assert_array_equal(found, expected)
 
 
-def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel) -> None:
+def test_the_optimizer_is_from_optax_and_has_its_state(loaded: SavedModel) -> None:
     parameters = eqx.filter(loaded.model, eqx.is_inexact_array)
     gradients = jax.tree.map(lambda leaf: leaf * 0, parameters)
 
@@ -355,7 +355,7 @@ def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: 
         sweeper.load(path)
 
 
-def test_weights_in_equinoxs_format_are_refused_with_the_saved_model_to_name(
+def test_weights_in_equinoxs_format_are_refused_with_a_hint(
     tmp_path: Path,
 ) -> None:
     path, saved = tmp_path / "trial-000000.eqx", tmp_path / "trial-000000.safetensors"
@@ -374,7 +374,7 @@ def test_an_exported_directory_names_no_path_of_this_machine(study: Path) -> Non
     assert (trial.base_dir / trial.canonical()["data"]["path"]).samefile(study / "plants.csv")
 
 
-def test_other_versions_are_told_and_another_precision_is_refused(
+def test_other_versions_are_reported_and_another_precision_is_refused(
     study: Path, tmp_path: Path
 ) -> None:
     from sweeper.programs.saved_file import content_of, read_saved
@@ -401,7 +401,7 @@ def test_other_versions_are_told_and_another_precision_is_refused(
         sweeper.load(path, base_dir=study)
 
 
-def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
+def test_trials_start_from_the_same_user_defined_model(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
     """Its arrays are compared before the study starts, for its settings do not tell all."""

@@ -105,7 +105,7 @@ def rows_of(*flags: str, zips: tuple[str, ...] = ("1234", "5678", "90210")) -> s
     return "\n".join(["zip,flag,dose,x", *lines, ""])
 
 
-def test_a_stray_value_in_a_file_changes_its_own_row_alone(best: Path, tmp_path: Path) -> None:
+def test_a_stray_value_in_a_file_only_changes_its_own_row(best: Path, tmp_path: Path) -> None:
     path, told = tmp_path / "new.csv", list[str]()
 
     def lines(text: str) -> list[str]:
@@ -161,7 +161,7 @@ def test_numbers_that_are_not_read_as_written_are_refused(
             saved.features(CLEAN.assign(x=odd))
 
 
-def test_one_unknown_value_is_warned_of(saved: SavedModel) -> None:
+def test_one_unknown_value_gets_a_warning(saved: SavedModel) -> None:
     rows = CLEAN.assign(flag=["True", "maybe", "odd"])
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)

@@ -105,7 +105,7 @@ def test_the_exported_trial_file_trains_to_the_recorded_value(digits: Path) -> N
     assert (again["value"], again["test_loss"]) == (row["value"], row["test_loss"])
 
 
-def test_the_card_tells_what_the_model_is(digits: Path) -> None:
+def test_the_card_describes_the_model(digits: Path) -> None:
     card = (digits / "best" / "README.md").read_text(encoding="utf-8")
     row = sweeper.open_results(digits / "run").best(1).iloc[0]
     preparation = json.loads((digits / "run" / "preparation.json").read_text(encoding="utf-8"))
@@ -154,7 +154,7 @@ def test_columns_of_text_with_gaps_are_encoded_without_this_package(
         jax.config.update("jax_enable_x64", False)
 
 
-def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path) -> None:
+def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) -> None:
     best, told = penguins_in(tmp_path), list[str]()
     rows = PENGUINS.head(4).drop(columns=["species"])
     rows.loc[2, "island"] = "Dram"

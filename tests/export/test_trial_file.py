@@ -109,7 +109,7 @@ def test_a_trial_is_run_again_bit_for_bit(
     pd.testing.assert_frame_equal(curves(first, number), curves(again, number), check_exact=True)
 
 
-def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:
+def test_the_best_trial_can_be_named_as_best(command: CommandLine) -> None:
     command.write()
     assert command("run", "study.toml", "--quiet", *settings("study.n_trials=3")).returncode == 0
     best = int(open_results(command.run_dir.root).best(1)["trial_number"][0])
@@ -255,13 +255,13 @@ def problems(text: str) -> list[str]:
         ),
     ],
 )
-def test_what_contradicts_the_trial_is_refused(old: str, new: str, expected: str) -> None:
+def test_contradictions_to_the_trial_are_refused(old: str, new: str, expected: str) -> None:
     text = ALONE.replace("depth = 1\nwidth = 8\n", "width = 8\ndepth = 1\n")
     assert old in text
     assert problems(text.replace(old, new)) == [expected]
 
 
-def test_a_trial_file_says_again_what_was_read() -> None:
+def test_a_trial_file_survives_being_read_and_written() -> None:
     config = parse(ALONE, Path("study.toml"))
     again: StudyConfig = parse(toml_text(config.canonical()), Path("study.toml"))
     assert again.canonical() == config.canonical()
@@ -269,7 +269,7 @@ def test_a_trial_file_says_again_what_was_read() -> None:
     assert again.trial.program.traced == {"model.activation": ("relu", "tanh")}
 
 
-def test_a_learning_rate_that_no_step_has_is_left_out() -> None:
+def test_an_unused_learning_rate_is_left_out() -> None:
     config = parse(PARTS, Path("study.toml"))
     row = {
         "params_json": '{"width": 5}',

@@ -75,9 +75,7 @@ def refusal(run_dir: RunDir, number: int, output: Path) -> str:
     return str(error.value)
 
 
-def test_models_that_have_changed_places_are_found(
-    ended: RunDir, copied: RunDir, tmp_path: Path
-) -> None:
+def test_swapped_models_are_found(ended: RunDir, copied: RunDir, tmp_path: Path) -> None:
     best, next_best = kept(ended)
     for one, two in ((best, next_best), (next_best, best)):
         put(ended, (one, 0), copied, (two, 0))
@@ -112,7 +110,7 @@ def test_the_model_of_another_study_is_found(
     assert f"it is of another study's trial {number}" in refusal(copied, number, tmp_path / "best")
 
 
-def test_the_same_data_trained_upon_otherwise_are_another_study(
+def test_the_same_data_with_other_settings_is_another_study(
     ended: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     smaller = ("train.batch_size=16", "results.keep_models=4")
@@ -123,7 +121,7 @@ def test_the_same_data_trained_upon_otherwise_are_another_study(
     assert found(copied) == {f"models/{name}": f"it is of another study's trial {number}"}
 
 
-def test_an_export_is_of_one_model_in_both_of_its_files(
+def test_an_export_requires_both_files_to_have_the_same_model(
     ended: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     best, next_best = kept(ended)
@@ -133,7 +131,7 @@ def test_an_export_is_of_one_model_in_both_of_its_files(
     assert "it is not there" in refusal(copied, best, tmp_path / "best")
 
 
-def test_a_model_of_an_earlier_version_is_taken_for_what_its_name_says(
+def test_a_model_of_an_earlier_version_is_identified_by_its_name(
     ended: RunDir, other: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     best, _ = kept(ended)
@@ -148,7 +146,7 @@ def test_a_model_of_an_earlier_version_is_taken_for_what_its_name_says(
     assert "it is of other data than the study's" in refusal(copied, best, tmp_path / "x")
 
 
-def test_what_is_exported_says_it_in_plain_words(ended: RunDir, tmp_path: Path) -> None:
+def test_errors_of_export_name_the_file(ended: RunDir, tmp_path: Path) -> None:
     best, _ = kept(ended)
     export(ended.root, best, 1, tmp_path / "best")
     record = read_saved(tmp_path / "best" / MODEL_FILE).record
@@ -168,7 +166,7 @@ def test_weights_that_were_never_kept_do_not_count_as_damage(copied: RunDir) -> 
     assert found(copied) == {f"models/{copied.model(before[0]).name}": "it is not there"}
 
 
-def test_of_several_objectives_one_may_come_among_the_best_whose_weights_are_gone(
+def test_a_trial_may_become_one_of_the_best_after_its_weights_are_gone(
     tmp_path: Path,
 ) -> None:
     """One trial that beats two others leaves their place to a third, which was behind them."""

@@ -85,7 +85,7 @@ def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
             refuse_others(finalists(run_dir, top, seeds))
 
 
-def test_the_way_on_from_another_winner_is_told(tmp_path: Path) -> None:
+def test_confirm_says_how_to_continue_with_another_winner(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "my runs")
 
     assert [*after_confirming(run_dir, finalist(1, 15, 1, 0.96))] == []
@@ -123,7 +123,7 @@ def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dic
         ([finalist(1, 15, 1, 0.96), finalist(2, 3, 2, None)], "trial 15 is first again"),
     ],
 )
-def test_a_winner_is_confirmed_where_its_lead_is_more_than_chance_gives(
+def test_a_winner_is_confirmed_if_its_lead_exceeds_chance(
     records: list[dict[str, Any]], said: str
 ) -> None:
     """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
@@ -131,7 +131,7 @@ def test_a_winner_is_confirmed_where_its_lead_is_more_than_chance_gives(
     assert told == said.split("\n")
 
 
-def test_parts_are_drawn_with_a_seed_of_their_own(tmp_path: Path) -> None:
+def test_splits_can_have_their_own_seed(tmp_path: Path) -> None:
     """Another study.seed with the old one for the split has the same rows in each part."""
     first = prepare(study_in(tmp_path, STUDY))
     other = prepare(study_in(tmp_path, STUDY, "study.seed=1", "data.split.seed=0"))
@@ -181,7 +181,7 @@ def test_a_trial_is_reproduced_and_the_first_difference_is_named(
     assert found.largest == {"val_loss": pytest.approx(0.25)}
 
 
-def test_the_winner_is_trained_on_all_but_the_test_part_and_taken_home(
+def test_the_winner_is_trained_on_all_but_test_rows_and_exported(
     directory: Path, command: CommandLine
 ) -> None:
     run = str(directory / "run")
@@ -216,7 +216,7 @@ def test_the_command_names_the_trial_that_it_reproduces(
     assert done.stdout.endswith("bit-equal\n")
 
 
-def test_a_refit_trains_all_epochs_where_none_is_best_by_the_first_objective(
+def test_a_refit_trains_all_epochs_if_the_objective_has_no_best_epoch(
     tmp_path: Path,
 ) -> None:
     goals = (
@@ -234,7 +234,7 @@ def test_a_refit_trains_all_epochs_where_none_is_best_by_the_first_objective(
     assert refit.trial.epochs == rows["epochs_done"][0] > 1
 
 
-def test_a_refit_has_nothing_to_choose_an_epoch_by(run_dir: RunDir) -> None:
+def test_a_refit_keeps_the_last_epoch(run_dir: RunDir) -> None:
     config, row = refit_study(run_dir, 1, "all")
     assert config.train.early_stop is None
     assert (config.study.value, config.study.replicates, config.study.folds) == ("last", 1, None)

@@ -140,7 +140,7 @@ def test_dropout_that_its_author_turned_off_needs_no_key(arguments: str, tmp_pat
     assert check(tmp_path, net(call, f"build = functools.partial(Net, {arguments})")) == ()
 
 
-def test_a_study_of_edition_1_is_warned_and_goes_on(tmp_path: Path) -> None:
+def test_a_study_of_edition_1_gets_a_warning_and_continues(tmp_path: Path) -> None:
     call, said = CALLS["no key"]
     (warning,) = check(tmp_path, net(call), "edition=1")
     assert said is not None and said in warning

@@ -140,7 +140,7 @@ def of(loss: str) -> tuple[str, str]:
         ("optimizer={name='own:counts',lr=0.1}",),
     ],
 )
-def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: Check) -> None:
+def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: Check) -> None:
     assert check(*overrides) == []
 
 
@@ -260,7 +260,7 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         ),
     ],
 )
-def test_what_cannot_be_compiled_is_refused(
+def test_functions_that_do_not_compile_are_refused(
     overrides: tuple[str, ...], key: str, found: str, hint: str, check: Check
 ) -> None:
     assert check(*overrides) == [(key, found, hint)]

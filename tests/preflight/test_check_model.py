@@ -349,7 +349,7 @@ def check(tmp_path: Path) -> Check:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_trained_is_refused(case: str, check: Check, tmp_path: Path) -> None:
+def test_models_that_cannot_be_trained_are_refused(case: str, check: Check, tmp_path: Path) -> None:
     overrides, said = REFUSED[case]
 
     with pytest.raises(StudyError) as refusal:
@@ -360,7 +360,7 @@ def test_what_cannot_be_trained_is_refused(case: str, check: Check, tmp_path: Pa
     assert problem.hint
 
 
-def test_a_refusal_names_the_line(check: Check, tmp_path: Path) -> None:
+def test_a_problem_names_the_line(check: Check, tmp_path: Path) -> None:
     text = STUDY.replace("nets:build", "nets:biuld")
     with pytest.raises(StudyError, match=f"^{FUNCTION}no function 'biuld'"):
         check_model(parse(text, tmp_path / "study.toml"), in_size=4, out_size=3)
@@ -376,11 +376,11 @@ def test_a_refusal_names_the_line(check: Check, tmp_path: Path) -> None:
         ("model.function=nets:missing", "model.kind=mlp", "model={depth=1,width=8}", "search={}"),
     ],
 )
-def test_what_can_be_trained_is_not_refused(overrides: tuple[str, ...], check: Check) -> None:
+def test_models_that_can_be_trained_are_accepted(overrides: tuple[str, ...], check: Check) -> None:
     check(*overrides)
 
 
-def test_a_check_leaves_the_device_alone(tmp_path: Path) -> None:
+def test_a_check_does_not_use_the_device(tmp_path: Path) -> None:
     """Memory shares are set before JAX opens it."""
     (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")

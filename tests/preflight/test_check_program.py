@@ -128,12 +128,12 @@ def broken(program: str, *overrides: str) -> dict[str, str]:
     return {finding.promise: finding.hint for finding in found if finding.found is not None}
 
 
-def test_draws_that_are_not_by_the_key(module: str) -> None:
+def test_draws_without_the_key_are_reported(module: str) -> None:
     with pytest.raises(StudyError, match="computes something else each time that it is called"):
         broken(f"{module}:Draws")
 
 
-def test_what_is_not_finite(module: str) -> None:
+def test_values_that_are_not_finite_are_reported(module: str) -> None:
     found = broken(f"{module}:Diverges")
     assert [*found] == [
         "its metrics are finite",
@@ -142,7 +142,7 @@ def test_what_is_not_finite(module: str) -> None:
     assert "guard divisions" in found[next(iter(found))]
 
 
-def test_changes_to_parts_of_the_model_other_than_parameters(module: str) -> None:
+def test_lost_changes_to_the_model_are_reported(module: str) -> None:
     model = (f"model.function={module}:build", "model.kind=python")
     changed = (
         "it changes model.is_begun, model.seen, but the next step gets the values that the "
@@ -155,7 +155,7 @@ def test_changes_to_parts_of_the_model_other_than_parameters(module: str) -> Non
         assert next(kept).found == expected
 
 
-def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -> None:
+def test_a_program_with_hidden_state_is_reported(module: str) -> None:
     found = broken(f"{module}:Counts")
     assert [promise.partition(" ")[2] for promise in found] == [
         "contains no host callbacks",
@@ -188,7 +188,7 @@ def test_a_study_does_not_blame_an_override_for_the_program(
     )
 
 
-def test_what_it_is_tried_on_is_told_first(module: str, command: CommandLine) -> None:
+def test_the_data_and_model_used_are_reported_first(module: str, command: CommandLine) -> None:
     done = command("check-program", f"{module}:Nothing")
     assert done.stderr.startswith(
         "no study given: an MLP on scikit-learn's diabetes, whose target is numbers; name yours "
@@ -215,14 +215,12 @@ def test_a_study_gives_data_model_and_settings(module: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_program_of_a_shipped_study_keeps_every_promise() -> None:
+def test_the_program_of_a_shipped_study_follows_every_rule() -> None:
     config = load(ROOT / "studies" / "heat.toml", ["train.n_points=4", "model.depth=1"])
     assert [finding.found for finding in check_program.findings(config)] == [None] * 8
 
 
-def test_the_command_ends_with_1_where_a_promise_is_broken(
-    module: str, command: CommandLine
-) -> None:
+def test_the_command_exits_with_1_if_a_rule_is_broken(module: str, command: CommandLine) -> None:
     done = command("check-program", f"{module}:Prints", "--json")
     assert done.returncode == 1
     record = json.loads(done.stdout)
@@ -231,7 +229,7 @@ def test_the_command_ends_with_1_where_a_promise_is_broken(
     assert [promise for promise, told in found.items() if told] == ["it contains no host callbacks"]
 
 
-def test_a_promise_in_words() -> None:
+def test_a_finding_is_printed_as_one_line() -> None:
     assert str(check_program.ProgramFinding("it is kept")) == "kept    it is kept"
     assert str(check_program.ProgramFinding("it is kept", "it is not", "fix it")) == (
         "BROKEN  it is not; fix it"

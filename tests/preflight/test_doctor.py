@@ -14,7 +14,7 @@ from sweeper.process import Limits
 from tests.command_line import CommandLine
 
 
-def test_a_fit_machine_has_nothing_to_hint(command: CommandLine) -> None:
+def test_a_good_machine_has_no_hints(command: CommandLine) -> None:
     done = command("doctor", "--json")
     found = {one["about"]: one for one in json.loads(done.stdout)["findings"]}
     assert (done.returncode, [o for o in found.values() if o["hint"]]) == (0, [])
@@ -23,7 +23,7 @@ def test_a_fit_machine_has_nothing_to_hint(command: CommandLine) -> None:
     assert "lanes compiled and run in" in found["vmap"]["found"]
 
 
-def test_what_is_wrong_is_told_with_its_hint(
+def test_problems_of_the_machine_have_hints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")

@@ -514,7 +514,7 @@ class Picky(Base):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_compiled_is_refused(
+def test_functions_that_do_not_compile_are_refused(
     overrides: list[str], key: str, found: str, hint: str, tmp_path: Path, bench: Any
 ) -> None:
     name, *others = overrides

@@ -84,7 +84,7 @@ def test_published_tables_are_refused(
     assert differences(numbers, few) is TableDifference.UNREADABLE
 
 
-def test_what_commands_and_the_page_read_is_refused(
+def test_oversized_files_are_refused_by_commands_and_the_page(
     numbers: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoded, "MAX_AT_ONCE", 50 * MiB)

@@ -44,7 +44,7 @@ TABLE = pa.table(
         ("depth == 2 and activation == 'tanh'", [1]),
     ],
 )
-def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
+def test_conditions_select_rows(condition: str, rows: list[int]) -> None:
     assert np.flatnonzero(rows_where(condition, TABLE)).tolist() == rows
 
 

@@ -48,7 +48,7 @@ def test_the_reason_of_a_failure_is_its_first_line(message: str, expected: str) 
     assert formatting.reason_told(message) == expected
 
 
-def test_of_an_older_version_the_reason_is_the_line_that_names_the_error() -> None:
+def test_the_reason_in_an_older_version_is_the_line_with_the_error() -> None:
     bare = "Traceback (most recent call last):\n  at x\n"
     advised = "ValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
     assert formatting.reason_told(bare + advised) == "ValueError: too\u2028wide"
@@ -79,7 +79,7 @@ def test_diverged_trials_are_counted_apart_from_pruned_ones() -> None:
         ("interrupted", "2 unfinished, 1 waiting, 3 complete"),
     ],
 )
-def test_no_trial_runs_once_the_study_does_not(state: str, expected: str) -> None:
+def test_no_trial_is_running_after_the_study(state: str, expected: str) -> None:
     counts = {"RUNNING": 2, "WAITING": 1, "COMPLETE": 3, "FAIL": 0}
     assert formatting.states(replace(STATUS, state=state, counts=counts)) == expected
 

@@ -38,7 +38,7 @@ def test_a_process_of_another_host_that_noted_its_end_was_interrupted(run_dir: R
 @pytest.mark.parametrize(
     "status", [replace(STATUS, state="finished"), replace(STATUS, host="another")]
 )
-def test_no_other_status_is_doubted(run_dir: RunDir, status: Status) -> None:
+def test_other_statuses_are_unchanged(run_dir: RunDir, status: Status) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     status = replace(status, pid=ended.pid)

@@ -32,7 +32,7 @@ def write(command: CommandLine, lines: list[str]) -> None:
     (command.directory / "fruit.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def test_an_unfit_table_is_refused_by_column_and_line_and_runs_once_fixed(
+def test_a_bad_table_is_refused_by_column_and_line_and_runs_once_fixed(
     command: CommandLine,
 ) -> None:
     lines = fruit()

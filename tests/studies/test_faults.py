@@ -92,7 +92,7 @@ def test_the_command_line_refuses_it_too(
     assert f"{VARIABLE}: no instant 'nowhere:begin'" in done.stderr
 
 
-def test_an_action_strikes_at_its_passing_alone() -> None:
+def test_an_action_happens_only_at_its_count() -> None:
     plan_faults("tidy:end=raise:EIO@2")
     with fault_points(Step.TIDY):
         pass
@@ -102,13 +102,13 @@ def test_an_action_strikes_at_its_passing_alone() -> None:
         pass
 
 
-def test_a_block_that_fails_has_no_end() -> None:
+def test_a_failing_block_does_not_reach_its_end() -> None:
     with counting() as passed, pytest.raises(ZeroDivisionError), fault_points(Step.PLAN):
         1 / 0  # noqa: B018
     assert passed == {"plan:begin": 1}
 
 
-def test_every_step_stands_in_the_code_once() -> None:
+def test_every_step_is_used_once_in_the_code() -> None:
     package = (path.read_text(encoding="utf-8") for path in (ROOT / "sweeper").rglob("*.py"))
     used = re.findall(r"fault_points\(Step\.(\w+)\)", "".join(package))
     assert sorted(used) == sorted(step.name for step in Step)
@@ -165,7 +165,7 @@ def test_a_kill_in_the_command_line(command: CommandLine, monkeypatch: pytest.Mo
     assert command("run", "study.toml", "--quiet").returncode == 0
 
 
-def test_a_disk_that_is_full_ends_the_study_cleanly(tmp_path: Path) -> None:
+def test_a_full_disk_at_any_step_ends_the_study_cleanly(tmp_path: Path) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
     plan_faults("checkpoint.write:begin=raise:ENOSPC@2")
     with pytest.raises(SetupError, match="free some disk space, then try again"):

@@ -30,7 +30,7 @@ SHORT = (
 )
 
 
-def test_its_convolution_gives_what_that_of_equinox_gives() -> None:
+def test_its_convolution_equals_that_of_equinox() -> None:
     convolution: Any = load_function("residual_net:Convolution", STUDIES)
     with jax.enable_x64(True):
         image = jax.random.normal(jax.random.key(0), (3, 8, 8))

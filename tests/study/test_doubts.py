@@ -128,7 +128,7 @@ def test_a_pruner_that_never_ends_a_trial_is_reported(
     assert [why in doubt for doubt in found] == ([True] if why else [])
 
 
-def test_what_a_pruner_does_to_all_or_some_trials_alone_is_reported() -> None:
+def test_a_pruner_that_ends_all_or_only_some_trials_is_reported() -> None:
     (every,) = doubts(_pruned_by('name="asha",bootstrap_count=24'))
     assert every.startswith("the pruner asha ends every trial at its first rung: bootstrap_count")
     (late,) = doubts(_pruned_by('name="hyperband",max_resource=100'))
@@ -136,7 +136,7 @@ def test_what_a_pruner_does_to_all_or_some_trials_alone_is_reported() -> None:
 
 
 @pytest.mark.parametrize("name", ['name="median"', 'name="percentile",percentile=50.0'])
-def test_a_trial_is_judged_against_n_startup_trials_others_at_an_epoch(name: str) -> None:
+def test_a_trial_is_compared_with_at_least_n_startup_trials_others(name: str) -> None:
     config = _pruned_by(f"{name},n_startup_trials=4")
     study = Study(config)
     specs = study.ask(6, 0)
@@ -149,7 +149,7 @@ def test_a_trial_is_judged_against_n_startup_trials_others_at_an_epoch(name: str
     assert study.should_prune(5)
 
 
-def test_studies_of_the_first_edition_judge_against_any_one_trial() -> None:
+def test_studies_of_edition_1_compare_with_a_single_trial() -> None:
     options = {"n_startup_trials": 4}
     config = _pruned_by('name="median",n_startup_trials=4')
     assert given_options(config, "median", options)["n_min_trials"] == 4
@@ -158,7 +158,7 @@ def test_studies_of_the_first_edition_judge_against_any_one_trial() -> None:
     assert given_options(config, "median", options)["n_min_trials"] == 1
 
 
-def test_fewer_others_at_an_epoch_are_reported_if_trials_end_apart() -> None:
+def test_fewer_others_are_reported_if_trials_end_at_different_epochs() -> None:
     few = 'name="median",n_startup_trials=4,n_min_trials=2'
     assert doubts(_pruned_by(few)) == ()
     (doubt,) = doubts(_pruned_by(few, "train.early_stop.patience=3"))
@@ -201,7 +201,7 @@ def test_trials_that_must_repeat_others_are_counted(search: str, points: int | N
             assert doubts(_study(f"search={{{search}}}", enough)) == ()
 
 
-def test_trials_of_a_study_that_searches_nothing_repeat() -> None:
+def test_trials_of_a_study_without_a_search_repeat() -> None:
     (doubt,) = doubts(_study("search={}"))
     assert doubt.startswith("nothing is searched, so at least 23 of 24 trials repeat")
 

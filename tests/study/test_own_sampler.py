@@ -89,7 +89,7 @@ def study(directory: Path, hook: str = "", line: str = "pass"):
         ("PRUNE", "study.tell(9, 1.0)", "has ended trial 9 itself"),
     ],
 )
-def test_what_they_raise_ends_the_study_with_its_line(
+def test_an_error_of_user_code_ends_the_study_with_its_line(
     hook: str, line: str, found: str, tmp_path: Path
 ) -> None:
     config = study(tmp_path, hook, line)
@@ -132,7 +132,7 @@ _SPACE = (
 )
 
 
-def test_a_sampler_draws_values_as_the_study_file_has_them(tmp_path: Path) -> None:
+def test_a_sampler_draws_values_in_the_units_of_the_study_file(tmp_path: Path) -> None:
     given = (
         "study.n_trials=2",
         "train.epochs=1",
@@ -183,7 +183,7 @@ class Keeping(RandomSampler):
         ("set", "Object of type set is not JSON serializable"),
     ],
 )
-def test_what_a_sampler_keeps_has_to_be_json(kept: str, why: str, tmp_path: Path) -> None:
+def test_what_a_sampler_stores_must_be_json(kept: str, why: str, tmp_path: Path) -> None:
     from sweeper.study.ask_tell import Study
 
     (tmp_path / "keeping.py").write_text(_KEEPING, encoding="utf-8")
@@ -199,7 +199,7 @@ def test_what_a_sampler_keeps_has_to_be_json(kept: str, why: str, tmp_path: Path
     )
 
 
-def test_a_study_goes_on_once_its_sampler_is_fixed(tmp_path: Path, command: CommandLine) -> None:
+def test_a_study_resumes_once_its_sampler_is_fixed(tmp_path: Path, command: CommandLine) -> None:
     """As if it had never been broken: nothing that was committed is lost or trained again."""
     command.write(TEXT)
     (tmp_path / "own.py").write_text(module("BEFORE", "sys.exit(0)"), encoding="utf-8")
@@ -229,7 +229,7 @@ def test_a_study_goes_on_once_its_sampler_is_fixed(tmp_path: Path, command: Comm
     assert rows[told[:-1]].equals(unbroken[told[:-1]])
 
 
-def test_other_code_that_has_changed_is_refused_all_the_same(tmp_path: Path) -> None:
+def test_other_changed_code_is_still_refused(tmp_path: Path) -> None:
     text = bent(STUDY, *_OWN, 'train.metrics=["own:spread"]', "study.n_trials=1", "search={}")
     spread = "import jax.numpy as jnp\ndef spread(outputs, y):\n    return jnp.mean(outputs)\n"
     (tmp_path / "own.py").write_text(spread + module(), encoding="utf-8")
@@ -241,7 +241,7 @@ def test_other_code_that_has_changed_is_refused_all_the_same(tmp_path: Path) -> 
     assert [problem.key for problem in refusal.value.problems] == ["train.metrics"]
 
 
-def test_a_plan_tells_what_a_sampler_raises(tmp_path: Path, command: CommandLine) -> None:
+def test_plan_reports_errors_of_a_sampler(tmp_path: Path, command: CommandLine) -> None:
     command.write(bent(TEXT, "schedule.parallel=12"))
     (tmp_path / "own.py").write_text(module("SPACE", "raise OSError"), encoding="utf-8")
     shown = command("plan", "study.toml")
