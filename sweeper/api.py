@@ -84,7 +84,7 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
     data = None
     if python or can_read_rows(config):
         with preparing(config) as prepared:
-            data = _told_together(lambda: options.check(config, python=python), prepared)
+            data = _checked_together(lambda: options.check(config, python=python), prepared)
     else:
         options.check(config, python=False)
     from sweeper.executors.claims import check_fits
@@ -115,7 +115,9 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
     )
 
 
-def _told_together(check_options: Callable[[], None], prepared: Callable[[], Dataset]) -> Dataset:
+def _checked_together(
+    check_options: Callable[[], None], prepared: Callable[[], Dataset]
+) -> Dataset:
     """The dataset; problems of the data and of the options are raised together."""
     try:
         check_options()

@@ -99,10 +99,10 @@ def _begun(
 
 def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     """What the study makes of the table, and what it leaves out."""
-    from sweeper.data.csv_reader import settings_told
+    from sweeper.data.csv_reader import format_settings
 
     if guessed.settings:
-        yield f"it is read with {settings_told(guessed.settings)}"
+        yield f"it is read with {format_settings(guessed.settings)}"
     kind = f"as {guessed.values} classes" if is_classes else "as numbers"
     other = "" if guessed.because == "as asked" else "; choose another with --target NAME"
     yield f"the target is '{guessed.target}', {guessed.because}, {kind}{other}"

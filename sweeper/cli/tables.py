@@ -103,7 +103,7 @@ def endings(trials: Sequence[Record]) -> Table:
     alike: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for trial in trials:
         outcome = formatting.outcome(trial)
-        why = formatting.reason_told(trial["error_message"] or "")
+        why = formatting.reason_line(trial["error_message"] or "")
         if outcome == formatting.DIVERGED:
             why = formatting.DIVERGED_WHY
         alike[outcome, why or trial["reason"] or ""].append(trial)

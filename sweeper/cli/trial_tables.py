@@ -163,7 +163,7 @@ def refitted(row: Record, again: Record, on: str) -> Table:
 
 def _error(message: str) -> Iterator[str]:
     """Why a trial failed, and the end of its traceback."""
-    yield formatting.reason_told(message)
+    yield formatting.reason_line(message)
     _, _, rest = message.partition("\n")
     lines = rest.strip("\n").splitlines()
     if lines:

@@ -98,7 +98,7 @@ class PublishedTrials:
         """A column of text: its different values, and each row's index among them, -1 for null."""
         if name == "error":
             messages, codes = texts(self.table["error_message"])
-            return [formatting.reason_told(message) for message in messages], codes
+            return [formatting.reason_line(message) for message in messages], codes
         if pa.types.is_boolean(self.table.schema.field(name).type):
             return ["false", "true"], np.nan_to_num(self._of(name), nan=-1).astype(int)
         found, codes = texts(self.table[name])

@@ -15,11 +15,11 @@ from sweeper.data.columns import (
     check_kind,
     columns_of_sums,
     dates_as_numbers,
+    describe_sums,
     has_too_many_values,
     header_of_data,
     in_single_quotes,
     strays,
-    sums_told,
     units_rows,
 )
 from sweeper.data.csv_reader import unquoting, without_rows
@@ -97,7 +97,7 @@ def _of_csv(raw: RawData) -> Iterator[str]:
 def _totals(raw: RawData) -> Iterator[str]:
     """A warning if the last row is the sum of all others."""
     if names := columns_of_sums(raw.frame[[*raw.features, *raw.targets]]):
-        yield f"{raw.name}: {sums_told(raw.places([len(raw.frame) - 1]), names)}"
+        yield f"{raw.name}: {describe_sums(raw.places([len(raw.frame) - 1]), names)}"
 
 
 def _leaks(config: StudyConfig, raw: RawData) -> Iterator[str]:

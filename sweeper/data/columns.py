@@ -191,7 +191,7 @@ def columns_of_sums(frame: pd.DataFrame) -> list[str]:
     return sums if 2 * len(sums) >= len(names) else []
 
 
-def sums_told(place: str, names: Sequence[str]) -> str:
+def describe_sums(place: str, names: Sequence[str]) -> str:
     """A warning about a row at `place` that holds sums in the columns `names`."""
     columns = listed([f"'{name}'" for name in names])
     return f"{place} is the sum of all other rows in {columns}; if it is a total, remove it"

@@ -148,7 +148,7 @@ def _from_here(path: Path) -> str:
     return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
 
-def settings_told(settings: Mapping[str, str | int]) -> str:
+def format_settings(settings: Mapping[str, str | int]) -> str:
     """Settings as in a study file, listed in a sentence."""
     return listed([f"{name} = {toml_value(value)}" for name, value in settings.items()])
 

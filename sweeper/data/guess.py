@@ -18,12 +18,12 @@ from sweeper.data.columns import (
     check_kind,
     columns_of_sums,
     dates_as_numbers,
+    describe_sums,
     has_too_many_values,
     header_of_data,
     in_single_quotes,
     plain,
     strays,
-    sums_told,
     units_rows,
     without_fractions,
     without_strays,
@@ -42,7 +42,7 @@ from sweeper.data.csv_reader import (
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.leakage import LEAVE_OUT, leak_reason
-from sweeper.data.lint import DATE, missing_classes, missing_words_told
+from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
@@ -179,7 +179,7 @@ def _totals(table: pd.DataFrame, path: Path, source: str, dialect: Dialect) -> I
     """A remark if the last row is the sum of all others."""
     if names := columns_of_sums(plain(table)[0]):
         line = f"line {row_lines(path, dialect)[-1]}" if source == "csv" else f"row {len(table)}"
-        yield sums_told(line, names)
+        yield describe_sums(line, names)
 
 
 def _sentinels(
@@ -208,7 +208,7 @@ def _words(
 ) -> dict[str, str]:
     """Remarks about words for missing values that may be meant as text, by column."""
     names = [name for name in found if name in table and not is_numeric_dtype(table[name].dtype)]
-    told = {name: missing_words_told(name, found[name], of_numbers) for name in names}
+    told = {name: describe_missing_words(name, found[name], of_numbers) for name in names}
     return {name: one for name, one in told.items() if one}
 
 

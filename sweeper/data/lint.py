@@ -50,7 +50,7 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     )
 
 
-def missing_words_told(name: str, words: Mapping[str, int], in_numbers: Iterable[str]) -> str:
+def describe_missing_words(name: str, words: Mapping[str, int], in_numbers: Iterable[str]) -> str:
     """Which words of a column were read as missing values, and how to keep them as text.
 
     Empty if all of them are `in_numbers`: words that mean a missing number in other columns.
@@ -73,7 +73,7 @@ def _missing_words(config: StudyConfig, data: Dataset) -> Iterator[str]:
     in_numbers = {word for one in data.columns if one.kind == "number" for word in one.words}
     for column in data.columns:
         if column.kind == "category" and column.words:
-            yield from filter(None, [missing_words_told(column.name, column.words, in_numbers)])
+            yield from filter(None, [describe_missing_words(column.name, column.words, in_numbers)])
 
 
 def missing_classes(rows_of: Mapping[str, int], words: Iterable[str], *, is_text_file: bool) -> str:

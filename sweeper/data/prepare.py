@@ -27,9 +27,9 @@ from sweeper.data.columns import (
 from sweeper.data.csv_reader import (
     Dialect,
     UnfitCsvError,
+    format_settings,
     missing_words,
     read_csv_table,
-    settings_told,
 )
 from sweeper.data.dataset import Dataset
 from sweeper.data.encode import encode, scaled_features
@@ -104,7 +104,7 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
         if error.likely is not None:
             settings = error.likely.instead_of(dialect)
             again = f"rewrite the file with {dialect}"
-            hint = f"write {settings_told(settings)}" if settings else again
+            hint = f"write {format_settings(settings)}" if settings else again
         raise DataError(config.problem("data.path", found, hint)) from error
     return RawData(
         *(path.name, "data.path", frame, data.target),

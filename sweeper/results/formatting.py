@@ -181,7 +181,7 @@ def shape(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes)) or "a number"
 
 
-def reason_told(message: str) -> str:
+def reason_line(message: str) -> str:
     """The first line of a trial's error_message, which says why it failed.
 
     In the bare traceback of an older version, it is the line that names the error.

@@ -45,14 +45,14 @@ def test_few_trials_are_named_and_many_counted(numbers: list[int], expected: str
     ],
 )
 def test_the_reason_of_a_failure_is_its_first_line(message: str, expected: str) -> None:
-    assert formatting.reason_told(message) == expected
+    assert formatting.reason_line(message) == expected
 
 
 def test_the_reason_in_an_older_version_is_the_line_with_the_error() -> None:
     bare = "Traceback (most recent call last):\n  at x\n"
     advised = "ValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
-    assert formatting.reason_told(bare + advised) == "ValueError: too\u2028wide"
-    assert formatting.reason_told(f"{bare}KeyError\n") == "KeyError"
+    assert formatting.reason_line(bare + advised) == "ValueError: too\u2028wide"
+    assert formatting.reason_line(f"{bare}KeyError\n") == "KeyError"
 
 
 def test_every_way_to_end_is_counted() -> None:

@@ -46,7 +46,7 @@ def _messages(trials: PublishedTrials) -> list[Block]:
     types, type_codes = trials.texts("error_type")
     for place in np.flatnonzero(codes >= 0).tolist():
         kind = types[type_codes[place]] if type_codes[place] >= 0 else ""
-        groups[kind, formatting.reason_told(messages[codes[place]])].append(place)
+        groups[kind, formatting.reason_line(messages[codes[place]])].append(place)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     records = [
         [
